@@ -1,9 +1,9 @@
-//! Files that are computed from nodes: decoded chunks, whole arrays in formats that old tools
-//! read, and what is known of a node as JSON.
+//! Files that are computed from nodes: decoded chunks, whole arrays in formats of other tools, and the
+//! metadata of nodes as JSON.
 //!
-//! A file of elements is a [`FileLayout`]: an ordered list of headers, gaps and arrays, of which size
-//! and any byte range follow by arithmetic. A format is a pure function from a node's metadata to
-//! a layout, so nothing is decoded to know how long a file is.
+//! A file of elements is a [`FileLayout`]: an ordered list of headers, gaps and arrays, whose size and byte
+//! ranges follow by arithmetic. A format is a pure function from the metadata of a node to a layout, so the
+//! size of a file is known without decoding.
 
 mod anndata;
 mod around;

@@ -12,7 +12,7 @@ pub(super) struct AsType {
 }
 
 impl AsType {
-    /// Creates the codec; none for a conversion between complex and real numbers.
+    /// Creates the codec; `None` for a conversion between complex and real numbers.
     pub(super) fn new(encoded: Number, decoded: Number) -> Option<Self> {
         let complex = |number: Number| number.kind == NumberKind::Complex;
         (complex(encoded) == complex(decoded)).then_some(Self {

@@ -100,7 +100,7 @@ impl Categorize {
         self.encoded.width as u64
     }
 
-    /// The labels of an array of fixed-length text (`dtype` `<U6`); none if `dtype` is
+    /// The labels of an array of fixed-length text (`dtype` `<U6`); `None` if `dtype` is
     /// another type.
     pub(super) fn fixed(self, config: Config<'_>) -> Result<Option<FixedLabels>, CodecError> {
         let dtype = config

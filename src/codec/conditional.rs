@@ -8,7 +8,7 @@ use super::stage::{Decode, Size, Stage};
 #[derive(Debug)]
 pub(super) struct Conditional {
     header_bytes: usize,
-    /// In the order of encoding; none for a codec that changes no byte.
+    /// In the order of encoding; `None` for a codec that changes no byte.
     stages: Vec<Option<Stage>>,
 }
 

@@ -27,7 +27,7 @@ enum Sum {
 }
 
 impl Delta {
-    /// Creates the codec; none for booleans, complex numbers, and floats with integer sums.
+    /// Creates the codec; `None` for booleans, complex numbers, and floats with integer sums.
     pub(super) fn new(encoded: Number, decoded: Number) -> Option<Self> {
         use NumberKind::{Float, Int, UInt};
         let sum = match (encoded.kind, decoded.kind) {

@@ -19,9 +19,9 @@ pub(super) struct N5Block {
     /// Elements of a chunk along each axis, in C order.
     chunk_shape: Vec<u64>,
     item_bytes: usize,
-    /// Decodes the elements of a block; none if they are stored as they are.
+    /// Decodes the elements of a block; `None` if they are stored as they are.
     compression: Option<Stage>,
-    /// The header of most full blocks; none if a size is too large for it.
+    /// The header of most full blocks; `None` if a size is too large for it.
     full_header: Option<Vec<u8>>,
 }
 

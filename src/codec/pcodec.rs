@@ -98,7 +98,7 @@ impl Decode for Pcodec {
     }
 }
 
-/// Decodes one of pco's chunks. Returns the rest of `src` and the bytes written; none at the end.
+/// Decodes one of pco's chunks. Returns the rest of `src` and the bytes written; `None` at the end.
 fn chunk<'a, T: Number + Default, const W: usize>(
     file: &FileDecompressor,
     src: &'a [u8],

@@ -145,7 +145,7 @@ impl Pipeline {
         &self.chunk_shape
     }
 
-    /// Bytes of a decoded chunk; none for elements of variable length.
+    /// Bytes of a decoded chunk; `None` for elements of variable length.
     pub fn decoded_size_bytes(&self) -> Option<u64> {
         match &self.output {
             Output::Fixed { decoded_bytes, .. } => Some(*decoded_bytes),

@@ -15,7 +15,7 @@ pub(super) struct Shuffle {
 const TILE: usize = 512;
 
 impl Shuffle {
-    /// Reads `elementsize`, else takes `default`; none if nothing is shuffled.
+    /// Reads `elementsize`, else takes `default`; `None` if nothing is shuffled.
     ///
     /// # Errors
     /// A size that no `usize` holds.

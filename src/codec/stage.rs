@@ -56,7 +56,7 @@ pub(super) trait DecodeInPlace: fmt::Debug + Send + Sync {
 
 /// A codec that decodes into another buffer.
 pub(super) trait Decode: fmt::Debug + Send + Sync {
-    /// Size of the encoded bytes for decoded bytes of a size, by default that of a compressor; none if
+    /// Size of the encoded bytes for decoded bytes of a size, by default that of a compressor; `None` if
     /// no encoder takes that size.
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())

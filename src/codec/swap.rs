@@ -13,7 +13,7 @@ pub(super) struct Swap {
 }
 
 impl Swap {
-    /// Creates the stage; none if an element has no words.
+    /// Creates the stage; `None` if an element has no words.
     pub(super) fn new(element_bytes: usize, words: Vec<Words>) -> Option<Self> {
         (!words.is_empty() && element_bytes > 0).then_some(Self {
             element_bytes,

@@ -16,7 +16,7 @@ pub(super) struct Widen {
 }
 
 impl Widen {
-    /// Creates the step from a type to its [wider one](Fixed::widened); none if it has none.
+    /// Creates the step from a type to its [wider one](Fixed::widened); `None` if it has none.
     pub(super) fn new(stored: &Fixed) -> Option<Self> {
         let wide = stored.widened()?;
         let (from, to) = (Real::part_of(stored)?, Real::part_of(&wide)?);

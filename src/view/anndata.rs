@@ -6,7 +6,7 @@ use super::h5;
 use super::layout::VirtualFile;
 use super::node::ViewNode;
 
-/// Whether a group is an AnnData object.
+/// Returns whether a group is an AnnData object.
 pub(super) fn is_anndata(node: &ViewNode) -> bool {
     let attributes = node.metadata().attributes();
     let kind = attributes
@@ -15,10 +15,10 @@ pub(super) fn is_anndata(node: &ViewNode) -> bool {
     !node.is_array() && kind.is_some_and(|kind| kind == "anndata")
 }
 
-/// The `.h5ad` file of an AnnData object. All of its arrays are in it: readers fail without an index.
+/// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.
 ///
 /// # Errors
-/// An array that is not in it, and why.
+/// Returns which array cannot be in the file, and why.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     h5::render_whole(tree)
 }

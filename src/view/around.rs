@@ -1,4 +1,4 @@
-//! What a format gets to see of an array and of the nodes around it.
+//! The view of an array and of the nodes around it that a format receives.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::zarr::{self, Fixed};
 pub struct ArrayView<'a> {
     /// The node.
     pub node: &'a ViewNode,
-    /// Its metadata.
+    /// The metadata of the node.
     pub array: &'a zarr::Array,
-    /// The way to its elements.
+    /// The reader of the elements.
     pub reader: &'a Arc<ArrayReader>,
 }
 
 impl<'a> ArrayView<'a> {
-    /// What one element is.
+    /// Returns the data type of an element.
     pub fn data_type(&self) -> &'a Fixed {
         self.reader.chunks().data_type()
     }
 
-    /// What the elements are made of, and how many numbers each is.
+    /// Returns the type of the numbers in an element, and their count. `None` if the elements are no numbers.
     pub fn number(&self) -> Option<(Number, usize)> {
         Number::of(self.data_type())
     }
 
-    /// Elements along each axis.
+    /// Returns the number of elements along each axis.
     pub fn shape(&self) -> &'a [u64] {
         &self.array.shape
     }
@@ -39,30 +39,30 @@ impl<'a> ArrayView<'a> {
 
 /// The other nodes of a hierarchy, for formats of an array that need more than its metadata.
 pub trait NodeResolver {
-    /// The node at a key; none if there is nothing.
+    /// Returns the node at a key; `None` if the store has no such prefix.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent>;
 
-    /// All numbers of a small array in C order.
+    /// Returns all numbers of a small array in C order.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if they are more than `most` or no numbers; why they cannot be read.
+    /// [`NoContent::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
     fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent>;
 
-    /// Whether latitudes and longitudes without a reference system are those of WGS 84.
+    /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
     fn assumes_wgs84(&self) -> bool;
 
-    /// The sizes and places of the chunks of an array as they are stored.
+    /// Returns the sizes and offsets of the stored chunks of an array.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if they are too many or the node is no array; those of the store.
+    /// [`NoContent::Absent`] if the array has too many chunks or the node is no array; errors of the store.
     fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent>;
 }
 
 impl ViewNode {
-    /// The node as an array of elements of constant size.
+    /// Returns the node as an array of elements of constant size; `None` for other nodes.
     pub fn array_view(&self) -> Option<ArrayView<'_>> {
         let zarr::Node::Array(array) = self.metadata() else {
             return None;

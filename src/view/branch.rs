@@ -1,4 +1,4 @@
-//! A group with all that is below it: what the formats of groups are made of.
+//! A group with all nodes below it: the input of the formats of groups.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::store::Key;
 pub enum Depth {
     /// The arrays in the group itself.
     Own,
-    /// Also the groups in it that are columns of a table.
+    /// Also the groups in the group that are columns of a table.
     Table,
-    /// Also the groups in it, and so on.
+    /// Also all groups below the group.
     All,
-    /// The same for a file that has the hierarchy as it is: with more text, with structures that have text in
-    /// them, and without georeferencing.
+    /// As [`Depth::All`], for a file with the unchanged hierarchy: with more text, with structures that
+    /// contain text, and without georeferencing.
     Raw,
 }
 
 impl Depth {
-    /// Whether no group below is in the file.
+    /// Returns whether the file has no groups below the group.
     pub(super) fn is_one_group(self) -> bool {
         matches!(self, Self::Own | Self::Table)
     }
@@ -34,22 +34,21 @@ impl Depth {
 pub struct GroupTree {
     /// The group itself.
     pub node: Arc<ViewNode>,
-    /// Its arrays.
+    /// The arrays of the group.
     pub arrays: Vec<GroupArray>,
-    /// Its groups; directories that no document names are left out unless an array or a group is in
-    /// them.
+    /// The groups in the group. Directories without a metadata document are left out unless they contain an
+    /// array or a group.
     pub groups: Vec<GroupTree>,
-    /// Its groups that are categorical columns ([`Depth::Table`]).
+    /// The groups in the group that are categorical columns ([`Depth::Table`]).
     pub(super) categorical: Vec<CategoricalColumn>,
-    /// Names of its groups that were not asked for.
+    /// Names of the groups that the [`Depth`] excludes.
     pub groups_left_out: Vec<String>,
-    /// Nodes in it, and in directories that are left out, of which it is not known what they are or
-    /// how to call them, and why.
+    /// Nodes below the group that have no known type or no usable name, and the reasons.
     pub left_out: Vec<(Key, String)>,
 }
 
 impl GroupTree {
-    /// Why there is no file, where no array is a variable of it; `notes` say what was left out.
+    /// Returns why a file without any variable cannot be made; `notes` say which arrays were left out.
     pub(super) fn without_variables(&self, notes: Vec<String>) -> String {
         let names = &self.groups_left_out;
         if !self.all_arrays().is_empty() || !self.left_out.is_empty() {
@@ -65,13 +64,13 @@ impl GroupTree {
         }
     }
 
-    /// All arrays, also those of its groups, to be changed.
+    /// Returns all arrays, including those of the groups below, for changes.
     pub(super) fn all_arrays_mut(&mut self) -> Vec<&mut GroupArray> {
         let below = self.groups.iter_mut().flat_map(Self::all_arrays_mut);
         self.arrays.iter_mut().chain(below).collect()
     }
 
-    /// All arrays, also those of its groups.
+    /// Returns all arrays, including those of the groups below.
     pub(super) fn all_arrays(&self) -> Vec<&GroupArray> {
         let below = self.groups.iter().flat_map(Self::all_arrays);
         self.arrays.iter().chain(below).collect()
@@ -83,17 +82,17 @@ impl GroupTree {
 pub struct GroupArray {
     /// The array.
     pub node: Arc<ViewNode>,
-    /// Its elements, decoded, where they are text that no file can be filled from directly; or why
-    /// they are not.
+    /// The decoded elements, if they are text that a read cannot decode by itself; or why they are not
+    /// decoded.
     pub texts: Option<DecodedTexts>,
-    /// Its elements as bytes, where they are structures with text in them ([`Depth::Raw`]); or why they are
-    /// not.
+    /// The elements as bytes, if they are structures that contain text ([`Depth::Raw`]); or why they are not
+    /// read.
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
-    /// Where its elements are, if that is not said in the way of CF.
+    /// The grid of the array, if other conventions than CF georeference it.
     pub(super) grid: Option<Arc<Grid>>,
-    /// Its chunks as they are stored, for a file that has them, or why the file has decoded elements.
+    /// The stored chunks, for a file that has them, or why the file has decoded elements.
     pub(super) stored: Option<Result<StoredChunks, String>>,
 }
 
-/// Decoded text in C order, or why there is none.
+/// Decoded text in C order, or why the text is not decoded.
 pub type DecodedTexts = Result<Arc<Vec<String>>, String>;

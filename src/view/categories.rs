@@ -9,7 +9,7 @@ use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::{Number, NumberKind};
 
-/// The codes of one column, decoded.
+/// The maximum number of decoded codes of one column.
 const MAX_CODES: u64 = 4 << 20;
 
 /// A group that is a categorical column.
@@ -19,21 +19,21 @@ pub(super) struct CategoricalColumn {
     pub(super) node: Arc<ViewNode>,
     /// The name of the dimension of the codes, and their count.
     pub(super) dimension: (Option<String>, u64),
-    /// The values, or why they are not known.
+    /// The values, or why they cannot be read.
     pub(super) values: Result<Arc<Categories>, String>,
 }
 
-/// Texts, and the number of the text of each row.
+/// The different values of a column, and the index of the value of each row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Categories {
     /// The different values.
     texts: Vec<String>,
-    /// The value of each row; negative if it has none.
+    /// The index of the value of each row; negative if the row has no value.
     codes: Vec<i32>,
 }
 
 impl Categories {
-    /// Checks that each code is that of a text, or -1.
+    /// Checks that each code is the index of a text, or -1.
     fn new(texts: Vec<String>, codes: Vec<i32>) -> Result<Self, String> {
         let count = i32::try_from(texts.len()).map_err(|_| "too many categories")?;
         match codes.iter().find(|code| !(-1..count).contains(*code)) {
@@ -42,17 +42,17 @@ impl Categories {
         }
     }
 
-    /// The different values.
+    /// Returns the different values.
     pub(super) fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// The number of the value of each row; none if it has no value.
+    /// Returns the index of the value of each row; `None` for a row without a value.
     pub(super) fn codes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         self.codes.iter().map(|code| u32::try_from(*code).ok())
     }
 
-    /// The value of each row.
+    /// Returns the value of each row; `None` for a row without a value.
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.codes().map(|code| {
             let text = self.texts.get(usize::try_from(code?).ok()?)?;
@@ -60,7 +60,7 @@ impl Categories {
         })
     }
 
-    /// What they take in memory.
+    /// Returns the memory of the texts and codes in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let texts = self.texts.iter();
         let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
@@ -68,7 +68,7 @@ impl Categories {
     }
 }
 
-/// Whether attributes say that a group is a categorical column.
+/// Returns whether the attributes of a group declare a categorical column.
 pub(super) fn is_categorical(node: &ViewNode) -> bool {
     let attributes = node.metadata().attributes().ok();
     let kind = attributes.and_then(|members| members.get("encoding-type"));
@@ -76,10 +76,10 @@ pub(super) fn is_categorical(node: &ViewNode) -> bool {
 }
 
 impl Nodes {
-    /// The categorical column of a group; none if it has no codes along one axis.
+    /// Returns the categorical column of a group; `None` if the group has no codes along one axis.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn categorical_column(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -108,7 +108,7 @@ impl Nodes {
         }))
     }
 
-    /// The decoded values. The inner error is why there are none.
+    /// Decodes the categories. The inner error is the reason why they cannot be decoded.
     async fn categories(
         self: &Arc<Self>,
         codes: &ViewNode,

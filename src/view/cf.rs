@@ -11,11 +11,11 @@ use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
 use crate::zarr::{Array, FillValue, Scalar, ZarrFormat};
 
-/// The longest value in a note.
+/// The maximum length of a value in a note, in characters.
 const MAX_NOTE_CHARACTERS: usize = 60;
 
-/// The stored value of missing data: `_FillValue`, else the fill value where xarray (v2) or GDAL (v3)
-/// uses it as such. Packed arrays have a packed value.
+/// Returns the stored value of missing data: `_FillValue`, else the fill value if xarray (v2) or GDAL (v3)
+/// marks missing data with it. In packed arrays this is a packed value.
 pub(super) fn fill_value(
     array: &Array,
     own: Number,
@@ -33,8 +33,8 @@ pub(super) fn fill_value(
     .or_else(|| of_gdal(array, own))
 }
 
-/// GDAL writes its nodata value as the fill value of v3 arrays, `null` if there is none. Its
-/// georeferenced arrays have the attribute `_CRS`.
+/// Returns the nodata value of an array that GDAL wrote: the fill value of a v3 array, which is `null`
+/// without a nodata value. Georeferenced arrays of GDAL have the attribute `_CRS`.
 fn of_gdal(array: &Array, own: Number) -> Option<Value> {
     let crs = array.attribute("_CRS").filter(|crs| !crs.is_null());
     match (array.format, crs, array.fill_value.as_ref().ok()?) {
@@ -45,8 +45,8 @@ fn of_gdal(array: &Array, own: Number) -> Option<Value> {
     }
 }
 
-/// xarray uses the fill value of v2 arrays for missing data. Zero is the default of zarr-python and has
-/// no meaning: stored zeros must not be masked.
+/// Returns the fill value of a v2 array that xarray wrote, which marks missing data. Zero is excluded: it is
+/// the default of zarr-python, and stored zeros must not be masked.
 fn of_xarray(array: &Array, own: Number) -> Option<Value> {
     let names = array.attribute("_ARRAY_DIMENSIONS");
     if array.format != ZarrFormat::V2 || names.is_none_or(Json::is_null) {
@@ -58,10 +58,10 @@ fn of_xarray(array: &Array, own: Number) -> Option<Value> {
     }
 }
 
-/// The value of an attribute in the array's data type; none without the attribute.
+/// Returns the value of an attribute in the array's data type; `None` without the attribute.
 ///
 /// # Errors
-/// The attribute is not such a value.
+/// The attribute is not a value of the data type.
 pub(super) fn stated(
     members: &Map<String, Json>,
     name: &str,
@@ -85,16 +85,16 @@ pub(super) fn stated(
     }
 }
 
-/// Returns the value of an attribute that has the data type of its array, such as `_FillValue`; None for an
-/// array of other elements than numbers, and for any other value.
+/// Returns the value of an attribute that has the data type of its array, such as `_FillValue`. `None` for an
+/// array without numbers, and for any other value.
 pub fn attribute_value(array: &Array, name: &str) -> Option<Value> {
     let fixed = array.data_type.as_ref().ok()?.fixed()?;
     let (own, _) = Number::of(fixed)?;
     stated(array.attributes.as_ref().ok()?, name, own).ok()?
 }
 
-/// Returns the units in which the elements of an array count time: by the attributes `units` and
-/// `calendar`, else by the data type.
+/// Returns the units in which the elements of an array count time: from the attributes `units` and
+/// `calendar`, else from the data type.
 pub fn time_units(array: &Array) -> Option<TimeUnits> {
     let text = |name: &str| array.attribute(name).and_then(Json::as_str);
     if let Some(units) = text("units") {
@@ -110,12 +110,12 @@ pub fn time_units(array: &Array) -> Option<TimeUnits> {
     TimeUnits::of(attribute("units")?, attribute("calendar"))
 }
 
-/// Whether `_Unsigned` marks signed integers as unsigned.
+/// Returns whether `_Unsigned` marks signed integers as unsigned.
 pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
     members.get("_Unsigned").and_then(Json::as_str) == Some("true")
 }
 
-/// The kind of numbers by `_Unsigned` (NetCDF Users Guide, Appendix B).
+/// Returns the kind of numbers with respect to `_Unsigned` (NetCDF Users Guide, Appendix B).
 pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
     match (kind, said.and_then(Json::as_str)) {
         (NumberKind::Int, Some("true")) => NumberKind::UInt,
@@ -124,7 +124,7 @@ pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
     }
 }
 
-/// The element of a list of one element; else the value itself.
+/// Returns the element of a list with one element; else the value itself.
 pub(super) fn one_of_list(value: &Json) -> &Json {
     match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
@@ -132,10 +132,10 @@ pub(super) fn one_of_list(value: &Json) -> &Json {
     }
 }
 
-/// The value of JSON in the type `own`: floats are rounded, as the elements were; none if the type
+/// Returns a JSON value in the type `own`, with floats rounded as the elements were; `None` if the type
 /// cannot hold it.
 ///
-/// Floats that JSON cannot express are their name, or eight bytes in base64, as xarray writes them in
+/// Floats that JSON cannot express are given by name, or as eight bytes in base64, as xarray writes them in
 /// v3 (`xarray/backends/zarr.py`, `FillValueCoder`).
 pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
     let value = match json {
@@ -157,7 +157,7 @@ pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value
     })
 }
 
-/// A JSON number; finite.
+/// Returns a JSON number, if it is finite.
 pub(super) fn number(json: &Json) -> Option<Value> {
     let Json::Number(number) = json else {
         return None;
@@ -171,7 +171,7 @@ pub(super) fn number(json: &Json) -> Option<Value> {
     }
 }
 
-/// A number of an attribute, also one that JSON cannot express: Python writes it bare, and it is read as its name.
+/// Returns a number of an attribute, or NaN or an infinity: Python writes them bare, the parser keeps names.
 pub(super) fn number_or_special(json: &Json) -> Option<Value> {
     match json {
         Json::String(text) => special(text),
@@ -179,7 +179,7 @@ pub(super) fn number_or_special(json: &Json) -> Option<Value> {
     }
 }
 
-/// A float that JSON cannot express, by its name.
+/// Returns the float that JSON cannot express, by its name.
 pub(super) fn special(text: &str) -> Option<Value> {
     match text {
         "NaN" => Some(Value::Float(f64::NAN)),
@@ -207,10 +207,10 @@ fn nearest(own: Number, value: Value) -> Option<Value> {
     own.write(value).map(|_| value)
 }
 
-/// The CF attributes of a time data type; none for other types.
+/// Returns the CF attributes of a time data type; `None` for other types.
 ///
 /// # Errors
-/// A unit that CF does not have; the array's own attributes would be wrong.
+/// CF does not have the unit; the array's own attributes would be wrong.
 pub(super) fn time_attributes(
     scalar: &Scalar,
 ) -> Result<Option<Vec<(&'static str, String)>>, String> {
@@ -302,7 +302,7 @@ mod tests {
             (json!(256), u1),
             (json!("?"), f4),
             (json!([1, 2]), f4),
-            // They would become infinite.
+            // These values would become infinite.
             (json!(1e300), f4),
             (json!(1e5), f2),
         ] {

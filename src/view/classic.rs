@@ -1,9 +1,8 @@
 //! Classic NetCDF: CDF-1, CDF-2 and CDF-5 (NetCDF User's Guide, "File Format Specifications", "The
 //! NetCDF Classic Format Specification").
 //!
-//! The formats have no groups, and before CDF-5 no unsigned and no 64-bit integers: these become the
-//! smallest type that holds them exactly. An element of 64 bits that a double cannot hold exactly is
-//! an error when it is read.
+//! The formats have no groups. Before CDF-5 they have no unsigned and no 64-bit integers: these become the
+//! smallest type that holds them exactly. A 64-bit element that a double cannot hold exactly is a read error.
 
 mod header;
 
@@ -20,15 +19,15 @@ use super::node::ViewNode;
 use super::number::{NumberKind, Value};
 use crate::array::ArrayReader;
 
-/// Variables whose elements may fail to decode begin at a multiple of this.
+/// Alignment in bytes of variables whose elements may fail to decode.
 const APART_BYTES: u64 = 128 << 10;
-/// CDF-1: the limit of a variable's offset.
+/// CDF-1: the limit of a variable's offset, in bytes.
 const MAX_OFFSET_1: u64 = i32::MAX as u64;
-/// CDF-1 and CDF-2: the largest variable, or part of a record.
+/// CDF-1 and CDF-2: the maximum size of a variable, or of its part of a record, in bytes.
 const MAX_VARIABLE_BYTES: u64 = u32::MAX as u64 - 3;
-/// The largest text array, padded.
+/// The maximum size of a text array, with padding.
 const MAX_PADDED_BYTES: usize = 8 << 20;
-/// CDF-1 and CDF-2: the largest dimension.
+/// CDF-1 and CDF-2: the maximum length of a dimension.
 const MAX_LENGTH: u64 = i32::MAX as u64;
 
 /// The format version, as in the magic number.
@@ -39,7 +38,7 @@ enum Version {
     Cdf5 = 5,
 }
 
-/// Whether an array is certainly a variable of a file, by its metadata alone.
+/// Returns whether metadata alone prove that an array is a variable of a file.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let (Some(item), Some(view)) = (certain_item(node), node.array_view()) else {
         return false;
@@ -48,23 +47,23 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
         return false;
     }
     let shape = view.shape();
-    // Numbers may be twice as wide in the file.
+    // Numbers may be twice as large in the file.
     let is_short = view.reader.size_bytes() <= MAX_VARIABLE_BYTES / 2;
     is_short && shape.iter().all(|length| (1..=MAX_LENGTH).contains(length))
 }
 
-/// The variables of a group in CDF-1, or in CDF-2 if offsets exceed 32 bits.
+/// Renders the variables of a group as CDF-1, or as CDF-2 if offsets exceed 32 bits.
 ///
 /// # Errors
-/// Why the format cannot express it.
+/// Returns why the format cannot express the group.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf2)
 }
 
-/// The variables of a group in CDF-5, which fewer tools read.
+/// Renders the variables of a group as CDF-5, which fewer tools read.
 ///
 /// # Errors
-/// Why the format cannot express it.
+/// Returns why the format cannot express the group.
 pub(super) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf5)
 }
@@ -76,7 +75,7 @@ struct Planned {
     /// Size of the variable, or of its part of a record, without padding.
     size_bytes: u64,
     is_record: bool,
-    /// Whether the file's type cannot hold all values of the array's type.
+    /// Whether the file's type cannot hold all values of the array's type, so that a read may fail.
     is_inexact: bool,
 }
 
@@ -106,7 +105,7 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
             Err(why) => notes.push(format!("{} is not in it: {why}", variable.name)),
         }
     }
-    // A variable whose elements may fail to decode comes after the others.
+    // Variables whose elements may fail to decode come last.
     planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
         return Err(tree.without_variables(notes));
@@ -144,8 +143,8 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
     })
 }
 
-/// The slowest dimension of the first variable that is too large for a fixed size. Other too large
-/// variables without this dimension are left out.
+/// Returns the slowest dimension of the first variable that is too large for a fixed size. Other variables
+/// that are too large and lack this dimension are left out.
 fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
     let mut found = None;
     for variable in &dataset.root.variables {
@@ -167,7 +166,7 @@ fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
     found
 }
 
-/// The type of elements in the file; characters for text.
+/// Returns the type of elements in the file; characters for text.
 fn target(item: Item, version: Version) -> Option<Type> {
     match item {
         Item::Number(number) => Type::of(number, version),
@@ -272,7 +271,7 @@ fn plan(
     })
 }
 
-/// Texts of one length, padded with NUL, and that length.
+/// Pads texts with NUL to one length, and returns that length and the bytes.
 fn padded(texts: &[String]) -> Result<(u64, Vec<u8>), String> {
     let length = texts.iter().map(String::len).max().unwrap_or(0).max(1);
     let total = length.checked_mul(texts.len());
@@ -290,7 +289,7 @@ fn padded(texts: &[String]) -> Result<(u64, Vec<u8>), String> {
     Ok((length as u64, bytes))
 }
 
-/// The dimensions of the file, with those of the characters of texts.
+/// The dimensions of the file, including those of the characters of texts.
 struct Dimensions {
     all: Vec<Dimension>,
     names: HashMap<String, usize>,
@@ -306,7 +305,7 @@ impl Dimensions {
         }
     }
 
-    /// The dimension of `length` characters.
+    /// Returns the index of the dimension of `length` characters.
     fn text(&mut self, length: u64) -> usize {
         let mut name = format!("string{length}");
         loop {
@@ -387,8 +386,8 @@ fn encode(value: &Attr, version: Version) -> Option<(Type, u64, Vec<u8>)> {
     }
 }
 
-/// Zeros after a variable, or after its part of a record; none if it is the only record variable
-/// ("Note on padding").
+/// Returns the number of zero bytes after a variable, or after its part of a record. Zero for the only record
+/// variable ("Note on padding").
 fn padding_bytes(planned: &Planned, is_only_record: bool) -> u64 {
     match planned.is_record && is_only_record {
         true => 0,
@@ -400,14 +399,14 @@ fn is_only_record(planned: &[Planned]) -> bool {
     planned.iter().filter(|planned| planned.is_record).count() == 1
 }
 
-/// The offset of each variable: those of fixed size, then the parts of the first record.
+/// Returns the offset of each variable: first those of fixed size, then the parts of the first record.
 fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
     let length = header.encode(&variables, &offsets).len() as u64;
     let records = header.record.map_or(0, |(_, records)| records);
     let sizes = planned.iter().map(|planned| match planned {
-        // Elements that may fail to decode are behind a gap whatever their size.
+        // Elements that may fail to decode come after a gap, whatever their size.
         planned if planned.is_inexact => u64::MAX,
         planned if planned.is_record => planned.size_bytes.saturating_mul(records),
         planned => planned.size_bytes,
@@ -420,7 +419,7 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
             if planned.is_record == is_record {
                 at = at.checked_next_multiple_of(match (is_record, planned.is_inexact) {
                     (true, _) => 1,
-                    // A page has no other variable than one that may fail to decode.
+                    // A variable that may fail to decode shares no page with another variable.
                     (false, true) => APART_BYTES,
                     (false, false) => layout::ARRAY_ALIGNMENT_BYTES,
                 })?;

@@ -1,4 +1,4 @@
-//! What the formats of a node are, or why there are none.
+//! The content of a node in each format, or why it is not available.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use crate::store::StoreError;
 use crate::translate::NoOutline;
 use crate::zarr::chunk_names::ChunkNames;
 
-/// What a format of a node is.
+/// The content of a node in one format.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// A text that was made.
+    /// A rendered text.
     Text(Vec<u8>),
-    /// The text of decoded elements; `Nodes::text` has it.
+    /// A text of decoded elements; `Nodes::text` renders it.
     Elements(Rendering),
-    /// A file of parts.
+    /// A file with a layout.
     File(Arc<CachedFile>),
     /// A directory of chunks.
     Chunks(Arc<ArrayReader>, ChunkNames),
@@ -24,16 +24,16 @@ pub enum Content {
     Inner(Arc<ArrayReader>, ChunkNames),
 }
 
-/// Which content a file has that is not told by the metadata of its node alone.
+/// Identifies a content that depends on more than the metadata of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rendering {
-    /// A hash of all that makes it.
+    /// A hash of everything that determines the content.
     pub hash: u64,
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
 }
 
-/// A text that was made of decoded elements.
+/// A text that was rendered from decoded elements.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     pub(super) bytes: Arc<Vec<u8>>,
@@ -41,31 +41,31 @@ pub(super) struct Text {
     pub(super) made: Instant,
 }
 
-/// A computed file, with the memory that its headers take.
+/// A rendered file, with the memory of its headers.
 #[derive(Debug)]
 pub struct CachedFile {
     pub(super) made: VirtualFile,
-    /// What it is made of, where that is more than its own node.
+    /// The identity of the content, if it depends on more than its own node.
     pub rendering: Option<Rendering>,
     pub(super) asked: Asked,
-    /// How long it took to make it.
+    /// How long the file took to render.
     pub(super) took: Duration,
     pub(super) _memory: Reservation,
 }
 
-/// How long a file is trusted beside `--ttl`, in multiples of the time that it took to make it.
+/// A file is trusted for `--ttl` plus this multiple of the time that it took to render.
 const TRUST: u32 = 4;
 
 impl CachedFile {
-    /// Whether the file is as good as a new one.
+    /// Returns whether the cached file can be served without rendering it again.
     pub(super) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
         let is_certain = is_immutable && !self.asked.is_in_vain;
         is_certain || self.asked.when.elapsed() < trust(ttl, self.took)
     }
 }
 
-/// How long a file is trusted. One that takes longer to make than `--ttl` would be made again for each request;
-/// with `--ttl 0` it is.
+/// Returns how long a file is trusted. Without the extra time, a file that takes longer to render than
+/// `--ttl` would be rendered for each request. With `--ttl 0`, each request renders it.
 fn trust(ttl: Duration, took: Duration) -> Duration {
     match ttl.is_zero() {
         true => ttl,
@@ -73,11 +73,11 @@ fn trust(ttl: Duration, took: Duration) -> Duration {
     }
 }
 
-/// When the oldest was asked for of what a file is made of.
+/// When the oldest input of a file was requested.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) when: Instant,
-    /// Whether something of it could not be had: that may be another time.
+    /// Whether an input could not be read, although a later attempt may succeed.
     pub(super) is_in_vain: bool,
 }
 
@@ -90,19 +90,19 @@ impl Asked {
     }
 }
 
-/// Why there is no file of a format.
+/// Why a format has no content.
 #[derive(Debug, Clone)]
 pub enum NoContent {
-    /// It cannot be made of this node.
+    /// The format does not support this node, for this reason.
     Absent(String),
-    /// What it is made of could not be read.
+    /// An input could not be read.
     Failed(StoreError),
-    /// A node or numbers that it is made of have to be read first (`resolve`).
+    /// The format needs a node or numbers that are not read yet (`resolve`).
     Unresolved,
 }
 
 impl NoContent {
-    /// Why what a user or the kernel asked for is not there, as an error of a key.
+    /// Returns the reason as an error of the key that a user or the kernel requested.
     pub fn into_error(self, key: &crate::store::Key) -> StoreError {
         match self {
             Self::Absent(_) => StoreError::NotFound { key: key.clone() },

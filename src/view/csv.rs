@@ -1,4 +1,4 @@
-//! CSV (RFC 4180, with line feeds): the table of a group. Each row has the same length, so that any range
+//! CSV (RFC 4180, with line feeds): the table of a group. All rows have the same length, so any byte range
 //! follows from the elements of its rows.
 
 mod cell;
@@ -13,17 +13,18 @@ use super::branch::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
 use super::table::{ColumnData, Table};
 
-/// The longest row, which is made in memory.
+/// The maximum length of a row in bytes; each row is rendered in memory.
 const MAX_ROW_BYTES: u64 = 1 << 20;
-/// The part of a row that texts may take; other values of all arrays of a group are shorter than the rest.
+/// The maximum size of the texts in a row, in bytes. The other values of a row fit in the rest.
 const MAX_TEXTS_BYTES: usize = 1 << 19;
-/// The texts of all rows of one column of categories.
+/// The maximum size of the texts of all rows of one column of categories, in bytes.
 const MAX_EXPANDED_BYTES: usize = 16 << 20;
 
-/// The table of a group as a CSV file. If no column has integers, the first one has the numbers of the rows.
+/// Renders the table of a group as a CSV file. Without a column of integers, the first column numbers the
+/// rows.
 ///
 /// # Errors
-/// Why there is no table.
+/// Returns why the group has no table.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, check)?;
     leave_out_long_texts(&mut table);
@@ -58,7 +59,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 /// Leaves out the columns with the longest texts until rows are short enough.
 fn leave_out_long_texts(table: &mut Table) {
     let longest = |data: &ColumnData| match data {
-        // Quotes, and each quote in a text twice.
+        // The quotes around a text, and two characters for each quote in it.
         ColumnData::Texts(texts) => texts.iter().map(|text| 2 * text.len() + 2).max(),
         ColumnData::Categories(values) => {
             let texts = values.texts().iter();
@@ -126,7 +127,7 @@ fn columns(table: &Table) -> Result<Vec<Column>, String> {
     columns.collect()
 }
 
-/// The name of the column of the numbers of the rows: `row`, with underscores if columns have such names.
+/// Returns the name of the column of row numbers: `row`, with underscores if a column has that name.
 fn number_name(table: &Table) -> String {
     let mut name = "row".to_owned();
     while table
@@ -139,7 +140,7 @@ fn number_name(table: &Table) -> String {
     name
 }
 
-/// A name, in quotes if it must be.
+/// Returns a name, in quotes if necessary.
 fn quoted(name: &str) -> Cow<'_, str> {
     let is_plain = !name.contains(['"', ',', '\r', '\n']) && name.trim() == name;
     match is_plain {

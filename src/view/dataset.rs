@@ -1,4 +1,4 @@
-//! A group as the data model of netCDF sees it: named dimensions, variables, attributes.
+//! A group in the data model of netCDF: named dimensions, variables, attributes.
 //!
 //! Sources: the NetCDF User's Guide ("The NetCDF Data Model"), the CF conventions (1.11), and the
 //! conventions of xarray for Zarr (`_ARRAY_DIMENSIONS`, `_FillValue`).
@@ -19,14 +19,14 @@ use super::number::{Conversion, Number, Value};
 use super::packed::StoredChunks;
 use crate::array::ArrayReader;
 
-/// The data model of a file: a group, and all dimensions.
+/// The data model of a file: a group, and all dimensions of the file.
 #[derive(Debug)]
 pub(super) struct Dataset {
-    /// All dimensions, which are referenced by index.
+    /// All dimensions; groups and variables refer to them by index.
     pub(super) dimensions: Vec<Dimension>,
     /// The group itself.
     pub(super) root: Group,
-    /// What is not in the file, and why.
+    /// What the file leaves out, and why.
     pub(super) notes: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Dataset {
 pub(super) struct Dimension {
     pub(super) name: String,
     pub(super) length: u64,
-    /// Whether files that can be appended to have it without a limit.
+    /// Whether the dimension is unlimited in formats that support appending.
     pub(super) is_unlimited: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Dimension {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// The dimensions that are declared in this group.
+    /// The indices of the dimensions that this group declares.
     pub(super) dimensions: Vec<usize>,
     pub(super) variables: Vec<Variable>,
     pub(super) attributes: Vec<Attribute>,
@@ -54,7 +54,7 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct Variable {
     pub(super) name: String,
-    /// The dimensions, slowest first.
+    /// The indices of the dimensions, slowest first.
     pub(super) dimensions: Vec<usize>,
     pub(super) item: Item,
     pub(super) data: Data,
@@ -68,20 +68,20 @@ pub(super) struct Variable {
 /// The type of the elements of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
-    /// A number, as it is in the array.
+    /// A number, as in the array.
     Number(Number),
-    /// One byte of text; the last dimension is along the text.
+    /// One byte of text; the last dimension counts the bytes.
     Char,
     /// Text of variable length.
     Text,
-    /// Named members, as they are in the array.
+    /// Named members, as in the array.
     Structure,
 }
 
 /// The elements of a variable.
 #[derive(Debug)]
 pub(super) enum Data {
-    /// Those of an array, whose chunks have this shape along the dimensions of the variable.
+    /// The elements of an array, whose chunks have this shape along the dimensions of the variable.
     Array(Arc<ArrayReader>, Vec<u64>),
     /// Encoded elements, in C order.
     Texts(Arc<Vec<String>>),
@@ -89,7 +89,7 @@ pub(super) enum Data {
     Numbers(Arc<Vec<Value>>),
 }
 
-/// A name and a value.
+/// An attribute: its name and value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Attribute {
     pub(super) name: String,
@@ -101,18 +101,18 @@ pub(super) struct Attribute {
 pub(super) enum Attr {
     Text(String),
     Texts(Vec<String>),
-    /// Numbers of one type, little-endian or of the variable's byte order.
+    /// Numbers of one type, little-endian or in the variable's byte order.
     Numbers(Number, Vec<Value>),
 }
 
-/// The most dimensions of a file; each takes memory in its header.
+/// The maximum number of dimensions of a file; each takes memory in its header.
 pub(super) const MAX_DIMENSIONS: usize = 16_384;
 
 impl Dataset {
-    /// The data model of a group tree.
+    /// Returns the data model of a group tree.
     ///
     /// # Errors
-    /// Too many dimensions.
+    /// The group tree has too many dimensions.
     pub(super) fn of(tree: &GroupTree) -> Result<Self, String> {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
@@ -131,7 +131,7 @@ impl Dataset {
 }
 
 impl Variable {
-    /// Elements along each dimension.
+    /// Returns the length of each dimension.
     pub(super) fn shape(&self, dimensions: &[Dimension]) -> Vec<u64> {
         let lengths = self.dimensions.iter().map(|number| {
             let dimension = dimensions.get(*number);
@@ -140,7 +140,7 @@ impl Variable {
         lengths.collect()
     }
 
-    /// The conversion of its numbers to these.
+    /// Returns the conversion of the variable's numbers to `to`.
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
             Item::Number(from) => Some(Conversion::new(from, to)),

@@ -1,4 +1,4 @@
-//! Elements of variable length as one JSON document.
+//! Elements of variable length as a JSON document.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,8 +8,8 @@ use crate::array::Elements;
 use crate::codec::Element;
 use crate::zarr::{ByteOrder, DataType, Fixed, Scalar, Variable};
 
-/// The array as nested lists, one element a line: text as strings, bytes in base64, arrays as
-/// lists, objects as they are.
+/// Renders an array as nested lists, one element per line: text as strings, bytes in base64, arrays as lists,
+/// objects unchanged.
 ///
 /// `None` if the text would be longer than `limit_bytes`.
 pub(super) fn render(
@@ -32,7 +32,7 @@ pub(super) fn render(
     Some(text)
 }
 
-/// Also lists of nothing take room: a shape can have very many of them.
+/// Writes nested lists. Empty lists count against the limit too: a shape can have very many of them.
 fn nest(
     shape: &[u64],
     text: &mut Vec<u8>,
@@ -67,7 +67,7 @@ fn value(element: &Element, item: Option<&Fixed>) -> Value {
     }
 }
 
-/// A number of JSON, where the type is one.
+/// Returns an element as a JSON number, if its type is a number.
 fn number(item: &Fixed, bytes: &[u8]) -> Option<Value> {
     let (order, is_signed) = match item.scalar {
         Scalar::Bool => return Some((bytes != [0]).into()),

@@ -13,13 +13,13 @@ use crate::zarr::{ByteOrder, Fixed};
 
 const RECORD_BYTES: u64 = 2880;
 const CARD_CHARACTERS: usize = 80;
-/// The most axes of the specification.
+/// The maximum number of axes in the specification.
 const MAX_AXES: usize = 999;
 
-/// An array as a FITS file.
+/// Renders an array as a FITS file.
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -47,10 +47,10 @@ pub(super) fn render(
     Ok(file)
 }
 
-/// Checks that FITS has the data type and the shape.
+/// Checks that FITS supports the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     Pixels::of(&element_type(view))?;
     let rank = view.shape().len();
@@ -70,7 +70,7 @@ struct Pixels {
     conversion: Conversion,
     /// `BITPIX`; negative for floats.
     bits: i64,
-    /// What is added to a stored number.
+    /// The number that is added to a stored number.
     zero: u64,
     is_less: bool,
 }
@@ -110,14 +110,14 @@ impl Pixels {
         })
     }
 
-    /// What is added to a stored number to have the element.
+    /// Returns the number that is added to a stored number to get the element.
     fn zero(&self) -> Value {
         let zero = i128::from(self.zero);
         Value::Int(if self.is_less { -zero } else { zero })
     }
 }
 
-/// The header.
+/// Returns the cards of the header.
 fn cards(
     pixels: &Pixels,
     shape: &[u64],
@@ -156,7 +156,7 @@ fn cards(
     cards
 }
 
-/// `BSCALE` and `BZERO`: both the offset of unsigned integers and `scale_factor` with `add_offset`.
+/// Returns `BSCALE` and `BZERO`: the offset of unsigned integers, or `scale_factor` with `add_offset`.
 fn scale(pixels: &Pixels, metadata: &ImageMetadata) -> Vec<String> {
     if metadata.scale.is_none() && metadata.offset.is_none() {
         return match pixels.zero {
@@ -176,7 +176,7 @@ fn scale(pixels: &Pixels, metadata: &ImageMetadata) -> Vec<String> {
     vec![real("BSCALE", scale), real("BZERO", zero)]
 }
 
-/// A linear coordinate along an axis, where elements are at regular distances.
+/// Returns the cards of a linear coordinate along an axis, if its elements are evenly spaced.
 fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
     let (Some(distance), Some(first)) = (spacing.distance, spacing.first) else {
         return Vec::new();
@@ -187,7 +187,7 @@ fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
     };
     let mut cards = Vec::new();
     if let Some(name) = &spacing.name {
-        // A type with a hyphen at the fifth place would be a projection.
+        // A type with a hyphen as its fifth character would be a projection.
         let name: String = name
             .chars()
             .map(|c| if c == '-' { '_' } else { c })
@@ -203,9 +203,9 @@ fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
     cards
 }
 
-/// A unit of the specification and the factor to it; none for other units.
+/// Returns a unit of the specification and the factor to it; `None` for other units.
 fn unit_of(unit: &str) -> (f64, Option<&'static str>) {
-    // Dates count from an epoch, which has no keyword for an axis of this name.
+    // Dates count from an epoch, and FITS has no keyword for the epoch of an axis with this name.
     if let Some(time) = seconds(unit).filter(|_| !unit.contains(" since ")) {
         return (time, Some("s"));
     }
@@ -245,7 +245,7 @@ fn real(keyword: &str, value: f64) -> String {
     card(keyword, &text, "")
 }
 
-/// A text; none if it is no printable ASCII or does not fit in a card.
+/// Returns a card with a text; `None` if the text is not printable ASCII or does not fit in a card.
 fn text(keyword: &str, text: &str) -> Option<String> {
     let is_plain = text.chars().all(|c| matches!(c, ' '..='~'));
     let quoted = format!("'{:8}'", text.replace('\'', "''"));

@@ -20,25 +20,25 @@ use crate::array::Engine;
 use crate::store::{Key, Store};
 use crate::translate::{NoOutline, Target, Whole};
 
-/// Stands between name and format of a file where a group or another file has the plain name.
+/// Separates the name of the node and the suffix if a group or another file has the plain name.
 pub const ESCAPE: &str = "~view";
 
-/// A view format: its row in the table.
+/// A view format: the index of its row in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Format(u8);
 
-/// Renders a text with the documents of all nodes of a group.
+/// Renders a text from the documents of all nodes below a group.
 pub type RenderHierarchy =
     for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
 
-/// The function that renders a format, by the kind of node.
+/// The function that renders a format, by kind of node.
 #[derive(Debug, Clone, Copy)]
 pub enum Renderer {
     /// A text of any node.
     Node(fn(&ViewNode) -> Result<Vec<u8>, String>),
     /// The list of the views of a node, with diagnostics.
     Readme,
-    /// The same list as JSON.
+    /// The list of views as JSON.
     ViewList,
     /// The elements of variable length as text.
     Elements,
@@ -46,19 +46,19 @@ pub enum Renderer {
     Chunks,
     /// A directory of inner chunks.
     Inner,
-    /// A file of an array, from its own metadata.
+    /// A file of an array that depends only on its own metadata.
     Array(fn(&ArrayView<'_>) -> Result<VirtualFile, String>),
-    /// A file of an array and other nodes. The first function returns whether metadata alone prove that
-    /// the second one succeeds.
+    /// A file of an array and other nodes. The first function returns whether metadata alone prove that the
+    /// second one succeeds.
     ArrayWithNodes(
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<bool, NoContent>,
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
     ),
-    /// A file of an array and other nodes that has to be rendered to know whether it exists.
+    /// A file of an array and other nodes. Only rendering tells whether it exists.
     UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
     /// A file of an array, or of a group that is an image of OME-NGFF.
     Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
-    /// A file of the stored chunks of an array. The first function returns why metadata do not prove it.
+    /// A file of the stored chunks of an array. The first function fails if metadata do not prove it exists.
     StoredArray(
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<(), NoContent>,
         fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
@@ -67,15 +67,15 @@ pub enum Renderer {
     StoredChunks(fn(&GroupTree) -> Result<VirtualFile, String>),
     /// A text of a group and the documents of all nodes below it.
     Hierarchy(RenderHierarchy),
-    /// A file of a group: of its arrays, or of all that is below it. The first function returns
-    /// whether an array is a variable of the file for certain, by its metadata alone; the second one
-    /// makes a file if there is any variable.
+    /// A file of the arrays of a group, or of all nodes below it. The first function returns whether metadata
+    /// alone prove that an array is a variable of the file. The second one renders the file if any array is a
+    /// variable.
     Group(
         Depth,
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
-    /// A file of those groups for which the first function returns true, and all that is below them.
+    /// A file of all nodes below a group, if the first function returns true for the group.
     GroupOfKind(
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
@@ -89,36 +89,36 @@ impl Format {
     }
 
     fn row(self) -> &'static Row {
-        // Numbers are made only by `all`.
+        // Only `all` constructs formats, so the index is valid.
         TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
     }
 
-    /// The name in `--formats`.
+    /// Returns the name of the format in `--formats`.
     pub fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// The function that renders it.
+    /// Returns the function that renders the format.
     pub fn renderer(self) -> Renderer {
         self.row().renderer
     }
 
-    /// A unique number.
+    /// Returns a number that identifies the format.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// Whether it applies to every node.
+    /// Returns whether the format applies to every node.
     pub fn is_of_node(self) -> bool {
         self.is_always_listed() || matches!(self.renderer(), Renderer::ViewList)
     }
 
-    /// Whether it is listed whatever the formats are.
+    /// Returns whether directories list the format whatever `--formats` says.
     pub(super) fn is_always_listed(self) -> bool {
         matches!(self.renderer(), Renderer::Node(_) | Renderer::Readme)
     }
 
-    /// Whether it applies to groups.
+    /// Returns whether the format applies to groups.
     pub fn is_of_group(self) -> bool {
         matches!(
             self.renderer(),
@@ -126,7 +126,7 @@ impl Format {
         )
     }
 
-    /// Whether it applies to arrays, or to groups.
+    /// Returns whether the format applies to arrays (`is_array`), or to groups.
     pub fn suits(self, is_array: bool) -> bool {
         let is_of_both = self.is_of_node()
             || self.is_image()
@@ -134,17 +134,17 @@ impl Format {
         is_of_both || self.is_of_group() != is_array
     }
 
-    /// Whether it applies to arrays, and to those groups that are images.
+    /// Returns whether the format applies to arrays and to those groups that are images.
     pub fn is_image(self) -> bool {
         matches!(self.renderer(), Renderer::Image(_))
     }
 
-    /// Whether it has the arrays of a group as columns.
+    /// Returns whether the format is a table with the arrays of a group as columns.
     pub fn is_table(self) -> bool {
         matches!(self.word(), "parquet" | "csv")
     }
 
-    /// Whether it has stored chunks, whose sizes are found out for each.
+    /// Returns whether the format has stored chunks; the size of each has to be looked up.
     pub fn is_packed(self) -> bool {
         matches!(
             self.renderer(),
@@ -152,7 +152,7 @@ impl Format {
         )
     }
 
-    /// Whether it depends on other nodes.
+    /// Returns whether the format depends on other nodes.
     pub fn is_of_many(self) -> bool {
         self.is_of_group()
             || self.is_packed()
@@ -166,22 +166,22 @@ impl Format {
             )
     }
 
-    /// Whether its size depends on more than the metadata of its node: other nodes, or elements.
+    /// Returns whether the size of a file depends on other nodes or on elements, beside the node's metadata.
     pub fn is_costly(self) -> bool {
         self.is_of_many() || matches!(self.renderer(), Renderer::Elements)
     }
 
-    /// Whether the names of its files begin with the name of their node.
+    /// Returns whether file names of the format begin with the name of the node.
     pub fn is_named_after_node(self) -> bool {
         matches!(self.row().name, Name::Suffix(_))
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the format is a directory.
     pub fn is_directory(self) -> bool {
         matches!(self.renderer(), Renderer::Chunks | Renderer::Inner)
     }
 
-    /// Its name in the directory of the views of the node `name`.
+    /// Returns the file name in the directory of the views of the node `name`.
     pub fn own_name(self, name: &str) -> String {
         match self.row().name {
             Name::Own(own) | Name::Member(own) => own.into(),
@@ -189,8 +189,8 @@ impl Format {
         }
     }
 
-    /// Its name in the directory of the views of a node: with [`ESCAPE`] if another format of the node has
-    /// the plain one.
+    /// Returns the file name in the directory of the views of a node: with [`ESCAPE`] if another format of
+    /// the node has the plain name.
     pub fn unique_name(self, name: &str, is_array: bool) -> String {
         let plain = self.own_name(name);
         let mut formats = Self::all().filter(|format| format.suits(is_array));
@@ -200,7 +200,7 @@ impl Format {
         }
     }
 
-    /// Returns the format in a few words.
+    /// Returns a description of the format in a few words.
     pub(super) fn description(self) -> &'static str {
         self.row().description
     }
@@ -218,7 +218,7 @@ impl Format {
         format!("{} {}", row.command, shell_quoted(&file))
     }
 
-    /// The name with `escape` before the suffix, if the plain name is taken.
+    /// Returns the file name with `escape` before the suffix, for use when the plain name is taken.
     pub fn escaped_name(self, name: &str, escape: &str) -> String {
         match self.row().name {
             Name::Own(own) | Name::Member(own) => {
@@ -229,8 +229,8 @@ impl Format {
         }
     }
 
-    /// Its name in the directory of a group, for the node `name`; none if it is only in the directory of
-    /// the node's views.
+    /// Returns the file name in the directory of a group, for the node `name`; `None` if only the directory
+    /// of the node's views has the file.
     pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
             Name::Own(_) => None,
@@ -239,7 +239,7 @@ impl Format {
         }
     }
 
-    /// The possible nodes and formats of a name in the directory of a group.
+    /// Returns the nodes and formats that a name in the directory of a group can mean.
     pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
         Self::all().filter_map(move |format| {
             let node = match format.row().name {
@@ -253,7 +253,7 @@ impl Format {
         })
     }
 
-    /// Whether a name in a directory of views may be of a format with [`Format::is_costly`].
+    /// Returns whether a name in a directory of views may be of a format that [`Format::is_costly`].
     pub fn may_be_costly(name: &[u8]) -> bool {
         Self::all()
             .filter(|format| format.is_costly())

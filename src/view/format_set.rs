@@ -1,11 +1,11 @@
-//! The formats that directories of views list.
+//! The formats that the directories of views list.
 
 use std::str::FromStr;
 
 use super::format::Format;
 use crate::translate::Target;
 
-/// The formats and translations in listings; others can be opened by name.
+/// The formats and translations that directories list; the others can be opened by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatSet {
     /// `None` is the default.
@@ -13,10 +13,10 @@ pub struct FormatSet {
     translations: Vec<Target>,
 }
 
-/// The formats of nodes that the directory of a group lists by default.
+/// The formats of arrays that the directory of their group lists by default.
 const OF_GROUPS: [&str; 3] = ["nc", "tif", "npy"];
-/// The formats of arrays that only `all` lists: few arrays are images of medicine, microscopy or astronomy,
-/// and few have chunks as other formats have them.
+/// The formats of arrays that only `all` lists. Few arrays are medical, microscopy or astronomy images, or
+/// have chunks in the encoding of other formats.
 const BY_NAME: [&str; 8] = [
     "ome",
     "imagej",
@@ -29,8 +29,8 @@ const BY_NAME: [&str; 8] = [
 ];
 
 impl FormatSet {
-    /// Whether a format is listed, in the directory of an array or of a group; texts of every node always
-    /// are.
+    /// Returns whether the directory of an array, or of a group, lists a format. Formats of every node are
+    /// always listed.
     pub fn lists(&self, format: Format, is_of_array: bool) -> bool {
         format.is_always_listed()
             || match &self.formats {
@@ -40,7 +40,7 @@ impl FormatSet {
             }
     }
 
-    /// Whether a translation of the hierarchy is listed.
+    /// Returns whether a translation of the hierarchy is listed.
     pub fn lists_translation(&self, target: Target) -> bool {
         self.translations.contains(&target)
     }
@@ -55,7 +55,7 @@ impl Default for FormatSet {
     }
 }
 
-/// Names separated by `,`, `+` or `:`, or `all`; an empty list means the default.
+/// Parses names separated by `,`, `+` or `:`, or `all`; an empty list means the default.
 impl FromStr for FormatSet {
     type Err = String;
 

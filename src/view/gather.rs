@@ -1,4 +1,4 @@
-//! Gathering what a file is made of: the nodes below a group, and the elements of small arrays.
+//! Gathers the input of a file: the nodes below a group, and the elements of small arrays.
 
 use std::sync::Arc;
 
@@ -20,37 +20,37 @@ use crate::runtime::leave_session_thread;
 use crate::store::{Key, ListingSupport, StoreError, in_memory, list_prefixes};
 use crate::zarr::{Array, ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
-/// Nodes in one branch.
+/// The maximum number of nodes below a group.
 const MAX_NODES: usize = 4096;
-/// What their metadata and texts may take in memory.
+/// The maximum memory of their metadata and texts, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// Groups inside groups.
+/// The maximum depth of nested groups.
 const MAX_DEPTH: usize = 64;
-/// Decoded text of one array.
+/// The maximum size of the decoded text of one array, in bytes.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
-/// Decoded text of one array in a file that has the hierarchy as it is.
+/// The maximum size of the decoded text of one array in a file with the unchanged hierarchy, in bytes.
 const MAX_RAW_TEXT_BYTES: u64 = 256 << 20;
-/// The numbers of one array take no more than this part of the memory that there may be.
+/// The numbers of one array take at most this fraction (1/64) of the memory limit.
 const MAX_NUMBERS_PART: u64 = 64;
-/// Remote nodes that are looked at to find whether there is any array.
+/// The maximum number of remote nodes that are read to find out whether there is any array.
 const MAX_LOOKED_AT: usize = 256;
-/// Elements of arrays that are certain to be in one file: what is between them and wider numbers
-/// leave its size below the largest one.
+/// The maximum size of the arrays of one file, in bytes, for which metadata alone prove that the file exists.
+/// Gaps and wider numbers cannot bring such a file to the size limit.
 const MAX_CERTAIN_BYTES: u64 = 1 << 58;
 
-/// What may still be gathered.
+/// The remaining budget of one file.
 #[derive(Debug)]
 struct Room {
     nodes: usize,
     bytes: u64,
-    /// No single node may take more.
+    /// The maximum of a single node, in bytes.
     node_bytes: u64,
-    /// Whether elements are read: texts and places.
+    /// Whether elements (texts and coordinates) are read.
     has_elements: bool,
 }
 
 impl Room {
-    /// One more node, or what it has.
+    /// Takes one node, or memory for its content, from the budget.
     fn take(&mut self, bytes: u64) -> Result<(), NoContent> {
         let nodes = self.nodes.checked_sub(1).ok_or_else(|| {
             NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
@@ -64,10 +64,10 @@ impl Room {
 }
 
 impl Nodes {
-    /// A group with its arrays, and with all that is below it if that is wanted.
+    /// Returns a group with its arrays and, depending on `depth`, all nodes below it.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if that is more than one file can be made of; those of the store.
+    /// [`NoContent::Absent`] if one file cannot contain that many nodes; errors of the store.
     pub(super) async fn group_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -76,7 +76,7 @@ impl Nodes {
         self.group_tree_with(node, depth, true).await
     }
 
-    /// What one file may take.
+    /// Returns the budget of one file.
     fn room(&self, has_elements: bool) -> Room {
         let limit = self.engine().memory_limit_bytes();
         let bytes = (limit / 8).min(MAX_BYTES);
@@ -156,7 +156,7 @@ impl Nodes {
             }
             room.take(child.memory_bytes)?;
             if let Some(why) = child.broken() {
-                // What is below it may be the chunks of an array.
+                // The nodes below it may be the chunks of an array.
                 branch.left_out.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
                 let array = self.gather_array(child, wanted, has_crs, room).await?;
@@ -227,7 +227,7 @@ impl Nodes {
         })
     }
 
-    /// The categorical column that a group is; none for other groups.
+    /// Returns the categorical column that a group is; `None` for other groups.
     async fn gather_categorical(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -248,11 +248,11 @@ impl Nodes {
         Ok(Some(column))
     }
 
-    /// A group or an array with all chunks as they are stored that HDF5 reads so. An array comes with the
-    /// arrays of its group that are the coordinates of its dimensions.
+    /// Returns a group or an array with all stored chunks that HDF5 can read unchanged. An array comes with
+    /// the arrays of its group that are the coordinates of its dimensions.
     ///
     /// # Errors
-    /// Those of [`Nodes::group_tree`].
+    /// As [`Nodes::group_tree`].
     pub(super) async fn stored_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -276,7 +276,7 @@ impl Nodes {
         Ok(tree)
     }
 
-    /// An array and the coordinates of its dimensions.
+    /// Returns an array and the coordinates of its dimensions.
     async fn array_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -314,7 +314,7 @@ impl Nodes {
         })
     }
 
-    /// Whether a group above says a coordinate reference system for arrays below it.
+    /// Returns whether a group above the node declares a coordinate reference system for arrays below it.
     async fn is_below_crs(&self, node: &ViewNode) -> Result<bool, NoContent> {
         let mut key = node.key().clone();
         for _ in 0..MAX_DEPTH {
@@ -330,7 +330,7 @@ impl Nodes {
         Ok(false)
     }
 
-    /// Where the elements of an array are; most arrays have nothing that could say it.
+    /// Returns the grid of an array. Most arrays have no metadata that could describe one.
     async fn grid_of(
         self: &Arc<Self>,
         node: &ViewNode,
@@ -347,8 +347,8 @@ impl Nodes {
         }
     }
 
-    /// Fails if a group may have nodes that nobody has named, once its listing was had: a file
-    /// without some of the variables would look like one of all of them.
+    /// Fails if a group may have nodes that its listing lacks. A file without some variables would be
+    /// mistaken for a file with all of them.
     pub(super) async fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
         if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
@@ -359,18 +359,18 @@ impl Nodes {
         }
     }
 
-    /// The keys that may be nodes of a group, in order.
+    /// Returns the keys that may be nodes of a group, in order.
     async fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
         let names = list_prefixes(&**self.store(), node.key(), usize::MAX).await?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
     }
 
-    /// Whether metadata alone prove that a file of a group can be made, of which `is_certain`
-    /// returns whether an array is a variable for certain. No elements are read for it.
+    /// Returns whether metadata alone prove that a file of a group can be made. `is_certain` returns whether
+    /// metadata prove that an array is a variable. No elements are read.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if the file has too many nodes; those of the store.
+    /// [`NoContent::Absent`] if the file has too many nodes; errors of the store.
     pub(super) async fn has_certain(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -378,7 +378,7 @@ impl Nodes {
         is_certain: fn(&ViewNode) -> bool,
     ) -> Result<bool, NoContent> {
         if self.store().capabilities().is_remote {
-            // Each node may take a request.
+            // Each node may take a remote request.
             return match self.finds_certain(node, depth, is_certain).await? {
                 true => self.check_names(node).await.map(|()| true),
                 false => Ok(false),
@@ -387,7 +387,7 @@ impl Nodes {
         let branch = self.group_tree_with(node, depth, false).await?;
         let arrays = branch.all_arrays();
         let views = || arrays.iter().filter_map(|leaf| leaf.node.array_view());
-        // Each axis may have a dimension of its own, and parts or characters one more.
+        // Each axis may have its own dimension, and complex parts or characters add one more.
         let dimensions: usize = views().map(|view| view.shape().len() + 1).sum();
         let bytes = views().try_fold(0_u64, |sum, view| {
             sum.checked_add(view.reader.chunk_major_bytes())
@@ -397,8 +397,8 @@ impl Nodes {
         Ok(is_within_limits && arrays.iter().any(|leaf| is_certain(&leaf.node)))
     }
 
-    /// Whether an array for which `is_certain` is true is in a group, or below it; true as well if
-    /// there are more nodes than are looked at.
+    /// Returns whether `is_certain` is true for an array in a group, or below it. Also true if the group has
+    /// more than [`MAX_LOOKED_AT`] nodes.
     async fn finds_certain(
         &self,
         node: &ViewNode,
@@ -427,7 +427,7 @@ impl Nodes {
         Ok(false)
     }
 
-    /// The elements of an array of structures with text in them.
+    /// Returns the elements of an array of structures that contain text.
     async fn records_of(
         &self,
         node: &ViewNode,
@@ -447,11 +447,11 @@ impl Nodes {
         Ok(Some(Ok(Arc::new(bytes))))
     }
 
-    /// The decoded text of an array; none of one that is no text, or whose text has a constant size in the file.
-    /// The inner error is why it is not decoded.
+    /// Returns the decoded text of an array; `None` for other arrays, and for text of constant size in the
+    /// file. The inner error is the reason why the text is not decoded.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn texts_of(
         &self,
         node: &ViewNode,
@@ -467,7 +467,7 @@ impl Nodes {
         };
         let too_much = || format!("more than {most} bytes of text");
         match &node.elements {
-            // Such text has a constant size in a file, too.
+            // Such text has a constant size in the file, too.
             Elements::Fixed(_) if depth == Depth::Raw => Ok(None),
             Elements::Fixed(reader) => {
                 let data_type = reader.chunks().data_type();
@@ -506,10 +506,10 @@ impl Nodes {
         }
     }
 
-    /// All bytes of a small array.
+    /// Returns all bytes of a small array.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
         let Some(reader) = node.reader() else {
             return Err(NoContent::Absent("no elements of constant size".into()));
@@ -534,7 +534,7 @@ impl Nodes {
         Ok(bytes)
     }
 
-    /// All numbers of a small array in C order.
+    /// Returns all numbers of a small array in C order.
     ///
     /// # Errors
     /// As [`NodeResolver::numbers`].
@@ -549,7 +549,7 @@ impl Nodes {
         let Some((number, 1)) = view.number() else {
             return Err(NoContent::Absent("no numbers".into()));
         };
-        // They are larger in memory than they are stored.
+        // Numbers take more memory than storage.
         let room = self.engine().memory_limit_bytes() / MAX_NUMBERS_PART;
         let most = most.min(room / size_of::<Value>() as u64);
         if view.reader.size_bytes() / number.size_bytes as u64 > most {
@@ -563,18 +563,18 @@ impl Nodes {
     }
 }
 
-/// Whether files can be named after what is at a key.
+/// Returns whether the last component of a key can be used in file names.
 fn has_text_name(key: &Key) -> bool {
     let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
     name.is_some_and(|name| std::str::from_utf8(name).is_ok())
 }
 
-/// Text of code points of 4 bytes, without the NULs at its end.
+/// Decodes text of 4-byte code points, without the NULs at its end.
 fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
     code_points(bytes, order).map(char::from_u32).collect()
 }
 
-/// Whether elements are text of code points, or have it in them.
+/// Returns whether elements are text of code points, or contain it.
 fn has_text(data_type: &Fixed) -> bool {
     match &data_type.scalar {
         Scalar::Text(_) => true,

@@ -1,7 +1,7 @@
-//! Georeferencing: transform, coordinate reference system and sample metadata of an array from GeoZarr,
-//! CF, GDAL and rioxarray metadata, for all formats.
+//! Georeferencing: transform, coordinate reference system and sample metadata of an array, for all formats,
+//! from GeoZarr, CF, GDAL and rioxarray metadata.
 //!
-//! A result is what all metadata agree on: contradictions leave the array without a georeference.
+//! A result is what all metadata agree on: an array with contradictions has no georeference.
 
 pub(super) mod axis;
 pub(super) mod bands;
@@ -44,7 +44,7 @@ impl RasterMetadata {
     /// Reads the metadata of an array and its groups.
     ///
     /// # Errors
-    /// Why the array is no raster; those of the store.
+    /// Returns why the array is no raster, or an error of the store.
     pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, NoContent> {
         let raster = Self::raster(context)?;
         let georef = transform::find(context, &raster, notes)?;
@@ -56,17 +56,17 @@ impl RasterMetadata {
         })
     }
 
-    /// The raster of an array, with the spatial axes that it or a group above it declares.
+    /// Returns the raster of an array, with the spatial axes that the array or a group above it declares.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns why the array is no raster.
     pub(super) fn raster(context: &Context<'_>) -> Result<Raster, String> {
         let names = context.find("spatial:dimensions").and_then(spatial_names);
         Raster::of(context.view, names.as_ref())
     }
 
-    /// The grid of an array that is georeferenced by other conventions than CF; none if it has none that
-    /// can be read.
+    /// Returns the grid of an array that other conventions than CF georeference; `None` if the array has no
+    /// readable grid.
     ///
     /// # Errors
     /// Temporary errors of the store.
@@ -99,10 +99,10 @@ impl RasterMetadata {
         }
     }
 
-    /// The metadata of an array whose last two axes are those of the raster; none for other arrays.
+    /// Returns the metadata of an array whose last two axes are those of the raster; `None` for other arrays.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) fn of_planes(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,

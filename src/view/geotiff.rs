@@ -23,10 +23,10 @@ use crate::zarr::ByteOrder;
 use keys::Expression;
 pub(super) use packed::{check as check_packed, render as render_packed};
 
-/// Whether the metadata of an array and its groups prove that it has a GeoTIFF.
+/// Returns whether the metadata of an array and its groups prove that the array has a GeoTIFF.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the array has no GeoTIFF, or an error of the store.
 pub(super) fn is_certain(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -34,15 +34,15 @@ pub(super) fn is_certain(
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
     let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
     let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
-    // The tables and the metadata of each band are limited.
+    // Sizes of the tables, and of the metadata of each band, are limited.
     let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
     Ok(is_short && raster.samples <= MAX_CERTAIN_BANDS)
 }
 
-/// An array as a GeoTIFF.
+/// Renders an array as a GeoTIFF.
 ///
 /// # Errors
-/// Why it has none; those of the store.
+/// Returns why the array has no GeoTIFF, or an error of the store.
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -54,19 +54,19 @@ pub(super) fn render(
     })
 }
 
-/// An array, or a coarser level of it, that becomes an image.
+/// An array, or a coarser level of it, that becomes an image of the file.
 struct LevelView<'a> {
     view: &'a ArrayView<'a>,
     raster: &'a Raster,
     samples: &'a SampleMetadata,
-    /// The conversion to the numbers of the file, if it is that of the pyramid.
+    /// The conversion to the numbers of the file, if all levels of the pyramid have it.
     conversion: Option<Conversion>,
     /// The byte order of the file.
     order: ByteOrder,
 }
 
-/// The file of an array and its coarser levels, each as the image that `image` returns for it and its index
-/// in the file. `is_swapped` says that the file has the other byte order than the array.
+/// Renders the file of an array and its coarser levels. `image` returns the image of a level by its index in
+/// the file. `is_swapped` means that the file has the opposite byte order of the array.
 fn render_with<E: Clone + Into<Segment>>(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -155,10 +155,10 @@ fn render_with<E: Clone + Into<Segment>>(
     })
 }
 
-/// GDAL's auxiliary file of a `.tif` ("PAM"), with a system that has no EPSG code.
+/// Renders GDAL's auxiliary file of a `.tif` ("PAM"), for a reference system without an EPSG code.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the file cannot be made, or an error of the store.
 pub(super) fn render_aux(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -171,7 +171,7 @@ pub(super) fn render_aux(
         return Err(none());
     }
     let raster = RasterMetadata::raster(&context)?;
-    // Coordinates are read only if they matter.
+    // Coordinates are read only if the result depends on them.
     let said = transform::declared_crs(&context, &raster)?.ok_or_else(none)?;
     if said.code.is_some() {
         return Err(none());
@@ -184,7 +184,7 @@ pub(super) fn render_aux(
     )))
 }
 
-/// Images whose tables and bands are at most this are within all limits of a header.
+/// An image with at most so many bytes of tables and so many bands is within all limits of a header.
 const MAX_CERTAIN_TABLES_BYTES: u64 = 1 << 20;
 const MAX_CERTAIN_BANDS: u64 = 512;
 

@@ -1,5 +1,5 @@
-//! A hierarchy as it is in a plain HDF5 file: all groups, arrays and attributes with their own names, as h5py
-//! writes them, without the dimension scales of netCDF.
+//! A hierarchy as a plain HDF5 file: all groups, arrays and attributes with their own names, as h5py writes
+//! them, without the dimension scales of netCDF.
 
 mod attributes;
 mod types;
@@ -20,7 +20,7 @@ use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{self, FillValue, Node};
 
-/// Whether an array is certainly in a file of its group, by its metadata alone.
+/// Returns whether metadata alone prove that an array is in the file of its group.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
@@ -30,20 +30,20 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
         && types::of_elements(view.data_type()).is_ok()
 }
 
-/// The HDF5 file of a group tree. Notes name what is not in it.
+/// Renders a group tree as an HDF5 file. Notes name the nodes that are left out.
 ///
 /// # Errors
-/// No node is in the group, or the file would be too long.
+/// The group has no node that the file can contain, or the file would be too long.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let (file, left_out) = render_tree(tree)?;
     let notes = [left_out, file.notes].concat();
     Ok(VirtualFile { notes, ..file })
 }
 
-/// The same, if everything is in it.
+/// As [`render`], but fails if a node is left out.
 ///
 /// # Errors
-/// Those of [`render`]; what is not in it.
+/// As [`render`]; or which nodes are left out.
 pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
     let (file, left_out) = render_tree(tree)?;
     match left_out.first() {
@@ -52,7 +52,7 @@ pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
     }
 }
 
-/// The file, with notes about attributes, and what is not in it.
+/// Returns the file, with notes about attributes, and the list of nodes that are left out.
 fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
     let mut plan = Plan::default();
     plan.group(tree);
@@ -69,7 +69,7 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
     Ok((file, plan.left_out))
 }
 
-/// Whether HDF5 can have an object of this name.
+/// Checks that an HDF5 object can have this name.
 fn check_name(name: &str) -> Result<(), String> {
     match name {
         "" | "." => Err("no name of HDF5".into()),
@@ -83,13 +83,13 @@ fn check_name(name: &str) -> Result<(), String> {
 #[derive(Default)]
 struct Plan<'a> {
     file: hdf5::File<'a>,
-    /// The texts of attributes.
+    /// The texts of the attributes.
     texts: Texts,
-    /// The datasets whose elements are in the header.
+    /// The datasets whose elements are part of the header.
     values: Vec<(usize, Values, Option<ChunkIndex>)>,
     arrays: Vec<Stored>,
     notes: Vec<String>,
-    /// The nodes that are not in the file, and why.
+    /// The nodes that are left out, and why.
     left_out: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
                 Err(why) => self.leave_out(&tree.node, &why),
             }
         }
-        // Readers that list by creation order see the order of names.
+        // Readers that list by creation order then list by name.
         links.sort_unstable();
         let attributes = match tree.node.metadata().attributes() {
             Ok(members) => self.attributes(&tree.node, members),
@@ -242,7 +242,7 @@ impl<'a> Plan<'a> {
         if names.iter().any(Option::is_some) && !names.iter().any(has_nul) {
             let names = names.iter().map(|name| name.clone().unwrap_or_default());
             let labels = names.map(Json::String).collect();
-            // As h5py and the library (`H5DSset_label`) name axes.
+            // h5py and the library (`H5DSset_label`) name axes with this attribute.
             members.entry("DIMENSION_LABELS").or_insert(labels);
         }
         self.attributes(node, &members)

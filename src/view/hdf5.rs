@@ -1,12 +1,12 @@
-//! HDF5 encoder: everything before the elements (HDF5 File Format Specification Version 3.0), for HDF5 1.8
-//! and later. Superblock version 2, object headers version 2, groups with compact links in creation
-//! order, contiguous or chunked datasets. The chunk index is computed when it is read, so that the header
-//! does not grow with the number of chunks.
+//! HDF5 encoder: all parts of a file before the elements (HDF5 File Format Specification Version 3.0), for
+//! HDF5 1.8 and later. Superblock version 2, object headers version 2, groups with compact links in creation
+//! order, contiguous or chunked datasets. Reads compute the chunk index, so the header does not grow with the
+//! number of chunks.
 //!
-//! Attributes that no message holds are in dense storage.
+//! Attributes that are too large for a message are in dense storage.
 //!
-//! Addresses follow from all sizes, which do not depend on addresses: objects are encoded once to measure
-//! them and once with addresses.
+//! Addresses follow from the sizes of all objects, which do not depend on addresses. Objects are encoded once
+//! to measure them and once more with their addresses.
 
 mod attribute;
 mod chunk_index;
@@ -35,7 +35,7 @@ const SUPERBLOCK_BYTES: u64 = 48;
 pub(super) enum Object {
     Group(Group),
     Dataset(Dataset),
-    /// A type with a name, and the number of datasets that have it.
+    /// A named (committed) datatype, and the number of datasets that use it.
     Datatype(Datatype, u32),
 }
 
@@ -75,11 +75,11 @@ impl Entry<'_> {
     }
 }
 
-/// The most entries of a heap, whose numbers have 16 bits.
+/// The maximum number of entries of a heap, whose indices have 16 bits.
 const MAX_HEAP_ENTRIES: usize = 60_000;
-/// The smallest heap of the library.
+/// The minimum size of a heap in the HDF5 library.
 const MIN_HEAP_BYTES: usize = 4096;
-/// Dense attribute storage begins at a multiple of this.
+/// Alignment of dense attribute storage.
 const DENSE_ALIGNMENT_BYTES: u64 = 8;
 
 impl<'a> File<'a> {
@@ -97,14 +97,14 @@ impl<'a> File<'a> {
         (length, self.heap.len() - 1)
     }
 
-    /// Adds texts to the heap, each once.
+    /// Adds texts to the heap, each distinct text once.
     pub(super) fn push_texts(&mut self, texts: &'a [String]) -> Vec<(u32, usize)> {
         let mut known: HashMap<&str, (u32, usize)> = HashMap::new();
         let add = |text: &'a String| *known.entry(text).or_insert_with(|| self.push_text(text));
         texts.iter().map(add).collect()
     }
 
-    /// The addresses of everything except the elements.
+    /// Computes the addresses of everything except the elements.
     pub(super) fn writer(&self) -> Writer {
         let nowhere = Writer::nowhere();
         let mut objects = Vec::with_capacity(self.objects.len());
@@ -180,7 +180,7 @@ fn superblock(end: u64, root: u64) -> Vec<u8> {
     bytes
 }
 
-/// Size of a heap: header, entries with 16 bytes before each, and the entry of free space.
+/// Returns the size of a heap: header, entries with a header of 16 bytes each, and the free-space entry.
 fn heap_bytes(entries: &[Entry<'_>]) -> usize {
     let sizes = entries
         .iter()
@@ -188,7 +188,7 @@ fn heap_bytes(entries: &[Entry<'_>]) -> usize {
     (16 + sizes.sum::<usize>() + 16).max(MIN_HEAP_BYTES)
 }
 
-/// A global heap collection (III.E).
+/// Encodes a global heap collection (III.E).
 fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
     let size = heap_bytes(entries);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();
@@ -211,7 +211,7 @@ fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
     bytes
 }
 
-/// Metadata checksums are lookup3 (III, "Checksums").
+/// Returns the checksum of metadata: lookup3 (III, "Checksums").
 fn checksum(bytes: &[u8]) -> u32 {
     crate::codec::lookup3(bytes)
 }
@@ -225,8 +225,8 @@ mod tests {
         bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// What a reader finds in a heap: the numbers of entries and what they hold, and how much the
-    /// entry of what is free says and has.
+    /// Decodes a heap: the indices and values of its entries, and the declared and the actual size of the
+    /// entry of free space.
     fn read_heap(heap: &[u8]) -> (Vec<(u64, Vec<u8>)>, u64, usize) {
         assert_eq!(heap[..8], *b"GCOL\x01\0\0\0");
         assert_eq!(number(&heap[8..16]), heap.len() as u64);

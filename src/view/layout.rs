@@ -16,8 +16,8 @@ use crate::store::{StoreError, in_memory, part};
 pub enum ElementOrder {
     /// In C order over the whole array.
     RowMajor,
-    /// Chunk by chunk (inner chunks of shards) in C order over the chunk grid. Each chunk is whole, with
-    /// the elements beyond the edges of the array, and in C order.
+    /// Chunk by chunk (inner chunks of shards), in C order over the chunk grid. Each chunk is complete, in C
+    /// order, including the elements beyond the edges of the array.
     ChunkMajor,
 }
 
@@ -28,14 +28,14 @@ pub struct ArrayExtent {
     pub source: usize,
     /// The order of the elements.
     pub order: ElementOrder,
-    /// The conversion of the numbers, if the file has another type.
+    /// The conversion of the numbers, if the file has a different type.
     pub conversion: Option<Conversion>,
-    /// Size in the file.
+    /// Size in the file, in bytes.
     pub size_bytes: u64,
 }
 
 impl ArrayExtent {
-    /// All elements of an array; `None` if their converted size overflows.
+    /// Returns the extent of all elements of an array; `None` if their converted size overflows.
     pub fn new(
         source: usize,
         reader: &ArrayReader,
@@ -44,7 +44,7 @@ impl ArrayExtent {
     ) -> Option<Self> {
         let size_bytes = match order {
             ElementOrder::RowMajor => reader.size_bytes(),
-            // Chunks of several shapes have no such order.
+            // Chunks of different shapes have no chunk-major order.
             ElementOrder::ChunkMajor => reader
                 .read_chunk_shape()
                 .map(|_| reader.chunk_major_bytes())?,
@@ -63,42 +63,42 @@ impl ArrayExtent {
     }
 }
 
-/// The chunks of an array as they are stored, one behind the other.
+/// The stored chunks of an array, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredExtent {
     /// The index of the array in [`VirtualFile::sources`].
     pub source: usize,
-    /// The sizes and places of the chunks.
+    /// The sizes and offsets of the stored chunks.
     pub table: Arc<ChunkTable>,
 }
 
 /// A part of a record: bytes of an array, followed by zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordSlice {
-    /// The array; each record has the next bytes.
+    /// The array; each record has its next `size_bytes` bytes.
     pub extent: ArrayExtent,
-    /// Bytes of the array in each record.
+    /// Number of bytes of the array in each record.
     pub size_bytes: u64,
-    /// Zeros after them.
+    /// Number of zero bytes after them.
     pub padding_bytes: u64,
 }
 
-/// The elements of an array whose blocks have another order in the file: those of the leading axes
-/// `outer`, `moved` and `inner` of the array are there in the order `outer`, `inner`, `moved`.
+/// The elements of an array with one axis moved inwards. The array has blocks along the leading axes `outer`,
+/// `moved` and `inner`; the file has them in the order `outer`, `inner`, `moved`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedAxis {
-    /// The array, in row-major order without a conversion of size.
+    /// The array, in row-major order, without a conversion that changes sizes.
     pub extent: ArrayExtent,
-    /// Blocks along the axes before the moved one.
+    /// Number of blocks along the axes before the moved axis.
     pub outer: u64,
-    /// Blocks along the moved axis.
+    /// Number of blocks along the moved axis.
     pub moved: u64,
-    /// Blocks along the axes that it is moved behind.
+    /// Number of blocks along the axes that the moved axis is moved behind.
     pub inner: u64,
 }
 
 impl MovedAxis {
-    /// The elements at the beginning of a range, up to the end of their block.
+    /// Returns the slice at the beginning of a range, up to the end of its block.
     fn at(&self, range: &Range<u64>) -> Option<SegmentSlice<'_>> {
         let whole = self.moved.checked_mul(self.inner)?;
         let block_bytes = (self.extent.size_bytes).checked_div(self.outer.checked_mul(whole)?)?;
@@ -123,15 +123,15 @@ pub enum Segment {
     Zeros(u64),
     /// The elements of an array.
     Array(ArrayExtent),
-    /// The chunks of an array as they are stored.
+    /// The stored chunks of an array.
     Stored(StoredExtent),
     /// The chunk index of an array.
     ChunkIndex(ChunkIndex),
     /// The elements of an array with one axis moved inwards.
     Moved(MovedAxis),
-    /// A number of records, in which each array has a slice.
+    /// A number of records, each with a slice of every array.
     Records(u64, Vec<RecordSlice>),
-    /// What follows the header of a picture of the first array; `view/pictures.rs` renders it as a whole.
+    /// The body of a picture of the first array; `view/pictures.rs` renders it as a whole.
     Picture(Arc<Picture>),
     /// The row groups of a Parquet file.
     RowGroups(RowGroups),
@@ -140,7 +140,7 @@ pub enum Segment {
 }
 
 impl Segment {
-    /// The size; `None` if it overflows.
+    /// Returns the size in bytes; `None` if it overflows.
     fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes.len() as u64),
@@ -176,24 +176,24 @@ fn record_bytes(slices: &[RecordSlice]) -> Option<u64> {
     })
 }
 
-/// The elements of each array begin at a multiple of this. The kernel reads whole pages, netCDF-C
-/// blocks of this size: an element that fails to decode must not share one with another array.
+/// Alignment of the elements of each array. The kernel reads whole pages, and netCDF-C reads blocks of this
+/// size: an element that fails to decode must not share a block with another array.
 pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
-/// The elements of a large file begin at a multiple of this.
+/// Alignment of the elements of a large file.
 const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
-/// The least gap between a header and the elements of a large file. Some libraries read the first 4 MiB to
-/// open a file, and the kernel adds readahead: this range must not contain elements, which take time to
-/// decode and may fail.
+/// The minimum gap between the header and the elements of a large file. Some libraries read the first 4 MiB
+/// to open a file, and the kernel adds readahead. This range must not contain elements, whose decoding takes
+/// time and may fail.
 const GAP_BYTES: u64 = 4 << 20;
-/// Files with more elements than this are large. In smaller ones a gap would be most of the file.
+/// A file with more bytes of elements is large. In a smaller file, the gap would be most of the file.
 const MAX_BYTES_WITHOUT_GAP: u64 = 16 << 20;
 
-/// Whether a file with elements of this size in all has a gap in front of them.
+/// Returns whether a file with `size_bytes` of elements in total has a gap before them.
 pub(super) fn has_gap(size_bytes: u64) -> bool {
     size_bytes > MAX_BYTES_WITHOUT_GAP
 }
 
-/// The offset of elements of `size_bytes` in all after a header that ends at `header_end`: behind a gap, or,
+/// Returns the offset of `size_bytes` of elements after a header that ends at `header_end`: after a gap, or,
 /// in a small file, at the next multiple of `alignment`. `None` on overflow.
 pub(super) fn elements_start(header_end: u64, size_bytes: u64, alignment: u64) -> Option<u64> {
     match has_gap(size_bytes) {
@@ -207,7 +207,7 @@ pub(super) fn elements_start(header_end: u64, size_bytes: u64, alignment: u64) -
 /// An ordered list of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileLayout {
-    /// Each segment with its end in the file.
+    /// Each segment with its end offset in the file.
     segments: Vec<(u64, Segment)>,
 }
 
@@ -231,7 +231,7 @@ pub enum SegmentSlice<'a> {
 }
 
 impl SegmentSlice<'_> {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -246,7 +246,8 @@ impl SegmentSlice<'_> {
 }
 
 impl FileLayout {
-    /// A file of consecutive segments; `None` if its size exceeds the kernel's limit (2^63 - 1 bytes).
+    /// Returns the layout of consecutive segments; `None` if the file would exceed 2^63 - 1 bytes (kernel
+    /// limit).
     pub fn new(segments: impl IntoIterator<Item = Segment>) -> Option<Self> {
         let mut end: u64 = 0;
         let mut ends = Vec::new();
@@ -258,12 +259,12 @@ impl FileLayout {
         Some(Self { segments: ends })
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.segments.last().map_or(0, |(end, _)| *end)
     }
 
-    /// Memory of the layout: its headers, and tables of stored chunks.
+    /// Returns the memory of the layout in bytes: its headers and tables of stored chunks.
     pub fn header_bytes(&self) -> u64 {
         let segments = self.segments.iter().map(|(_, segment)| match segment {
             Segment::Bytes(bytes) => bytes.len() as u64,
@@ -278,7 +279,7 @@ impl FileLayout {
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
     }
 
-    /// The headers, in order.
+    /// Returns the headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
         self.segments.iter().flat_map(|(_, segment)| {
             let (bytes, groups, rows) = match segment {
@@ -293,7 +294,7 @@ impl FileLayout {
         })
     }
 
-    /// The picture, if the file is one.
+    /// Returns the picture, if the file is one.
     pub(super) fn picture(&self) -> Option<&Picture> {
         self.segments.iter().find_map(|(_, segment)| match segment {
             Segment::Picture(picture) => Some(&**picture),
@@ -301,7 +302,7 @@ impl FileLayout {
         })
     }
 
-    /// The tables of stored chunks, in order.
+    /// Returns the tables of stored chunks, in order.
     pub fn tables(&self) -> impl Iterator<Item = &ChunkTable> {
         self.segments
             .iter()
@@ -311,7 +312,7 @@ impl FileLayout {
             })
     }
 
-    /// The content at `offset`, up to `size` bytes of one segment; none at the end.
+    /// Returns the slice at `offset`, up to `size` bytes of one segment; `None` at the end of the file.
     ///
     /// # Errors
     /// [`StoreError::Internal`] if a segment contradicts its size.
@@ -353,7 +354,7 @@ impl FileLayout {
     }
 }
 
-/// The content at the beginning of a range of records.
+/// Returns the slice at the beginning of a range of records.
 fn in_records<'a>(slices: &'a [RecordSlice], range: &Range<u64>) -> Option<SegmentSlice<'a>> {
     let whole = record_bytes(slices)?;
     let record = range.start.checked_div(whole)?;
@@ -382,14 +383,14 @@ fn in_records<'a>(slices: &'a [RecordSlice], range: &Range<u64>) -> Option<Segme
 pub struct VirtualFile {
     /// The layout.
     pub layout: FileLayout,
-    /// The arrays, by [`ArrayExtent::source`].
+    /// The arrays; [`ArrayExtent::source`] is an index into this list.
     pub sources: Vec<Arc<ArrayReader>>,
-    /// What is not in the file and why, one line each.
+    /// What the file leaves out and why, one line each.
     pub notes: Vec<String>,
 }
 
 impl VirtualFile {
-    /// A text file.
+    /// Returns a text file.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
         let segment = Segment::Bytes(text.into());
         let size = segment.size_bytes().unwrap_or(0);
@@ -402,10 +403,10 @@ impl VirtualFile {
         }
     }
 
-    /// A file with the elements of one array.
+    /// Returns a file with the elements of one array.
     ///
     /// # Errors
-    /// A size that no file can have.
+    /// The file would exceed 2^63 - 1 bytes.
     pub fn of_array(
         reader: &Arc<ArrayReader>,
         segments: impl IntoIterator<Item = Segment>,

@@ -1,4 +1,4 @@
-//! Making the files of a node, each when it is asked for, and telling why there is none.
+//! Renders the files of a node when they are requested, and reports why a file is not available.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;
 
 impl Nodes {
-    /// What a format of a node is.
+    /// Returns the content of a node in a format.
     ///
     /// # Errors
-    /// Why there is no such file, or that it could not be found out.
+    /// Returns why the node has no such file, or why the content could not be determined.
     pub fn content<'a>(
         self: &'a Arc<Self>,
         node: &'a Arc<ViewNode>,
@@ -124,26 +124,26 @@ impl Nodes {
         }
     }
 
-    /// Whether a node has a file or directory of a format: whether [`Nodes::content`] returns one.
-    /// What is costly to make is not made where metadata alone prove that it can be.
+    /// Returns whether a node has a file or directory of a format, that is, whether [`Nodes::content`]
+    /// succeeds. A costly file is not rendered if metadata alone prove that it exists.
     ///
     /// # Errors
-    /// Those of [`Nodes::content`].
+    /// As [`Nodes::content`].
     pub async fn check(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
     ) -> Result<(), NoContent> {
         let is_certain = match (format.renderer(), &node.elements) {
-            // The lists are made of the answers of this function. Elements are decoded, which fails
-            // or succeeds, but never proves that there is no such file.
+            // This function provides the entries of both lists. Decoding elements can fail, but the file
+            // exists in any case.
             (Renderer::Readme | Renderer::ViewList, _)
             | (Renderer::Elements, Elements::Variable(..)) => true,
             (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
                 let array = array_of(node)?;
                 self.resolve(|nodes| is_certain(&array, nodes)).await?
             }
-            // What is found out for each chunk is not asked for to list a directory.
+            // Listing a directory must not look up the size of each chunk.
             (Renderer::StoredArray(check, _), _) => {
                 let array = array_of(node)?;
                 packed::check_sizes(&array)?;
@@ -169,7 +169,7 @@ impl Nodes {
                 packed::check(&array_of(node)?)?;
                 true
             }
-            // Few groups have one, and to look for its columns takes a request for each array.
+            // Few groups have a table, and looking for its columns takes one request per array.
             (Renderer::Group(..), Elements::None)
                 if format.is_table() && self.store().capabilities().is_remote =>
             {
@@ -187,7 +187,7 @@ impl Nodes {
         }
     }
 
-    /// A file of several nodes: cached, or made once for all callers.
+    /// Returns a file that depends on several nodes: from the cache, or rendered once for all callers.
     async fn made(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -306,7 +306,7 @@ impl Nodes {
     }
 }
 
-/// The node as an array with elements of constant size, or why it is none.
+/// Returns the node as an array with elements of constant size, or why it is not one.
 fn array_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
     match &node.elements {
         Elements::None => Err("this is a group".into()),

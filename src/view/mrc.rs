@@ -1,5 +1,5 @@
 //! MRC2014 (ccpem.ac.uk/mrc_format/mrc2014.php): a header of 1024 bytes and the elements, for tomograms and
-//! movies of electron microscopy. Distances are in angstroms.
+//! movies of electron microscopy. Lengths are in angstroms.
 
 use super::around::{ArrayView, NodeResolver};
 use super::content::NoContent;
@@ -12,10 +12,10 @@ use crate::zarr::{ByteOrder, Fixed};
 
 const HEADER_BYTES: usize = 1024;
 
-/// An array as an MRC file.
+/// Renders an array as an MRC file.
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -30,23 +30,23 @@ pub(super) fn render(
     if metadata.scale.is_some() || metadata.offset.is_some() {
         notes.add("MRC has no scale: the numbers are the stored ones");
     }
-    // Nothing says how long a gap is, except for an extended header, which few programs skip.
+    // No gap precedes the elements: only an extended header could declare one, and few programs skip it.
     let parts = [Segment::Bytes(header), Segment::Array(extent)];
     let mut file = VirtualFile::of_array(view.reader, parts)?;
     file.notes = notes.0;
     Ok(file)
 }
 
-/// Checks that MRC has the data type and the shape.
+/// Checks that MRC supports the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     mode(&element_type(view))?;
     Counts::of(view.shape(), Role::Unnamed).map(drop)
 }
 
-/// The mode, the conversion of the numbers, and their order.
+/// Returns the mode, the conversion of the numbers, and their byte order.
 fn mode(data_type: &Fixed) -> Result<(i32, Option<Conversion>, ByteOrder), String> {
     let none = || format!("MRC has no mode for {data_type}");
     let (number, count) = Number::of(data_type).ok_or_else(none)?;
@@ -64,7 +64,7 @@ fn mode(data_type: &Fixed) -> Result<(i32, Option<Conversion>, ByteOrder), Strin
     })
 }
 
-/// Columns, rows and sections, sections of one volume, and the space group.
+/// Numbers of columns, rows and sections, number of sections of one volume, and the space group.
 struct Counts {
     sizes: [i32; 3],
     volume: i32,
@@ -72,7 +72,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// `leading` is the role of the first axis of three: sections, or images of a stack.
+    /// Returns the counts. `leading` is the role of the first axis of three: sections, or images of a stack.
     fn of(shape: &[u64], leading: Role) -> Result<Self, String> {
         let count = |length: u64| match i32::try_from(length) {
             Ok(count) if count > 0 => Ok(count),
@@ -114,14 +114,14 @@ fn header(shape: &[u64], axes: &[Spacing], mode: i32, order: ByteOrder) -> Resul
     let integers =
         |values: &[i32]| -> Vec<u32> { values.iter().map(|value| value.cast_unsigned()).collect() };
     let floats = |values: &[f32]| -> Vec<u32> { values.iter().map(|v| v.to_bits()).collect() };
-    // Numbers of words are those of the specification, from 1.
+    // Word numbers are those of the specification, counted from 1.
     set(1, &integers(&[columns, rows, sections, mode, 0, 0, 0]));
     set(8, &integers(&[columns, rows, counts.volume]));
     let (cell, origin) = cell(axes, [columns, rows, counts.volume]);
     set(11, &floats(&cell));
     set(14, &floats(&[90.0; 3]));
     set(17, &integers(&[1, 2, 3]));
-    // Statistics are not known: minimum, maximum and mean in falling order, a negative deviation.
+    // Unknown statistics: minimum > maximum > mean, and a negative deviation.
     set(20, &floats(&[0.0, -1.0, -2.0]));
     set(23, &integers(&[counts.space_group, 0]));
     set(28, &integers(&[20_140]));
@@ -147,7 +147,7 @@ fn header(shape: &[u64], axes: &[Spacing], mode: i32, order: ByteOrder) -> Resul
     Ok(bytes)
 }
 
-/// The size of the cell and its origin in angstroms; zero where the unit of the axis is no length.
+/// Returns the size of the cell and its origin in angstroms; zero if the unit of the axis is not a length.
 #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
 fn cell(axes: &[Spacing], counts: [i32; 3]) -> ([f32; 3], [f32; 3]) {
     let (mut sizes, mut origin) = ([0.0; 3], [0.0; 3]);

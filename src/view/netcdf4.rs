@@ -22,28 +22,28 @@ use super::number::{Number, NumberKind, Value};
 use super::packed::{StoredChunks, swapped};
 use crate::zarr::ByteOrder;
 
-/// The texts of an attribute, padded to the longest.
+/// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
 const MAX_PADDED_BYTES: usize = 16 << 20;
 
-/// Whether an array is certainly a variable of a file, by its metadata alone.
+/// Returns whether metadata alone prove that an array is a variable of a file.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
     // Complex numbers and characters add an axis.
     certain_item(node).is_some() && rank < MAX_RANK
 }
 
-/// The NetCDF-4 file of a group tree.
+/// Renders a group tree as a NetCDF-4 file.
 ///
 /// # Errors
-/// Why there is none: no array can be a variable, or the file would be too long.
+/// No array can be a variable, or the file would be too long.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_tree(tree, false)
 }
 
-/// The same with the chunks of arrays as they are stored, where the tree has them.
+/// As [`render`], but with the stored chunks of the arrays for which the tree has them.
 ///
 /// # Errors
-/// As [`render`]; no array has such chunks.
+/// As [`render`]; or no array has such chunks.
 pub(super) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_tree(tree, true)
 }
@@ -80,14 +80,14 @@ struct Plan<'a> {
     types: Types,
     /// The dimension scale of each dimension.
     scales: Vec<usize>,
-    /// The datasets with each dimension, and the axis in each.
+    /// The datasets that use each dimension, and the axis in each.
     users: Vec<Vec<(usize, u32)>>,
-    /// The datasets whose elements are in the header.
+    /// The datasets whose elements are part of the header.
     values: Vec<(usize, Values, Option<ChunkIndex>)>,
     arrays: Vec<Stored>,
     /// The number of arrays that are variables.
     variables: usize,
-    /// The number of those whose chunks are as they are stored.
+    /// The number of variables with stored chunks.
     packed: usize,
     notes: Vec<String>,
 }
@@ -95,7 +95,7 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn of(dataset: &'a Dataset) -> Self {
         let mut file = hdf5::File::default();
-        // The first entries are those of the dimensions, by index.
+        // The first entries are the addresses of the dimensions, by index.
         let scales = dataset.dimensions.iter().map(|_| Entry::Address(0));
         file.heap.extend(scales);
         Self {
@@ -131,7 +131,7 @@ impl<'a> Plan<'a> {
         }
         for variable in &group.variables {
             let coordinate = coordinate(variable);
-            // The name of a dimension whose coordinate it is not.
+            // The variable has the name of a dimension, but is not its coordinate.
             let name = match coordinate.is_none() && names.contains_key(&variable.name[..]) {
                 true => format!("{NOT_A_COORDINATE}{}", variable.name),
                 false => variable.name.clone(),
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
         number
     }
 
-    /// A dimension without a variable.
+    /// Adds the dimension scale of a dimension without a variable.
     fn bare_scale(&mut self, dimension: usize) -> Option<(String, usize)> {
         let Dimension {
             name,
@@ -231,7 +231,7 @@ impl<'a> Plan<'a> {
         attributes.extend(self.attributes(&variable.attributes, &variable.name));
         let fill = variable.fill.zip(number);
         let fill = match stored {
-            // Readers have it where a chunk is not stored.
+            // Readers use the fill value for chunks that are not stored.
             Some(stored) => Some(stored.form.fill.clone()),
             None => fill.and_then(|(fill, number)| number.write(fill)),
         };
@@ -283,14 +283,14 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether the first dimension of a variable is unlimited.
+    /// Returns whether the first dimension of a variable is unlimited.
     fn is_unlimited(&self, variable: &Variable) -> bool {
         let first = variable.dimensions.first();
         let first = first.and_then(|dimension| self.dataset.dimensions.get(*dimension));
         first.is_some_and(|dimension| dimension.is_unlimited)
     }
 
-    /// The stored chunks of a variable, if the file has them.
+    /// Returns the stored chunks of a variable, if the file has them.
     fn stored_chunks<'v>(&mut self, variable: &'v Variable) -> Option<&'v StoredChunks> {
         match variable.stored.as_ref()? {
             Ok(stored) => Some(stored),
@@ -354,8 +354,8 @@ impl<'a> Plan<'a> {
         self.note(of, &format!("attribute {name:?} {why}"));
     }
 
-    /// Adds the named types to the root group. They are its first members: netCDF reads members in order, and
-    /// needs the type of a variable before it.
+    /// Adds the named types to the root group as its first members. netCDF reads members in order and needs
+    /// the type of a variable before the variable.
     fn add_types(&mut self) {
         if let Some(Object::Group(root)) = self.file.objects.first_mut() {
             self.types.add_links(&mut root.links);
@@ -368,7 +368,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The type of the numbers in the file: netCDF has no floats of two bytes.
+/// Returns the type of the numbers in the file: netCDF has no 2-byte floats.
 fn target(item: Item) -> Option<Number> {
     match item {
         Item::Number(number) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
@@ -379,7 +379,7 @@ fn target(item: Item) -> Option<Number> {
     }
 }
 
-/// The attributes of a dimension scale in netCDF (`nc4hdf.c`).
+/// Returns the attributes of a dimension scale in netCDF (`nc4hdf.c`).
 fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
     let text = |name: &str, text: &str| hdf5::Attribute {
         name: name.to_owned(),
@@ -401,7 +401,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
 fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
     let (datatype, payload) = match &attribute.value {
         Attr::Text(text) => {
-            // One NUL if it is empty: readers fail on an attribute without a value.
+            // An empty text becomes one NUL: readers fail on an attribute without a value.
             let bytes = if text.is_empty() { "\0" } else { text };
             let datatype = Datatype::Text {
                 size_bytes: bytes.len(),
@@ -411,7 +411,7 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
         }
         Attr::Texts(texts) => {
             let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-            // Checked before the padding is written.
+            // The size is checked before the padding is allocated.
             let total = size_bytes.checked_mul(texts.len())?;
             if total > MAX_PADDED_BYTES {
                 return None;
@@ -478,7 +478,7 @@ mod tests {
             root: Group {
                 name: String::new(),
                 dimensions: vec![0, 1],
-                // A dimension has its name, and with the prefix it is too long.
+                // A dimension has this name, and the name with the prefix is too long.
                 variables: vec![text(&long, &[0, 1]), text("other", &[0, 1])],
                 attributes: Vec::new(),
                 groups: Vec::new(),

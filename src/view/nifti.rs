@@ -1,7 +1,7 @@
 //! NIfTI-1 and NIfTI-2 (nifti.nimh.nih.gov): a header of 348 or 540 bytes and the elements, with x as the
 //! fastest axis, then y, z, time, and others.
 //!
-//! NIfTI-2 is only for axes longer than 32767: fewer programs read it.
+//! NIfTI-2 is used only for axes longer than 32767: fewer programs read it.
 
 mod axes;
 mod header;
@@ -18,10 +18,10 @@ use crate::zarr::ByteOrder;
 use axes::Axes;
 use header::{Geometry, Header};
 
-/// An array as a NIfTI file.
+/// Renders an array as a NIfTI file.
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -68,10 +68,10 @@ pub(super) fn render(
     Ok(file)
 }
 
-/// Checks that NIfTI has the data type and the shape.
+/// Checks that NIfTI supports the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     number(view)?;
     let rank = view.shape().len();
@@ -84,7 +84,7 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The data type of the header, and the conversion of the numbers.
+/// Returns the data type of the header, and the conversion of the numbers.
 fn number(view: &ArrayView<'_>) -> Result<(i16, Option<Conversion>), String> {
     let data_type = element_type(view);
     let none = || format!("NIfTI has no data type for {data_type}");
@@ -128,17 +128,17 @@ fn single(value: f64) -> f32 {
     value as f32
 }
 
-/// Units of the header: metres, millimetres and micrometres; seconds and their parts.
+/// Units of the header, with their codes: metres, millimetres and micrometres; seconds and their fractions.
 const LENGTHS: [(f64, u8); 3] = [(1.0, 1), (1e-3, 2), (1e-6, 3)];
 const TIMES: [(f64, u8); 3] = [(1.0, 8), (1e-3, 16), (1e-6, 24)];
 
-/// Distances and the affine transform of the file's axes, and the units.
+/// Returns the spacing and the affine transform of the file's axes, and the units.
 fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
     let of_axis = |place: usize| {
         let axis = axes.sources.get(place).copied().flatten();
         axis.and_then(|axis| metadata.axes.get(axis))
     };
-    // All lengths have one unit: that of the array, else millimetres or, if they are small, micrometres.
+    // All lengths have one unit: that of the array, else millimetres or, for small lengths, micrometres.
     let sides: Vec<_> = (0..3).map(of_axis).collect();
     let lengths = sides.iter().flatten();
     let known: Option<Vec<f64>> = lengths

@@ -1,4 +1,4 @@
-//! One node of a hierarchy, with its metadata and the way to its elements.
+//! One node of a hierarchy, with its metadata and the reader of its elements.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,82 +11,82 @@ use crate::hierarchy::NodeDocuments;
 use crate::store::{Key, Store, StoreError, Version};
 use crate::zarr::Node;
 
-/// A node and what can be made of it.
+/// A node and the input of its views.
 #[derive(Debug)]
 pub struct ViewNode {
     pub(super) key: Key,
     pub(super) name: String,
     pub(super) node: Node,
     pub(super) problems: Vec<String>,
-    /// Whether it has no document that says what it is: a group because something is in it.
+    /// Whether the node has no metadata document: a group, because the store has keys below it.
     pub(super) is_implicit: bool,
-    /// Why its documents do not tell whether it is a group or an array, where they do not.
+    /// Why the documents do not tell whether the node is a group or an array; `None` if they do.
     pub(super) broken: Option<String>,
     pub(super) elements: Elements,
     pub(super) version: u64,
     pub(super) modified: SystemTime,
     pub(super) attributes: Option<Vec<u8>>,
-    /// What its metadata take at most.
+    /// The maximum memory of the metadata, in bytes.
     pub(super) memory_bytes: u64,
-    /// That memory, if it counts against the limit for as long as the node is used.
+    /// The reservation of that memory, if it counts against the limit while the node is in use.
     pub(super) _memory: Option<Reservation>,
 }
 
-/// How the elements of an array are had.
+/// How the elements of a node can be read.
 #[derive(Debug)]
 pub(super) enum Elements {
-    /// It is a group.
+    /// The node is a group.
     None,
-    /// Of constant size.
+    /// Elements of constant size.
     Fixed(Arc<ArrayReader>),
-    /// Of variable length; with the document that says so, and its version.
+    /// Elements of variable length; with the document that declares them, and its version.
     Variable(Arc<Pipeline>, Option<(Key, Version)>),
-    /// Not at all, and why.
+    /// The elements cannot be read, for this reason.
     Unreadable(String),
 }
 
 impl ViewNode {
-    /// Where it is in the store.
+    /// Returns the key of the node in the store.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The last component of its key; that of the source for the root of a store.
+    /// Returns the last component of the key; for the root of a store, the name of the source.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which content of its documents this is.
+    /// Returns a number that identifies the content of the documents.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// When its documents were changed last.
+    /// Returns the time of the last change of the documents.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }
 
-    /// Whether it is an array.
+    /// Returns whether the node is an array.
     pub fn is_array(&self) -> bool {
         matches!(self.node, Node::Array(_))
     }
 
-    /// What its metadata say.
+    /// Returns the parsed metadata.
     pub fn metadata(&self) -> &Node {
         &self.node
     }
 
-    /// What is wrong with its metadata.
+    /// Returns what is wrong with the metadata.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Why nobody knows what it is, though it has a document that should say so.
+    /// Returns why the type of the node is unknown although it has a document that should declare it.
     pub fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
-    /// The array, if its elements can be read and are of constant size.
+    /// Returns the reader of the array, if its elements can be read and are of constant size.
     pub fn reader(&self) -> Option<&Arc<ArrayReader>> {
         match &self.elements {
             Elements::Fixed(reader) => Some(reader),
@@ -97,14 +97,14 @@ impl ViewNode {
     pub(super) fn attributes_text(&self) -> Result<Vec<u8>, String> {
         match (&self.attributes, self.node.attributes()) {
             (Some(text), Ok(_)) => Ok(text.clone()),
-            // Its attributes are in a document that was not read.
+            // The attributes are in a document that could not be read.
             (None, _) if self.broken.is_some() => Err(self.broken.clone().unwrap_or_default()),
             (None, Ok(attributes)) => Ok(pretty(&Value::Object(attributes.clone()))),
             (_, Err(error)) => Err(error.to_string()),
         }
     }
 
-    /// What was understood of it.
+    /// Returns a JSON summary of the parsed metadata.
     pub fn info(&self) -> Value {
         let mut info = self.node.info();
         if let (Value::Object(info), Elements::Unreadable(why)) = (&mut info, &self.elements) {
@@ -113,16 +113,16 @@ impl ViewNode {
         info
     }
 
-    /// Its extended attributes, without `user.zarr.` before their names.
+    /// Returns the extended attributes, without the prefix `user.zarr.` of their names.
     pub fn extended_attributes(&self) -> Vec<(String, Vec<u8>)> {
         extended_attributes(&self.node)
     }
 }
 
-/// The extended attributes of the node at a key of any store; none if its documents say nothing.
+/// Returns the extended attributes of the node at a key of any store; empty if its documents declare none.
 ///
 /// # Errors
-/// Those of the store; those of reserving memory for what the documents take.
+/// Errors of the store, and of reserving memory for the documents.
 pub async fn attributes_at(
     store: &dyn Store,
     key: &Key,
@@ -139,7 +139,7 @@ pub async fn attributes_at(
     })
 }
 
-/// The extended attributes of a node, without `user.zarr.` before their names.
+/// Returns the extended attributes of a node, without the prefix `user.zarr.` of their names.
 fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     if let Value::Object(info) = node.info() {
@@ -167,7 +167,7 @@ fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Text as it is, anything else as JSON.
+/// Returns text unchanged, any other value as JSON.
 fn plain(value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.clone().into_bytes(),
@@ -175,7 +175,7 @@ fn plain(value: &Value) -> Vec<u8> {
     }
 }
 
-/// A document as people like to read it.
+/// Formats a document for human readers.
 pub(super) fn pretty(value: &Value) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! The nodes of a store, read when they are first needed, and what can be made of them.
+//! The nodes of a store, which are read on first use, and their cached views.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,20 +20,20 @@ use crate::store::{Key, Kind, Store, StoreError, Version};
 use crate::sync::Mutex;
 use crate::zarr::node::Group;
 use crate::zarr::{self, DataType, Node, ZarrFormat};
-/// How nodes are shown.
+/// Options of [`Nodes`].
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
-    /// The root of what is shown.
+    /// The root of the hierarchy in the store.
     pub root: Key,
-    /// What is listed.
+    /// The formats that directories list.
     pub formats: FormatSet,
-    /// How long what was read of a store that can change is trusted.
+    /// How long data that were read from a mutable store are trusted.
     pub ttl: Duration,
-    /// Whether regular latitudes and longitudes of rasters without a reference system are those of WGS 84.
+    /// Whether evenly spaced latitudes and longitudes of rasters without a reference system are WGS 84.
     pub assume_wgs84: bool,
 }
 
-/// The nodes of a store; each is read when it is asked for.
+/// The nodes of a store; each is read on first use.
 #[derive(Debug)]
 pub struct Nodes {
     store: Arc<dyn Store>,
@@ -50,13 +50,13 @@ pub struct Nodes {
     pub(super) picture_ids: AtomicU64,
 }
 
-/// A file of a node: the node's key and version, and the number of the format.
+/// Identifies a file of a node: the node's key and version, and the number of the format.
 pub(super) type FileId = (Key, u64, u8);
 
 /// A node and when it was read.
 type Read = (Arc<ViewNode>, Instant);
 
-/// The name that the views of the root have in any source, beside that of the source.
+/// Returns the second name of the views of the root, which is the same for all sources.
 pub fn alias(is_array: bool) -> &'static str {
     match is_array {
         true => "array",
@@ -64,17 +64,17 @@ pub fn alias(is_array: bool) -> &'static str {
     }
 }
 
-/// Nodes that are cached.
+/// The maximum number of cached nodes.
 const MAX_NODES: usize = 4096;
-/// The metadata of one node, and those of all cached ones, take this part of the memory limit at most: each
-/// node can be cached, so that it is not parsed again for each request.
+/// The metadata of one node, and of all cached nodes, take at most this fraction (1/8) of the memory limit.
+/// Each single node fits into the cache, so requests do not parse it again.
 const METADATA_PART: u64 = 8;
-/// A node with larger metadata is parsed once for all requests, and they count against the memory limit for
-/// as long as it is used. Those of others are small beside what a request takes anyway.
+/// A node with larger metadata is parsed once for all requests. Its metadata count against the memory limit
+/// while it is in use. Smaller metadata are negligible beside the other memory of a request.
 const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
 
 impl Nodes {
-    /// The nodes of `store`; arrays are decoded by `engine`.
+    /// Returns the nodes of `store`; `engine` decodes the arrays.
     pub fn new(store: Arc<dyn Store>, engine: Arc<Engine>, options: NodesOptions) -> Self {
         let memory = engine.memory_limit_bytes();
         Self {
@@ -93,31 +93,31 @@ impl Nodes {
         }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// What decodes.
+    /// Returns the engine that decodes chunks.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Whether a format is listed in the directory of an array, or of a group.
+    /// Returns whether the directory of an array, or of a group, lists a format.
     pub fn lists(&self, format: Format, is_of_array: bool) -> bool {
         self.options.formats.lists(format, is_of_array)
     }
 
-    /// How nodes are shown.
+    /// Returns the options.
     pub fn options(&self) -> &NodesOptions {
         &self.options
     }
 
-    /// The node at a key, which is a prefix of the store. One without documents is a group.
+    /// Returns the node at a key, which is a prefix of the store. A prefix without documents is a group.
     ///
     /// # Errors
-    /// Those of the store. A document that is wrong is no error: the node is a group without
-    /// attributes that is [broken](ViewNode::broken).
+    /// Errors of the store. A wrong document is no error: the node is then a group without attributes that is
+    /// [broken](ViewNode::broken).
     pub async fn node(&self, key: &Key) -> Result<Arc<ViewNode>, StoreError> {
         if let Some(node) = self.cached_node(key) {
             return Ok(node);
@@ -144,20 +144,20 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The cached node at a key, if it was read from the same documents.
+    /// Returns the cached node at a key, if it was read from the same documents.
     fn read_before(&self, key: &Key, documents: &NodeDocuments) -> Option<Arc<ViewNode>> {
         let mut read = self.read.lock();
         let (node, _) = read.get(key)?;
         (node.version == documents.version).then(|| Arc::clone(node))
     }
 
-    /// Waits until no other node with large metadata is parsed.
+    /// Waits until no other node with large metadata is being parsed.
     async fn parsing_large(&self, key: &Key) -> Result<SemaphorePermit<'_>, StoreError> {
         let closed = |_| StoreError::internal(format!("{key}: the queue of parsers is closed"));
         self.parsing_large.acquire().await.map_err(closed)
     }
 
-    /// The node at a key; `None` if it is proven that there is no such prefix.
+    /// Returns the node at a key; `None` if the store proves that it has no such prefix.
     pub(super) async fn node_if_present(
         &self,
         key: &Key,
@@ -172,7 +172,7 @@ impl Nodes {
         }
     }
 
-    /// The node at a key, if it was read and is still trusted.
+    /// Returns the cached node at a key, if it is still trusted.
     pub(super) fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
         let is_immutable = self.store.capabilities().immutable;
         let mut read = self.read.lock();
@@ -242,7 +242,7 @@ impl Nodes {
             _ => source_name(self.store.label())
                 .unwrap_or_else(|| alias(matches!(node, Node::Array(_))).into()),
         };
-        // As they are written, where they have a document of their own.
+        // Attributes as written, if they have their own document.
         let attributes = match node.format() {
             ZarrFormat::V2 => found.texts.into_iter().nth(3).flatten(),
             ZarrFormat::V3 | ZarrFormat::N5 => None,
@@ -257,7 +257,7 @@ impl Nodes {
             elements,
             version: found.version,
             modified: found.modified,
-            // Nothing is kept of documents that cannot be read, but for attributes of their own.
+            // Documents that cannot be read are not kept, except for a document of attributes.
             memory_bytes: match is_broken {
                 true => attributes.as_ref().map_or(0, |text| text.len() as u64),
                 false => memory_bytes,
@@ -313,7 +313,7 @@ impl Nodes {
         }
     }
 
-    /// Fails if the document of an array is not any more the one that was read.
+    /// Fails if the document of an array has changed since it was read.
     pub(super) async fn check_document(
         &self,
         document: Option<&(Key, Version)>,
@@ -327,7 +327,7 @@ impl Nodes {
     }
 }
 
-/// The note that elements are converted, because NumPy lacks their type.
+/// Returns the note that elements are converted because NumPy lacks their type.
 fn widening(node: &Node, reader: &ArrayReader) -> Option<String> {
     let stored = node.as_array()?.data_type.as_ref().ok()?.fixed()?;
     stored.widened()?;

@@ -4,10 +4,10 @@ use super::around::ArrayView;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
 
-/// The whole array as a `.npy` file.
+/// Renders a whole array as a `.npy` file.
 ///
 /// # Errors
-/// A size that no file can have.
+/// The file would exceed 2^63 - 1 bytes.
 pub(super) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let header = header(view.data_type(), view.shape())?;
     let elements =
@@ -16,7 +16,7 @@ pub(super) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     VirtualFile::of_array(view.reader, parts.into_iter().flatten())
 }
 
-/// The header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
+/// Returns the header of a `.npy` file, padded so that the elements begin at a multiple of 64 bytes.
 fn header(data_type: &Fixed, shape: &[u64]) -> Result<Vec<u8>, String> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     // A tuple of one element needs a trailing comma.
@@ -26,7 +26,7 @@ fn header(data_type: &Fixed, shape: &[u64]) -> Result<Vec<u8>, String> {
     };
     let descr = data_type.numpy_literal();
     let text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({shape}), }}");
-    // Version 1 has a length of 16 bits, version 2 of 32 bits, version 3 is UTF-8.
+    // Version 1 has a 16-bit length, version 2 a 32-bit length, and version 3 is UTF-8.
     let version: u8 = match (text.is_ascii(), text.len() < 65_000) {
         (false, _) => 3,
         (true, true) => 1,

@@ -8,27 +8,27 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 /// The kind of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumberKind {
-    /// Two's complement.
+    /// A signed integer in two's complement.
     Int,
-    /// Unsigned.
+    /// An unsigned integer.
     UInt,
-    /// IEEE 754.
+    /// A float of IEEE 754.
     Float,
 }
 
-/// The type of a number: an element, or a part of a complex one.
+/// The type of a number: of an element, or of one part of a complex element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     /// The meaning of the bits.
     pub kind: NumberKind,
-    /// Size, 1, 2, 4 or 8.
+    /// Size in bytes: 1, 2, 4 or 8.
     pub size_bytes: usize,
-    /// Byte order; little-endian for one byte.
+    /// Byte order; little-endian for numbers of one byte.
     pub order: ByteOrder,
 }
 
 impl Number {
-    /// A number of this kind.
+    /// Returns the type of a number of this kind.
     pub const fn new(kind: NumberKind, size_bytes: usize, order: ByteOrder) -> Self {
         let order = match size_bytes {
             1 => ByteOrder::Little,
@@ -41,7 +41,7 @@ impl Number {
         }
     }
 
-    /// The type of the numbers in an element, and their count, which is 2 for complex numbers. A
+    /// Returns the type of the numbers in an element, and their count, which is 2 for complex numbers. A
     /// boolean is 0 or 1, a time is its count of units. `None` for text and other types.
     pub fn of(data_type: &Fixed) -> Option<(Self, usize)> {
         let size = data_type.size_bytes;
@@ -59,7 +59,7 @@ impl Number {
         }
     }
 
-    /// numpy's letter of the kind: `i`, `u` or `f`.
+    /// Returns numpy's letter of the kind: `i`, `u` or `f`.
     pub const fn letter(self) -> char {
         match self.kind {
             NumberKind::Int => 'i',
@@ -68,7 +68,7 @@ impl Number {
         }
     }
 
-    /// Reads one number.
+    /// Reads one number; `None` if `bytes` are too short.
     pub fn read(self, bytes: &[u8]) -> Option<Value> {
         let mut word = [0; 8];
         let target = word.get_mut(..self.size_bytes)?;
@@ -91,13 +91,13 @@ impl Number {
         })
     }
 
-    /// The bytes of a value; `None` if this type cannot hold it exactly.
+    /// Returns the bytes of a value; `None` if this type cannot hold it exactly.
     pub fn write(self, value: Value) -> Option<Vec<u8>> {
         let word = self.word(value)?;
         Some(word.get(..self.size_bytes)?.to_vec())
     }
 
-    /// The bytes of a value, at the beginning of a word.
+    /// Returns the bytes of a value, at the beginning of a word.
     fn word(self, value: Value) -> Option<[u8; 8]> {
         let mut word = match (self.kind, value) {
             (NumberKind::Float, value) => self.float_word(value)?,
@@ -128,7 +128,7 @@ impl Number {
             Value::Float(value) => value,
             Value::Int(value) => {
                 let wide = value as f64;
-                // 2^127 is a float and no i128: the comparison would saturate.
+                // 2^127 is a float but no i128: the comparison would saturate.
                 (wide.abs() < 1e30 && wide as i128 == value).then_some(wide)?
             }
         };
@@ -168,7 +168,7 @@ impl std::fmt::Display for Value {
 }
 
 impl Value {
-    /// The value as an integer, if it is one.
+    /// Returns the value as an integer, if it is an integer.
     #[expect(clippy::cast_possible_truncation, reason = "checked")]
     pub fn whole(self) -> Option<i128> {
         match self {
@@ -178,7 +178,7 @@ impl Value {
         }
     }
 
-    /// The value as a float, rounded to the nearest.
+    /// Returns the value as a float, rounded to the nearest.
     #[expect(clippy::cast_precision_loss, reason = "rounded to the nearest")]
     pub fn float(self) -> f64 {
         match self {
@@ -191,9 +191,9 @@ impl Value {
 /// A conversion of the elements of an array to those of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
-    /// The type in the array; of a text, its size and the byte order of its code points.
+    /// The type in the array. For a text, the size and the byte order of a code point.
     pub from: Number,
-    /// The type in the file. A value that it cannot hold exactly is an error when it is read.
+    /// The type in the file. A value that it cannot hold exactly is a read error.
     pub to: Number,
     /// What changes besides the type.
     pub rule: ConversionRule,
@@ -202,22 +202,22 @@ pub struct Conversion {
 /// What a conversion changes besides the type of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversionRule {
-    /// Nothing.
+    /// Nothing: the values are the same.
     Values,
-    /// Integers have their highest bit inverted: numbers of n bits are less by 2^(n-1), as FITS has
+    /// The highest bit of integers is inverted: n-bit numbers become smaller by 2^(n-1), as FITS stores
     /// unsigned integers and signed bytes.
     Offset,
-    /// Code points of 4 bytes become UTF-8, which is not longer. Both are padded with NUL.
+    /// Code points of 4 bytes become UTF-8, which is not longer. Both texts are padded with NUL.
     Utf8,
 }
 
 impl Conversion {
-    /// Whether both types are the same.
+    /// Returns whether the conversion changes nothing.
     pub fn is_identity(&self) -> bool {
         self.from == self.to && self.rule == ConversionRule::Values
     }
 
-    /// A conversion that keeps the values.
+    /// Returns a conversion that keeps the values.
     pub fn new(from: Number, to: Number) -> Self {
         Self {
             from,
@@ -226,7 +226,8 @@ impl Conversion {
         }
     }
 
-    /// The conversion of texts of `size_bytes` bytes in code points of 4 bytes to UTF-8 in as many bytes.
+    /// Returns the conversion of texts of `size_bytes` bytes, in 4-byte code points, to UTF-8 of the same
+    /// size.
     pub fn utf8(size_bytes: usize, order: ByteOrder) -> Self {
         Self {
             from: Number::new(NumberKind::UInt, size_bytes, order),
@@ -235,16 +236,16 @@ impl Conversion {
         }
     }
 
-    /// Size in the file of `bytes` of the array; `None` on overflow.
+    /// Returns the size in the file of `bytes` bytes of the array; `None` on overflow.
     pub fn target_bytes(&self, bytes: u64) -> Option<u64> {
         let numbers = bytes / self.from.size_bytes as u64;
         numbers.checked_mul(self.to.size_bytes as u64)
     }
 
-    /// Converts numbers; both slices have the same count.
+    /// Converts numbers; both slices hold the same count.
     ///
     /// # Errors
-    /// A value that the file's numbers cannot hold exactly.
+    /// Returns a value that the file's numbers cannot hold exactly.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) -> Result<(), Value> {
         let size = self.from.size_bytes;
         if self.rule == ConversionRule::Utf8 {
@@ -275,12 +276,12 @@ impl Conversion {
 }
 
 impl Conversion {
-    /// Whether texts are converted, not numbers.
+    /// Returns whether the conversion is one of texts, not of numbers.
     pub fn is_text(&self) -> bool {
         self.rule == ConversionRule::Utf8
     }
 
-    /// Whether all numbers keep their size and none can fail: only bytes are swapped and bits inverted.
+    /// Returns whether all numbers keep their size and cannot fail: only bytes are swapped or bits inverted.
     pub fn keeps_size(&self) -> bool {
         let is_same = match self.rule {
             ConversionRule::Values => self.from.kind == self.to.kind,
@@ -298,7 +299,7 @@ impl Conversion {
         self.invert(numbers);
     }
 
-    /// Inverts the highest bits of numbers in the order of the file, if that is the rule.
+    /// Inverts the highest bits of numbers in the byte order of the file, if the rule requires it.
     fn invert(&self, numbers: &mut [u8]) {
         if self.rule != ConversionRule::Offset {
             return;
@@ -313,7 +314,7 @@ impl Conversion {
     }
 }
 
-/// Writes a text as UTF-8, padded with NUL. Fails with what is no code point.
+/// Writes a text as UTF-8, padded with NUL. Fails with the first value that is not a code point.
 fn encode_utf8(points: &[u8], order: ByteOrder, to: &mut [u8]) -> Result<(), Value> {
     to.fill(0);
     let mut rest = to;
@@ -332,7 +333,7 @@ fn encode_utf8(points: &[u8], order: ByteOrder, to: &mut [u8]) -> Result<(), Val
     Ok(())
 }
 
-/// The code points of a text, whose words have 4 bytes, without the NULs at its end.
+/// Returns the code points of a text of 4-byte words, without the NULs at its end.
 pub(super) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = u32> {
     let (points, _) = bytes.as_chunks::<4>();
     let end = points.iter().rposition(|point| *point != [0; 4]);
@@ -346,7 +347,7 @@ pub(super) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item 
 }
 
 impl Conversion {
-    /// Converts integers to longer ones that hold all of their values, if that is what the conversion is.
+    /// Widens integers to a longer type that holds all of their values; returns false for other conversions.
     fn widen(&self, from: &[u8], to: &mut [u8]) -> bool {
         use NumberKind::{Int, UInt};
         let holds_all = matches!(

@@ -1,5 +1,5 @@
-//! Stacks of images as microscopes take them: OME-TIFF (OME Data Model, schema 2016-06: a directory for each
-//! plane, and those of the levels of a pyramid as its `SubIFDs`), and the hyperstacks of ImageJ.
+//! Stacks of images in formats of microscopes: OME-TIFF (OME Data Model, schema 2016-06) and the hyperstacks
+//! of ImageJ. An OME-TIFF has a directory for each plane; the levels of a pyramid are its `SubIFDs`.
 
 mod axes;
 mod imagej;
@@ -28,12 +28,12 @@ struct Stack<'a> {
     axes: StackAxes,
 }
 
-/// Whether a group has a stack: whether it is an image of OME-NGFF.
+/// Returns whether a group has a stack, that is, whether it is an image of OME-NGFF.
 pub(super) fn is_image(node: &ViewNode) -> bool {
     finest_path(node).is_some()
 }
 
-/// Whether metadata say that a node is a stack: an array with an axis of one, or an image of OME-NGFF.
+/// Returns whether metadata declare a node as a stack: an array with an axis t, c or z, or an OME-NGFF image.
 pub(super) fn is_named(node: &ViewNode) -> bool {
     let Some(array) = node.metadata().as_array() else {
         return is_image(node);
@@ -47,10 +47,10 @@ pub(super) fn is_named(node: &ViewNode) -> bool {
     array.dimension_names.iter().any(is_axis)
 }
 
-/// An array, or the finest level of an OME-NGFF image with the other levels, as an OME-TIFF.
+/// Renders an array, or the finest level of an OME-NGFF image with the other levels, as an OME-TIFF.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the file cannot be made, or an error of the store.
 pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
     with_stack(node, nodes, |stack, notes| {
         let raster = &stack.metadata.raster;
@@ -81,10 +81,10 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
     })
 }
 
-/// The same as a TIFF file for ImageJ: one level, in strips.
+/// Renders the same stack as a TIFF file for ImageJ: one level, in strips.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the file cannot be made, or an error of the store.
 pub(super) fn render_imagej(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
@@ -115,7 +115,7 @@ fn with_stack(
     let mut notes = Notes::default();
     let groups = Groups::above(&view, nodes, &mut notes)?;
     let context = Context::new(&view, nodes, &groups);
-    // What is known of places on the earth is not in these files.
+    // Georeferencing metadata are not part of these files.
     let metadata = RasterMetadata::of(&context, &mut Notes::default())?;
     let axes = StackAxes::of(&context, &metadata.raster, &mut notes)?;
     let stack = Stack {
@@ -131,7 +131,7 @@ fn with_stack(
     })
 }
 
-/// The path of the finest level of the first image of a group (OME-NGFF 0.4 and 0.5, `multiscales`).
+/// Returns the path of the finest level of the first image of a group (OME-NGFF 0.4 and 0.5, `multiscales`).
 fn finest_path(node: &ViewNode) -> Option<&str> {
     let attributes = node.metadata().attributes().ok()?;
     let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
@@ -143,10 +143,10 @@ fn finest_path(node: &ViewNode) -> Option<&str> {
         .and_then(Json::as_str)
 }
 
-/// The finest level of the first image of a group.
+/// Returns the finest level of the first image of a group.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the file cannot be made, or an error of the store.
 pub(super) fn finest_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
@@ -159,7 +159,7 @@ pub(super) fn finest_level(
     Ok(level.ok_or_else(|| format!("the level {key} is no array"))?)
 }
 
-/// The pixels of a stack: an image for each plane.
+/// Returns the pixels of a stack: an image for each plane.
 fn pixels(raster: &Raster) -> Pixels {
     Pixels {
         width: raster.width,

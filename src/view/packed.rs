@@ -1,4 +1,4 @@
-//! Arrays whose stored chunks are, byte for byte, chunks of another file format: `.packed.nc` and
+//! Arrays whose stored chunks are, byte for byte, valid chunks of another file format: `.packed.nc` and
 //! `.packed.tif`. Nothing is decoded.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
 use crate::zarr::{ByteOrder, Scalar};
 
-/// The stored chunks of an array, in the form that HDF5 has them.
+/// The stored chunks of an array, in their HDF5 form.
 #[derive(Debug, Clone)]
 pub(super) struct StoredChunks {
     pub(super) table: Arc<ChunkTable>,
@@ -25,27 +25,27 @@ pub(super) struct StoredChunks {
 pub(super) struct Hdf5Form {
     /// The filters, in the order of encoding.
     pub(super) filters: Vec<Filter>,
-    /// Whether numbers have the other byte order than that of the array.
+    /// Whether the stored numbers have the opposite byte order of the array.
     pub(super) is_swapped: bool,
-    /// The number that chunks without bytes are full of, in the byte order of the chunks.
+    /// The fill value for chunks that are not stored, in the byte order of the chunks.
     pub(super) fill: Vec<u8>,
 }
 
-/// How TIFF has the chunks of an array.
+/// How TIFF reads the chunks of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TiffForm {
     /// The value of the tag `Compression`.
     pub(super) compression: u16,
-    /// Whether numbers have the other byte order than that of the array.
+    /// Whether the stored numbers have the opposite byte order of the array.
     pub(super) is_swapped: bool,
 }
 
-/// No chunk of HDF5 takes more, encoded or not.
+/// The maximum size of a chunk of HDF5, encoded or decoded, in bytes.
 const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
-/// The level of numcodecs, if the metadata have none; readers do not use it.
+/// The default level of numcodecs, for metadata without a level; readers do not use it.
 const ZLIB_LEVEL: u8 = 1;
 
-/// The other byte order.
+/// Returns the number with the opposite byte order.
 pub(super) fn swapped(number: Number) -> Number {
     let order = match number.order {
         ByteOrder::Little => ByteOrder::Big,
@@ -54,10 +54,10 @@ pub(super) fn swapped(number: Number) -> Number {
     Number { order, ..number }
 }
 
-/// How HDF5 reads the stored chunks of an array.
+/// Returns how HDF5 reads the stored chunks of an array.
 ///
 /// # Errors
-/// Why it does not.
+/// Returns why HDF5 cannot read them.
 pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
     let form = stored_form(view)?;
     let item_bytes = number_bytes(view)?;
@@ -96,16 +96,16 @@ pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
     })
 }
 
-/// How TIFF has the stored chunks of an array.
+/// Returns how TIFF reads the stored chunks of an array.
 ///
 /// # Errors
-/// Why it does not.
+/// Returns why TIFF cannot read them.
 pub(super) fn tiff_form(view: &ArrayView<'_>) -> Result<TiffForm, String> {
     let form = stored_form(view)?;
     number_bytes(view)?;
     let compression = match form.codecs[..] {
         [] => 1,
-        // "Adobe Photoshop TIFF Technical Notes", ZIP; the number of libtiff for Zstandard.
+        // "Adobe Photoshop TIFF Technical Notes" (ZIP); libtiff's number for Zstandard.
         [ByteCodec::Zlib] => 8,
         [ByteCodec::Zstd] => 50_000,
         _ => return Err(no_such_chunks("TIFF", &form)),
@@ -133,7 +133,7 @@ fn no_such_chunks(format: &str, form: &StoredForm) -> String {
     )
 }
 
-/// The bytes of a number of the array, as the file has it.
+/// Returns the size in bytes of a number of the array in the file.
 fn number_bytes(view: &ArrayView<'_>) -> Result<usize, String> {
     let data_type = view.data_type();
     if data_type.scalar == Scalar::Bool {
@@ -152,7 +152,7 @@ fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
     match codec {
         ByteCodec::Zlib => Ok(Filter::Deflate { level: ZLIB_LEVEL }),
         ByteCodec::Fletcher32 => Ok(Filter::Fletcher32),
-        // Readers without the library take the size of an element of the dataset.
+        // Readers without the library assume the element size of the dataset.
         ByteCodec::Shuffle { element_bytes } if element_bytes == item_bytes as u64 => {
             let element_bytes = u32::try_from(element_bytes);
             let element_bytes = element_bytes.map_err(|_| "elements of more than 4 GiB")?;
@@ -165,22 +165,22 @@ fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
     }
 }
 
-/// Whether chunks of an array are zlib streams, so that other formats may have them.
+/// Returns whether the chunks of an array are zlib streams, which other formats may have as well.
 pub(super) fn has_zlib(node: &ViewNode) -> bool {
     let form = node.array_view().map(|view| view.reader.stored_form());
     form.is_some_and(|form| form.is_ok_and(|form| form.codecs.contains(&ByteCodec::Zlib)))
 }
 
-/// Whether the sizes of the chunks of an array are known at no cost and HDF5 reads its chunks as they are,
-/// by its metadata alone.
+/// Returns whether metadata alone prove that the sizes of the chunks of an array are known without requests
+/// and that HDF5 reads its chunks unchanged.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     node.array_view().is_some_and(|view| check(&view).is_ok())
 }
 
-/// As [`is_certain`], with the reason.
+/// Checks the same as [`is_certain`].
 ///
 /// # Errors
-/// Why it is not so.
+/// Returns why it is not certain.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     hdf5_form(view)?;
     if view.shape().contains(&0) {
@@ -189,10 +189,10 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     check_sizes(view)
 }
 
-/// Whether the sizes of the chunks of an array are known at no cost.
+/// Checks that the sizes of the chunks of an array are known without requests.
 ///
 /// # Errors
-/// Why they are not.
+/// Returns why they are not.
 pub(super) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
     view.reader.check_chunk_table()?;
     match view.reader.has_free_sizes() {
@@ -204,10 +204,10 @@ pub(super) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
 }
 
 impl Nodes {
-    /// The sizes and places of the chunks of an array as they are stored.
+    /// Returns the sizes and offsets of the stored chunks of an array.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if they are too many or the node is no array; those of the store.
+    /// [`NoContent::Absent`] if the array has too many chunks or the node is no array; errors of the store.
     pub(super) async fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent> {
         let Some(view) = node.array_view() else {
             return Err(NoContent::Absent("no array".into()));
@@ -216,10 +216,10 @@ impl Nodes {
         Ok(Arc::new(view.reader.chunk_table().await?))
     }
 
-    /// The stored chunks of an array, or why HDF5 does not read them as they are.
+    /// Returns the stored chunks of an array, or why HDF5 cannot read them unchanged.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(super) async fn stored_chunks(
         &self,
         node: &ViewNode,

@@ -78,7 +78,7 @@ fn column_type(data: &ColumnData) -> Result<ColumnType, String> {
     }
 }
 
-/// The values of each column; none if their size overflows.
+/// The values of each column; `None` if their size overflows.
 fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
     let mut arrays = 0;
     let columns = table.columns.iter().zip(types);
@@ -209,7 +209,7 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     (rows <= most).then_some(rows)
 }
 
-/// `PageHeader` of parquet.thrift, behind the dictionary if there is one; none if the page is too long for one.
+/// `PageHeader` of parquet.thrift, behind the dictionary if there is one; `None` if the page is too long for one.
 fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
     let (rows, size) = (i32::try_from(rows).ok()?, i32::try_from(values_bytes).ok()?);
     let (mut bytes, encoding) = match source {

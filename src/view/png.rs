@@ -75,7 +75,7 @@ const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
 /// An array, or the finest level of an OME-NGFF image, as a PNG.
 ///
 /// # Errors
-/// Why there is none; those of the store.
+/// Returns why the file cannot be made, or an error of the store.
 pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
     let finest = match node.is_array() {
         true => None,
@@ -334,7 +334,7 @@ impl Picture {
         self.own.size_bytes
     }
 
-    /// The ranges of the array with its samples; none if an offset overflows.
+    /// The ranges of the array with its samples; `None` if an offset overflows.
     pub(super) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
         self.plane.blocks(stored(reader, &largest_chunk(reader)))
     }
@@ -361,7 +361,7 @@ impl Picture {
         })
     }
 
-    /// The file behind its header, with these samples; none if they are too few or too many.
+    /// The file behind its header, with these samples; `None` if they are too few or too many.
     pub(super) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
         let Some(legend) = &self.legend else {
             let pixels: Vec<u8> = samples.iter().map(|sample| byte(*sample)).collect();

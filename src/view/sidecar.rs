@@ -23,7 +23,7 @@ fn data_name(view: &ArrayView<'_>) -> String {
 /// The elements without a header.
 ///
 /// # Errors
-/// A size that no file can have.
+/// The file would exceed 2^63 - 1 bytes.
 pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let elements = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None);
     VirtualFile::of_array(view.reader, elements.map(Segment::Array))
@@ -32,7 +32,7 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 /// A header of the ENVI raster format.
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn envi(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -47,7 +47,7 @@ pub(super) fn envi(
 /// Checks that ENVI has the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
     envi_header(&element_type(view), view.shape()).map(drop)
 }
@@ -55,7 +55,7 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 /// A virtual raster of GDAL (`VRTRawRasterBand`).
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn vrt(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -71,7 +71,7 @@ pub(super) fn vrt(
 /// Checks that GDAL has the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
     vrt_band(&element_type(view), view.shape()).map(drop)
 }
@@ -79,7 +79,7 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 /// A detached header of NRRD (teem).
 ///
 /// # Errors
-/// Why the format cannot express it; those of the store.
+/// Returns why the format cannot express the array, or an error of the store.
 pub(super) fn nrrd(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -94,7 +94,7 @@ pub(super) fn nrrd(
 /// Checks that NRRD has the data type and the shape.
 ///
 /// # Errors
-/// Why not.
+/// Returns why the format does not support them.
 pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
     nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }

@@ -196,7 +196,7 @@ fn others(chosen: &Dimension, tables: &BTreeMap<Dimension, Vec<Column>>) -> Opti
     ))
 }
 
-/// Names in one text; none if there are none.
+/// Names in one text; `None` if there are none.
 fn listed(mut names: impl Iterator<Item = String>) -> Option<String> {
     let first: Vec<String> = names.by_ref().take(MAX_NAMES).collect();
     let text = first.join(", ");

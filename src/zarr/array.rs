@@ -112,19 +112,19 @@ impl Array {
         self.shape.len()
     }
 
-    /// Elements of the array; none if a `u64` cannot hold the number.
+    /// Elements of the array; `None` if a `u64` cannot hold the number.
     pub fn element_count(&self) -> Option<u64> {
         product(self.shape.iter().copied())
     }
 
-    /// Bytes of all elements; none if elements have no constant size, the data type is unknown, or a
+    /// Bytes of all elements; `None` if elements have no constant size, the data type is unknown, or a
     /// `u64` cannot hold the number.
     pub fn size_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;
         self.element_count()?.checked_mul(u64::try_from(size).ok()?)
     }
 
-    /// Bytes of the largest chunk, decoded; none if elements have no constant size, or the grid or the
+    /// Bytes of the largest chunk, decoded; `None` if elements have no constant size, or the grid or the
     /// data type is unknown.
     pub fn largest_chunk_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;

@@ -56,7 +56,7 @@ impl ChunkNames {
         Self { style, counts }
     }
 
-    /// The chunk keys of an array; none if its grid or key encoding is not supported.
+    /// The chunk keys of an array; `None` if its grid or key encoding is not supported.
     pub fn of_array(array: &Array) -> Option<Self> {
         let (Ok(keys), Ok(grid)) = (&array.chunk_keys, &array.grid) else {
             return None;
@@ -72,7 +72,7 @@ impl ChunkNames {
         }
     }
 
-    /// The axis of the names in a directory; none for the prefix.
+    /// The axis of the names in a directory; `None` for the prefix.
     fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);
         match self.style {

@@ -20,7 +20,7 @@ pub enum CodecChain {
     V3(Vec<CodecSpec>),
     /// N5: blocks with a header, and big-endian elements in C order.
     N5 {
-        /// Applied to the elements of a block; none if they are stored as they are.
+        /// Applied to the elements of a block; `None` if they are stored as they are.
         compression: Option<CodecSpec>,
     },
 }

@@ -49,7 +49,7 @@ impl Consolidated {
         Ok(consolidated)
     }
 
-    /// Reads the `consolidated_metadata` of a v3 group; none if it is null or of an unknown kind, which
+    /// Reads the `consolidated_metadata` of a v3 group; `None` if it is null or of an unknown kind, which
     /// readers may ignore.
     pub(super) fn from_v3(value: Value) -> Option<Self> {
         let Value::Object(mut members) = value else {
@@ -117,7 +117,7 @@ impl Consolidated {
         }
     }
 
-    /// The chunk keys of the array at a path, without parsing its other metadata; none if the path is
+    /// The chunk keys of the array at a path, without parsing its other metadata; `None` if the path is
     /// no array, or its chunk grid or chunk key encoding is not supported.
     pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
         match self.copy(path, ZARR_JSON) {

@@ -216,7 +216,7 @@ impl Fixed {
         }
     }
 
-    /// Bytes of a scalar's words; none if it has no byte order.
+    /// Bytes of a scalar's words; `None` if it has no byte order.
     fn word_width(&self) -> Option<usize> {
         let width = match &self.scalar {
             Scalar::Bool
@@ -237,7 +237,7 @@ impl Fixed {
         (width > 1).then_some(width)
     }
 
-    /// The smallest type of NumPy that holds all values of a type that NumPy lacks; none for its own
+    /// The smallest type of NumPy that holds all values of a type that NumPy lacks; `None` for its own
     /// types. Complex numbers have parts of 4 bytes at least.
     pub fn widened(&self) -> Option<Self> {
         let Scalar::Other { name, .. } = &self.scalar else {
@@ -255,7 +255,7 @@ impl Fixed {
     }
 
     /// The type of the values of `optional` elements, which are structures of the fields `present` and
-    /// `value`; none for other types.
+    /// `value`; `None` for other types.
     pub fn optional_value(&self) -> Option<&Self> {
         let Scalar::Struct(fields) = &self.scalar else {
             return None;

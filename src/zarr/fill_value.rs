@@ -121,7 +121,7 @@ fn write(
     }
 }
 
-/// Numbers, booleans and times; none if the type cannot hold the value.
+/// Numbers, booleans and times; `None` if the type cannot hold the value.
 fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]) -> Option<()> {
     let v2 = format == ZarrFormat::V2;
     let size_bytes = fixed.size_bytes;
@@ -190,7 +190,7 @@ fn write_other(
     Ok(())
 }
 
-/// Text and bytes of a constant size; none if the type cannot hold the value.
+/// Text and bytes of a constant size; `None` if the type cannot hold the value.
 fn write_string(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -322,7 +322,7 @@ fn put(order: ByteOrder, word: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Code points of 4 bytes; none if they do not fit.
+/// Code points of 4 bytes; `None` if they do not fit.
 fn write_text(order: ByteOrder, text: &str, out: &mut [u8]) -> Option<()> {
     let mut places = out.chunks_exact_mut(4);
     for c in text.chars() {
@@ -331,7 +331,7 @@ fn write_text(order: ByteOrder, text: &str, out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Bytes at the beginning; none if they do not fit.
+/// Bytes at the beginning; `None` if they do not fit.
 fn write_padded(bytes: &[u8], out: &mut [u8]) -> Option<()> {
     out.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(())

@@ -177,18 +177,18 @@ impl ChunkGrid {
         self.axes.iter().map(edge).collect()
     }
 
-    /// Elements of a chunk along each axis, including those outside of the array; none if it is not in
+    /// Elements of a chunk along each axis, including those outside of the array; `None` if it is not in
     /// the grid.
     pub fn chunk_shape(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |_, edge, _| edge)
     }
 
-    /// The first element of a chunk; none if it is not in the grid.
+    /// The first element of a chunk; `None` if it is not in the grid.
     pub fn chunk_origin(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, _, _| start)
     }
 
-    /// Elements of a chunk within the array along each axis; none if it is not in the grid.
+    /// Elements of a chunk within the array along each axis; `None` if it is not in the grid.
     pub fn chunk_extent(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, edge, end| {
             edge.min(end.saturating_sub(start))
@@ -224,7 +224,7 @@ impl ChunkGrid {
             .collect()
     }
 
-    /// The linear index of a chunk in C order; none if it is not in the grid.
+    /// The linear index of a chunk in C order; `None` if it is not in the grid.
     pub fn linear(&self, index: &[u64]) -> Option<u64> {
         if !self.contains(index) {
             return None;

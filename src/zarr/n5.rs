@@ -147,7 +147,7 @@ fn data_type(value: &Value) -> Result<DataType, MetadataError> {
     }
 }
 
-/// The compression, by its name in N5; none for `raw`.
+/// The compression, by its name in N5; `None` for `raw`.
 fn compression(document: &Map<String, Value>) -> Result<Option<CodecSpec>, MetadataError> {
     let present = |name: &str| document.get(name).filter(|value| !value.is_null());
     let (name, configuration) = match (present(COMPRESSION), present(COMPRESSION_TYPE)) {

@@ -70,7 +70,7 @@ pub struct Detected {
 }
 
 impl Documents<'_> {
-    /// The node; none without a document. `zarr.json` takes precedence over v2, `.zarray` over `.zgroup`,
+    /// The node; `None` without a document. `zarr.json` takes precedence over v2, `.zarray` over `.zgroup`,
     /// and Zarr over N5, even if it is invalid: the other document would be another node.
     ///
     /// A directory without documents is an implicit group if it is not empty (v2, "Groups"); v3 has no

@@ -11,7 +11,7 @@ pub const META: &str = "meta";
 /// The key of the attributes of a v1 array.
 pub const ATTRS: &str = "attrs";
 
-/// The `.zarray` of a v1 array; none if a document is no `meta` of version 1.
+/// The `.zarray` of a v1 array; `None` if a document is no `meta` of version 1.
 pub fn zarray(meta: &[u8]) -> Option<Vec<u8>> {
     let meta = parse(meta).ok()?;
     let is_v1 = meta.get("zarr_format").and_then(Value::as_u64) == Some(1);

@@ -27,7 +27,7 @@ pub(super) fn group(zgroup: &[u8], zattrs: Option<&[u8]>) -> Result<Group, Metad
     group_from(parse(zgroup)?, attributes(zattrs))
 }
 
-/// The attributes of a node; none without a document.
+/// The attributes of a node; `None` without a document.
 fn attributes(zattrs: Option<&[u8]>) -> Result<Option<Value>, MetadataError> {
     zattrs.map(parse).transpose()
 }
@@ -81,7 +81,7 @@ pub(super) fn array_from(
     })
 }
 
-/// The chunk keys of a parsed document of an array; none if the chunk grid or the chunk key encoding
+/// The chunk keys of a parsed document of an array; `None` if the chunk grid or the chunk key encoding
 /// is not supported.
 pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
     check_format(zarray.as_object()?).ok()?;

@@ -101,7 +101,7 @@ pub(super) fn is_array(zarr_json: &Value) -> bool {
     zarr_json.get("node_type").and_then(Value::as_str) == Some("array")
 }
 
-/// The chunk keys of a parsed document of an array; none if the chunk grid or the chunk key encoding
+/// The chunk keys of a parsed document of an array; `None` if the chunk grid or the chunk key encoding
 /// is not supported.
 pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
     let is_v3 = zarr_json.get("zarr_format").and_then(Value::as_u64) == Some(3);

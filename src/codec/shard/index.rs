@@ -39,7 +39,7 @@ impl ShardIndex {
         self.entries.is_empty()
     }
 
-    /// The byte range of inner chunk `number` (C order over the inner grid) in the shard; none if it is
+    /// The byte range of inner chunk `number` (C order over the inner grid) in the shard; `None` if it is
     /// not stored, which means the fill value.
     ///
     /// # Errors

@@ -85,7 +85,7 @@ impl Params {
         }
     }
 
-    /// The parameters; none if the library refuses them.
+    /// The parameters; `None` if the library refuses them.
     pub(super) fn valid(self) -> Option<Self> {
         let valid = self.min_bits <= self.max_bits && (1..=64).contains(&self.max_precision);
         valid.then_some(self)

@@ -11,7 +11,7 @@ pub(super) struct Type {
     /// `nc_type`.
     code: u32,
     pub(super) size_bytes: usize,
-    /// The type of the numbers; none for characters.
+    /// The type of the numbers; `None` for characters.
     pub(super) number: Option<Number>,
 }
 

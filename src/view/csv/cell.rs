@@ -80,7 +80,7 @@ impl Cell {
         matches!(self, Self::Integer(_))
     }
 
-    /// Appends the text of an element; none if its size is wrong.
+    /// Appends the text of an element; `None` if its size is wrong.
     pub(super) fn write(self, element: &[u8], text: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Boolean => text.extend_from_slice(match element {
@@ -148,7 +148,7 @@ fn float(number: Number, element: &[u8], text: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The decimals of a second of times in a unit; none if a date does not follow from them.
+/// The decimals of a second of times in a unit; `None` if a date does not follow from them.
 fn decimals(base: TimeBase) -> Option<usize> {
     Some(match base {
         TimeBase::Year | TimeBase::Month | TimeBase::Week | TimeBase::Day => 0,

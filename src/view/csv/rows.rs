@@ -167,7 +167,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The text of rows; none if a value is longer than its type allows, or too few are there.
+    /// The text of rows; `None` if a value is longer than its type allows, or too few are there.
     fn render(&self, rows: &Range<u64>, values: &[Vec<u8>]) -> Option<Vec<u8>> {
         let row_bytes = usize::try_from(self.row_bytes).ok()?;
         let count = usize::try_from(rows.end - rows.start).ok()?;

@@ -47,7 +47,7 @@ const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
-/// The name in NFC, as netCDF looks it up; none if it is not valid in netCDF (NUG, "Permitted
+/// The name in NFC, as netCDF looks it up; `None` if it is not valid in netCDF (NUG, "Permitted
 /// characters in NetCDF names").
 pub(super) fn name_of(name: &str) -> Option<String> {
     let name: String = name.nfc().collect();
@@ -172,7 +172,7 @@ fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
     Some(Attr::Numbers(target, values))
 }
 
-/// The value in the type of JSON; none for `null` and empty lists.
+/// The value in the type of JSON; `None` for `null` and empty lists.
 fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),

@@ -17,7 +17,7 @@ use crate::zarr::Scalar;
 pub(in crate::view) struct Axis {
     /// The pixel centres.
     pub(in crate::view) steps: Steps,
-    /// Whether each coordinate is larger than the one before, or smaller; none if neither is known.
+    /// Whether each coordinate is larger than the one before, or smaller; `None` if neither is known.
     is_ascending: Option<bool>,
     /// Whether the axis has coordinates.
     pub(in crate::view) is_there: bool,
@@ -48,7 +48,7 @@ impl Axis {
     /// Reads the coordinates along an axis.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn of(
         context: &Context<'_>,
         name: Option<&str>,
@@ -123,7 +123,7 @@ impl Axis {
         })
     }
 
-    /// The direction by the attributes of the coordinates, else by their name; none if unknown.
+    /// The direction by the attributes of the coordinates, else by their name; `None` if unknown.
     fn direction(&self) -> Option<Direction> {
         let said = [
             self.units.as_deref().and_then(of_units),
@@ -151,7 +151,7 @@ impl Axis {
         self.is_there && self.direction().is_some_and(|said| said != direction)
     }
 
-    /// Whether coordinates that are places in this direction increase along the axis; none if that is not
+    /// Whether coordinates that are places in this direction increase along the axis; `None` if that is not
     /// known, as for numbers of rows or pixels.
     pub(in crate::view) fn increases(&self, direction: Direction) -> Option<bool> {
         let is_in_pixels = |units: &str| matches!(units, "pixel" | "pixels" | "px");
@@ -259,7 +259,7 @@ pub(in crate::view) struct Coordinates {
 /// Reads coordinates. The inner error is why there are none.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn coordinates(
     context: &Context<'_>,
     node: &ViewNode,
@@ -320,7 +320,7 @@ pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> 
     bytes.and_then(|bytes| meant.read(&bytes)).unwrap_or(value)
 }
 
-/// Whether numbers increase, or decrease; none if they do neither.
+/// Whether numbers increase, or decrease; `None` if they do neither.
 fn ascending(numbers: &[Value]) -> Option<bool> {
     let all = |is_next: fn(f64, f64) -> bool| {
         let pairs = numbers.iter().zip(numbers.get(1..)?);

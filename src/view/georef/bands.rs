@@ -100,7 +100,7 @@ impl Bands {
     }
 }
 
-/// The unit of an axis; none for times, which are written as dates.
+/// The unit of an axis; `None` for times, which are written as dates.
 fn units_of(node: &ViewNode) -> Option<String> {
     let array = node.metadata().as_array()?;
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
@@ -178,7 +178,7 @@ fn shown_single(value: f64) -> String {
     shown(Value::Float(text.parse().unwrap_or(value)))
 }
 
-/// A numpy time in ISO 8601; none for NaT and for unsupported units.
+/// A numpy time in ISO 8601; `None` for NaT and for unsupported units.
 fn date(count: i128, unit: &TimeUnit) -> Option<String> {
     if count == i128::from(i64::MIN) {
         return None;

@@ -28,7 +28,7 @@ struct Mapping<'a>(&'a Map<String, Json>);
 type Figure = (f64, f64);
 
 impl Mapping<'_> {
-    /// The number of an attribute; none if there is no such attribute.
+    /// The number of an attribute; `None` if there is no such attribute.
     fn optional(&self, name: &str) -> Result<Option<f64>, String> {
         match some(self.0, name).map(cf::one_of_list) {
             None => Ok(None),

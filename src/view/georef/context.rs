@@ -75,7 +75,7 @@ impl Groups {
     /// Finds the groups above an array.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn above(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
@@ -311,7 +311,7 @@ impl<'a> Context<'a> {
     /// proximity); or an invalid node of this name.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn by_proximity(
         &self,
         name: &str,
@@ -346,7 +346,7 @@ impl<'a> Context<'a> {
     /// this name.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn coordinate(
         &self,
         dimension: &str,
@@ -363,7 +363,7 @@ impl<'a> Context<'a> {
     /// The arrays of the other levels of the pyramid, with their entries.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn other_levels(
         &self,
         notes: &mut Notes,

@@ -107,7 +107,7 @@ const OLD_TEXTS: [&str; 5] = [
     "proj4text",
 ];
 
-/// The attributes with a system that there are; none if there is none.
+/// The attributes with a system that there are; `None` if there is none.
 fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
     let is_there = |names: &&[&str]| names.iter().any(|name| some(members, name).is_some());
     [&TEXTS[..], &OLD_TEXTS].into_iter().find(is_there)
@@ -156,7 +156,7 @@ pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
 
 /// The system of a grid mapping.
 enum Mapped {
-    /// A system; none if it has no code.
+    /// A system; `None` if it has no code.
     System(Option<Crs>),
     /// Only the kind of the system, if that.
     CrsKind(Option<CrsKind>),

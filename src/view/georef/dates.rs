@@ -39,7 +39,7 @@ const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
 pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl TimeUnits {
-    /// Reads the attributes `units` and `calendar`; none if they do not define dates.
+    /// Reads the attributes `units` and `calendar`; `None` if they do not define dates.
     pub fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
         let mut words = units.split_whitespace();
         let unit = match &words.next()?.to_ascii_lowercase()[..] {

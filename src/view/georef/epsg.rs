@@ -60,7 +60,7 @@ static MISREAD: [RangeInclusive<u16>; 7] = [
     26830..=26846,
 ];
 
-/// The system of a code; none if it is unknown, of another kind, or no GeoKey can hold it.
+/// The system of a code; `None` if it is unknown, of another kind, or no GeoKey can hold it.
 pub(in crate::view) fn entry(code: u64) -> Option<Entry> {
     let code = u16::try_from(code).ok()?;
     if is_misread(code) {

@@ -39,7 +39,7 @@ impl Grid {
         members
     }
 
-    /// The first coordinate along an axis and the step; none if the raster is rotated.
+    /// The first coordinate along an axis and the step; `None` if the raster is rotated.
     pub(in crate::view) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
         let [a, b, c, d, e, f] = self.transform;
         if b != 0.0 || d != 0.0 {
@@ -81,7 +81,7 @@ impl Grid {
     }
 }
 
-/// `grid_mapping_name` and its parameters in degrees and metres; none if CF does not have the projection.
+/// `grid_mapping_name` and its parameters in degrees and metres; `None` if CF does not have the projection.
 fn parameters(crs: &Crs) -> Option<Members> {
     let root = Wkt::parse(&crs.wkt)?;
     let is_projected = root.is(&["PROJCS"]);

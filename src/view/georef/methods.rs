@@ -250,7 +250,7 @@ impl Method {
         METHODS.iter().find(|method| method.names.contains(&name))
     }
 
-    /// The values of all parameters, in the order of the method; none if one is missing, or if another one
+    /// The values of all parameters, in the order of the method; `None` if one is missing, or if another one
     /// is given that the keys cannot hold.
     pub(super) fn values(&self, given: &[(Role, f64)]) -> Option<Vec<f64>> {
         let find = |role| given.iter().find(|(given, _)| *given == role);

@@ -29,7 +29,7 @@ pub(in crate::view) struct Full<'a> {
 /// The coarser levels of the pyramid, the finest first.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn overviews(
     context: &Context<'_>,
     full: Full<'_>,
@@ -59,7 +59,7 @@ pub(in crate::view) fn overviews(
     Ok(found)
 }
 
-/// A level as an overview of an image; none if it is finer. The inner error is why it is no overview.
+/// A level as an overview of an image; `None` if it is finer. The inner error is why it is no overview.
 fn overview(
     context: &Context<'_>,
     full: Full<'_>,
@@ -242,7 +242,7 @@ struct Declared {
     rest: Vec<Scaled>,
 }
 
-/// The scales that a layout declares for a level; none if it has none.
+/// The scales that a layout declares for a level; `None` if it has none.
 ///
 /// # Errors
 /// An unsupported declaration.

@@ -31,7 +31,7 @@ impl SampleMetadata {
     /// Reads the metadata of samples and bands.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn of(
         context: &Context<'_>,
         raster: &Raster,

@@ -46,7 +46,7 @@ pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
     (start.len() == scale.len() && are_scales(&scale)).then_some((scale, start))
 }
 
-/// The axes of an array that is a level of an OME-NGFF image; none for other arrays.
+/// The axes of an array that is a level of an OME-NGFF image; `None` for other arrays.
 pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Vec<OmeAxis>> {
     let entry = context.level_entry()?;
     let (mut scale, mut start) = of_ome(entry.get("coordinateTransformations")?)?;

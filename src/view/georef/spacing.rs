@@ -73,7 +73,7 @@ impl ImageMetadata {
     /// Reads the metadata of an array of numbers.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(in crate::view) fn of(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
@@ -100,7 +100,7 @@ impl ImageMetadata {
 /// The spacings of all axes, in the order of the array.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn spacings(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -168,7 +168,7 @@ fn add_transform(
     Ok(())
 }
 
-/// The length of a unit of OME-NGFF or CF in metres; none for other units.
+/// The length of a unit of OME-NGFF or CF in metres; `None` for other units.
 pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "m" | "meter" | "meters" | "metre" | "metres" => 1.0,
@@ -184,7 +184,7 @@ pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
     })
 }
 
-/// The length of a unit of OME-NGFF or CF in seconds; none for other units.
+/// The length of a unit of OME-NGFF or CF in seconds; `None` for other units.
 pub(in crate::view) fn seconds(unit: &str) -> Option<f64> {
     // CF has an epoch behind the unit.
     let unit = unit.split(" since ").next().unwrap_or(unit);

@@ -46,7 +46,7 @@ fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f6
 /// Finds the georeference of a raster.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn find(
     context: &Context<'_>,
     raster: &Raster,
@@ -118,7 +118,7 @@ pub(in crate::view) fn find(
 /// Whether rows run from south to north, and columns from east to west, as far as metadata say.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn is_turned(
     context: &Context<'_>,
     raster: &Raster,
@@ -190,7 +190,7 @@ fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool
 /// The system that the metadata declare, not compared with coordinates.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(in crate::view) fn declared_crs(
     context: &Context<'_>,
     raster: &Raster,

@@ -106,7 +106,7 @@ impl<'a> Wkt<'a> {
         Some(self.items().nth(place)?.trim_matches('"'))
     }
 
-    /// All its items as numbers; none if one is no number.
+    /// All its items as numbers; `None` if one is no number.
     pub(in crate::view) fn numbers(&self) -> Option<Vec<f64>> {
         self.items().map(|item| item.parse().ok()).collect()
     }
@@ -118,7 +118,7 @@ impl<'a> Wkt<'a> {
         id.value(1)?.parse().ok().filter(|_| is_epsg)
     }
 
-    /// The kind of a coordinate reference system; none if the keyword is ambiguous.
+    /// The kind of a coordinate reference system; `None` if the keyword is ambiguous.
     ///
     /// # Errors
     /// A system of another kind.

@@ -144,7 +144,7 @@ fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
     fields
 }
 
-/// The keys of a system but for that of the raster type; none if nothing can express it.
+/// The keys of a system but for that of the raster type; `None` if nothing can express it.
 fn keys(crs: &Crs) -> Option<Keys> {
     if let Some(code) = crs.code {
         let (model, name) = match crs.kind {
@@ -165,7 +165,7 @@ fn keys(crs: &Crs) -> Option<Keys> {
 /// The longest text of a key.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
-/// The citation with the whole WKT; none if a key cannot hold it.
+/// The citation with the whole WKT; `None` if a key cannot hold it.
 fn wkt_citation(crs: &Crs) -> Option<String> {
     // The bar ends a text.
     let is_text = crs.wkt.len() <= MAX_TEXT_BYTES && !crs.wkt.contains(['|', '\0']);

@@ -16,7 +16,7 @@ use crate::view::tiff::{self, Image};
 /// Whether the metadata of an array prove that it has the file, whichever chunks are missing.
 ///
 /// # Errors
-/// Why they do not; those of the store.
+/// Why they do not; errors of the store.
 pub(in crate::view) fn check(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -34,7 +34,7 @@ pub(in crate::view) fn check(
 /// An array as a GeoTIFF with its chunks as they are stored.
 ///
 /// # Errors
-/// Why it has none; those of the store.
+/// Why it has none; errors of the store.
 pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,

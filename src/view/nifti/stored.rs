@@ -10,10 +10,10 @@ use crate::zarr::ByteOrder;
 /// A header with its extensions is shorter.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The bytes of the header beside an array; none if there is no such array.
+/// The bytes of the header beside an array; `None` if there is no such array.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(super) fn find(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,

@@ -128,7 +128,7 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
     fields
 }
 
-/// Pixels per unit; none if a `RATIONAL` cannot hold it.
+/// Pixels per unit; `None` if a `RATIONAL` cannot hold it.
 fn resolution(step: f64) -> Option<Values> {
     let scaled = (f64::from(RESOLUTION) / step).round();
     let is_held = (1.0..=f64::from(u32::MAX)).contains(&scaled);

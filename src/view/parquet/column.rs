@@ -137,7 +137,7 @@ impl ColumnType {
         }
     }
 
-    /// Size of so many values; none if it overflows.
+    /// Size of so many values; `None` if it overflows.
     pub(super) fn values_bytes(&self, values: u64) -> Option<u64> {
         let size = match (self.physical, self.length) {
             (0, _) => return Some(values.div_ceil(8)),
@@ -148,7 +148,7 @@ impl ColumnType {
         values.checked_mul(size)
     }
 
-    /// The values of an array; none if their size overflows.
+    /// The values of an array; `None` if their size overflows.
     pub(super) fn array(&self, source: usize, reader: &ArrayReader) -> Option<ColumnSource> {
         match &self.stored {
             Stored::Elements(conversion) => {

@@ -7,7 +7,7 @@ use super::PLAIN;
 use super::thrift::Fields;
 use crate::view::categories::Categories;
 
-/// A dictionary page with its header; none if it is too long.
+/// A dictionary page with its header; `None` if it is too long.
 pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
     let texts = plain(values.texts().iter().map(String::as_str))?;
     let (count, size) = (
@@ -27,7 +27,7 @@ pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
     Some(page)
 }
 
-/// Texts in PLAIN encoding; none if one is too long.
+/// Texts in PLAIN encoding; `None` if one is too long.
 pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
     let mut values = Vec::new();
     for text in texts {

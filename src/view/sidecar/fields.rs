@@ -110,7 +110,7 @@ fn wkt_1(crs: &Crs) -> Option<&str> {
 /// The most bands with a list of scales.
 const MAX_LISTED: usize = 65_535;
 
-/// `map info`: the corner of the first pixel and the pixel size; none if the raster is rotated.
+/// `map info`: the corner of the first pixel and the pixel size; `None` if the raster is rotated.
 fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     let [a, b, c, d, e, f] = transform;
     if b != 0.0 || d != 0.0 || a <= 0.0 || e >= 0.0 {
@@ -150,7 +150,7 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
 /// regular coordinates, or of the transform.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, NoContent> {
     Ok(lines(&spacings(view, nodes, &mut Notes::default())?))
 }

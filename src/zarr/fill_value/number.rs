@@ -6,7 +6,7 @@ use crate::zarr::error::{MetadataError, excerpt};
 use crate::zarr::narrow_float::to_f16;
 use crate::zarr::real::{Exact, Real, Rounding};
 
-/// An integer of `size_bytes`; none if the value is not one, or does not fit.
+/// An integer of `size_bytes`; `None` if the value is not one, or does not fit.
 pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option<Vec<u8>> {
     let number = integer(value)?;
     let bits = u32::try_from(8 * size_bytes).ok()?;

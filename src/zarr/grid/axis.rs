@@ -93,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// The same axis with `factor` elements for each; none if they cannot be counted.
+    /// The same axis with `factor` elements for each; `None` if they cannot be counted.
     pub fn scaled(&self, factor: u64) -> Option<Self> {
         let scaled = |run: &Run| {
             run.end().checked_mul(factor)?;

@@ -123,7 +123,7 @@ impl FloatFormat {
         }
     }
 
-    /// The word of NaN, as the data types of zarr-extensions define it; none if there is none.
+    /// The word of NaN, as the data types of zarr-extensions define it; `None` if there is none.
     pub fn nan(self) -> Option<u64> {
         match self.special {
             Special::Ieee => Some(self.infinity() | 1 << (self.mantissa_bits - 1)),
@@ -293,7 +293,7 @@ impl FloatFormat {
 }
 
 /// The digits without their last `places` bits, and how those compare with half of the last digit
-/// that is kept; none if they are all 0. Negative places append zeros.
+/// that is kept; `None` if they are all 0. Negative places append zeros.
 fn shifted(digits: u128, places: i32) -> (u64, Option<std::cmp::Ordering>) {
     let Ok(places) = u32::try_from(places) else {
         // The result has no more digits than the format.

@@ -38,7 +38,7 @@ impl Builder<'_> {
         ))
     }
 
-    /// The stage of a bytes-to-bytes codec in the configuration of another; none if it changes no byte.
+    /// The stage of a bytes-to-bytes codec in the configuration of another; `None` if it changes no byte.
     fn bytes_stage(
         &self,
         outer: Config<'_>,
