@@ -1,7 +1,7 @@
-//! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed, without nulls and in
-//! PLAIN encoding, so that all sizes follow by arithmetic. Categories are decoded, and have a dictionary and nulls.
+//! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed, without nulls
+//! and in PLAIN encoding, so that all sizes follow by arithmetic. Categories have a dictionary and nulls.
 //!
-//! A column has one page of values in each row group. There are no statistics: they would need all values.
+//! A column has one data page in each row group. Statistics are omitted because they would need all values.
 
 mod column;
 mod dictionary;
@@ -20,21 +20,21 @@ use super::layout::{FileLayout, Segment, VirtualFile};
 use super::table::{Column, ColumnData, Table};
 
 const MAGIC: &[u8] = b"PAR1";
-/// Rows of a row group, unless a chunk is longer: what a reader decodes at a time.
+/// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.
 const GROUP_ROWS: u64 = 1 << 20;
-/// The size of a page, unless there were too many of them.
+/// The size of a page in bytes, unless the file would have too many pages.
 const PAGE_BYTES: u64 = 64 << 20;
-/// The largest page of the format.
+/// The maximum size of a page in the format, in bytes.
 const MAX_PAGE_BYTES: u64 = i32::MAX as u64;
-/// Pages of one file; each takes some 70 bytes in the footer.
+/// The maximum number of pages of a file; each takes about 70 bytes in the footer.
 const MAX_PAGES: u64 = 1 << 16;
-/// The longest attributes.
+/// The maximum size of the attributes in bytes.
 const MAX_ATTRIBUTES_BYTES: usize = 16 << 20;
-/// In files of at least so many bytes, values are apart from the footer, which readers read in blocks.
+/// Files of at least this size have a gap before the footer, which readers read in blocks.
 const LARGE_BYTES: u64 = 16 << 20;
 const GAP_BYTES: u64 = 1 << 20;
-/// Columns of at least this size on average begin at a multiple of [`ALIGNMENT_BYTES`]: the kernel reads
-/// whole pages, and an element that fails to decode must not share one with another column.
+/// Columns of at least this average size begin at a multiple of [`ALIGNMENT_BYTES`]. The kernel reads whole
+/// pages, and an element that fails to decode must not share a page with another column.
 const ALIGNED_COLUMN_BYTES: u64 = 1 << 20;
 const ALIGNMENT_BYTES: u64 = 8192;
 
@@ -42,10 +42,10 @@ const PLAIN: i32 = 0;
 const RLE: i32 = 3;
 const RLE_DICTIONARY: i32 = 8;
 
-/// The table of a group as a Parquet file.
+/// Renders the table of a group as a Parquet file.
 ///
 /// # Errors
-/// Why there is no table, or the format cannot express it.
+/// Returns why the group has no table, or why the format cannot express it.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let table = Table::of(tree, |data| column_type(data).map(drop))?;
     let types = table.columns.iter().map(|column| column_type(&column.data));
@@ -78,7 +78,7 @@ fn column_type(data: &ColumnData) -> Result<ColumnType, String> {
     }
 }
 
-/// The values of each column; `None` if their size overflows.
+/// Returns the source of the values of each column; `None` if their size overflows.
 fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
     let mut arrays = 0;
     let columns = table.columns.iter().zip(types);
@@ -100,9 +100,9 @@ fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
     sources.collect()
 }
 
-/// The rows of a table in row groups, and their places.
+/// The row groups of a table, and their offsets in the file.
 struct Split {
-    /// The place of the first row group.
+    /// The offset of the first row group.
     start: u64,
     group_rows: u64,
     full: RowGroup,
@@ -161,12 +161,12 @@ impl Split {
         Some(split)
     }
 
-    /// The row groups: the place and the rows of each.
+    /// Returns the row groups, with the offset and the number of rows of each.
     fn groups(&self) -> impl Iterator<Item = (&RowGroup, u64, u64)> {
         let full = (0..self.count).map(|number| (&self.full, number, self.group_rows));
         let last = (self.last_rows > 0).then_some((&self.last, self.count, self.last_rows));
         full.chain(last).map(|(group, number, rows)| {
-            // The whole file has a size of 63 bits.
+            // The size of the whole file fits in 63 bits.
             let place = self
                 .start
                 .saturating_add(number.saturating_mul(self.full.size_bytes()));
@@ -175,12 +175,12 @@ impl Split {
     }
 }
 
-/// The rows of a row group, a multiple of 8: whole chunks if they are not too long. Text is in one row group.
-/// None if a page or the footer would be too long.
+/// Returns the number of rows of a row group, a multiple of 8: whole chunks if these are not too long. A
+/// table with text has one row group. `None` if a page or the footer would be too long.
 fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     let mut widest = 1;
     for kind in types {
-        // Of eight values, because booleans are bits.
+        // The size of eight values, because booleans are single bits.
         widest = widest.max(kind.values_bytes(8)?.div_ceil(8));
     }
     let most = (MAX_PAGE_BYTES / widest) & !7;
@@ -209,7 +209,7 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     (rows <= most).then_some(rows)
 }
 
-/// `PageHeader` of parquet.thrift, behind the dictionary if there is one; `None` if the page is too long for one.
+/// Encodes `PageHeader` of parquet.thrift, for a page after any dictionary; `None` if the page is too long.
 fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
     let (rows, size) = (i32::try_from(rows).ok()?, i32::try_from(values_bytes).ok()?);
     let (mut bytes, encoding) = match source {
@@ -223,7 +223,7 @@ fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Ve
         header.nested(5, |data| {
             data.i32(1, rows);
             data.i32(2, encoding);
-            // Of levels, which columns without nulls do not have.
+            // Encodings of levels, which columns without nulls do not have.
             data.i32(3, RLE);
             data.i32(4, RLE);
         });
@@ -231,7 +231,7 @@ fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Ve
     Some(bytes)
 }
 
-/// The footer: `FileMetaData` of parquet.thrift, its length and the magic number.
+/// Encodes the footer: `FileMetaData` of parquet.thrift, its length and the magic number.
 fn footer(
     table: &Table,
     (types, sources): (&[ColumnType], &[ColumnSource]),
@@ -302,7 +302,7 @@ fn column_metadata(
         None => data.numbers(2, &[PLAIN]),
     }
     data.texts(3, &[&column.name]);
-    // Not compressed.
+    // Uncompressed.
     data.i32(4, 0);
     data.i64(5, signed(rows));
     data.i64(6, signed(size_bytes));
@@ -316,12 +316,12 @@ fn column_metadata(
     }
 }
 
-/// Sizes in a file are of 63 bits.
+/// Converts a size to a signed integer: sizes in a file have 63 bits.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The attributes of the group, and data types and attributes of the columns, each as one JSON document.
+/// Returns JSON documents: the attributes of the group, and the data types and attributes of the columns.
 fn key_values(table: &Table, tree: &GroupTree, notes: &mut Vec<String>) -> Vec<(String, String)> {
     let mut columns = Map::new();
     for column in &table.columns {

@@ -12,25 +12,25 @@ use crate::array::{ArrayReader, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory, part};
 
-/// Ranges that are read at the same time.
+/// The maximum number of parallel reads.
 const PARALLEL_READS: usize = 8;
 
 impl Nodes {
-    /// A number under which the content of an open picture is cached.
+    /// Returns a number that identifies the content of an open picture in the cache.
     pub(super) fn new_picture_id(&self) -> u64 {
         self.picture_ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The content of a picture, if it is cached.
+    /// Returns the content of a picture, if it is cached.
     pub(super) fn cached_picture(&self, id: u64) -> Option<Arc<Vec<u8>>> {
         self.pictures.lock().get(&id).map(Arc::clone)
     }
 
-    /// The content of a picture: cached, or rendered once for all callers. `served` has the versions of the
-    /// chunks that the file was served from, if the store can change.
+    /// Returns the content of a picture: from the cache, or rendered once for all callers. `served` has the
+    /// versions of the chunks that the file was served from, if the store is mutable.
     ///
     /// # Errors
-    /// Those of [`ArrayReader::read`]; that there is no memory for the samples.
+    /// As [`ArrayReader::read`]; or the memory limit leaves no memory for the samples.
     pub(super) async fn picture(
         self: &Arc<Self>,
         id: u64,
@@ -65,7 +65,7 @@ impl Nodes {
         let layout = &file.made.layout;
         let picture = layout.picture().ok_or_else(broken)?;
         let reader = file.made.sources.first().ok_or_else(broken)?;
-        // Samples and a copy, rows, image data and file.
+        // The samples and a copy of them; rows, image data and file.
         let count = picture.sample_count();
         let bytes = count * (2 * size_of::<f64>() as u64) + 4 * layout.size_bytes();
         let _memory = self.engine().reserve(reader.key(), bytes).await?;
@@ -79,7 +79,7 @@ impl Nodes {
     }
 }
 
-/// The samples of a picture, by their numbers in it.
+/// Reads the samples of a picture, in the order of their indices.
 async fn samples(
     picture: &Picture,
     reader: &Arc<ArrayReader>,
@@ -111,7 +111,7 @@ async fn samples(
     Ok(samples)
 }
 
-/// Writes the samples of a block.
+/// Copies the samples of a block to their indices in the picture.
 fn put(
     picture: &Picture,
     block: &Block,

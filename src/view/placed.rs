@@ -1,4 +1,4 @@
-//! Reading the segments of a layout.
+//! Reads the segments of a layout.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, ChunkTable, Extent, ServedVersions};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part_mut};
 
-/// A part of the elements of an array, as a file has them.
+/// A range of the elements of an array, as the file contains them.
 struct Elements<'a> {
     reader: &'a Arc<ArrayReader>,
     conversion: Option<&'a Conversion>,
     encoding: Option<ValueEncoding>,
     extent: Extent,
-    /// Where the stored elements begin that have a byte of the part, and how many bytes they are.
+    /// The offset and the size in bytes of the stored elements that have a byte in the range.
     offset: u64,
     size: usize,
-    /// Bytes of the first converted or encoded element that are before the part.
+    /// Bytes of the first converted or encoded element that precede the range.
     skip: usize,
 }
 
-/// A part of the stored chunks of an array.
+/// A range of the stored chunks of an array.
 struct Stored<'a> {
     reader: &'a Arc<ArrayReader>,
     table: &'a ChunkTable,
@@ -31,8 +31,8 @@ struct Stored<'a> {
 }
 
 impl VirtualFile {
-    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end, if no chunk
-    /// has to be decoded. `served` is as in [`ArrayReader::try_read`].
+    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end of the file, if no
+    /// chunk has to be decoded. `served` is as in [`ArrayReader::try_read`].
     ///
     /// # Errors
     /// As [`VirtualFile::read`].
@@ -98,11 +98,10 @@ impl VirtualFile {
         Ok(Some(Data::Filled(0..filled)))
     }
 
-    /// Reads `size` bytes of the file from `offset`, fewer only at the end.
+    /// Reads `size` bytes of the file from `offset`, fewer only at the end of the file.
     ///
     /// # Errors
-    /// Those of [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format
-    /// cannot hold.
+    /// As [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format cannot express.
     pub async fn read(
         &self,
         offset: u64,
@@ -137,8 +136,8 @@ impl VirtualFile {
         Ok(Data::Shared(Arc::new(bytes), 0..filled))
     }
 
-    /// The elements that a read consists of, if there is nothing else and they are as in the array: the
-    /// reply is made from the decoded chunk itself.
+    /// Returns the elements of a read that consists only of elements without a conversion. The decoded chunk
+    /// itself then serves as the reply.
     fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
         let Some(part) = self.only_part(offset, size)? else {
             return Ok(None);
@@ -150,7 +149,7 @@ impl VirtualFile {
         )
     }
 
-    /// The stored chunks that a read consists of, if there is nothing else: the reply is made by the store.
+    /// Returns the stored chunks of a read that consists only of them: the reply then comes from the store.
     fn only_stored(&self, offset: u64, size: usize) -> Result<Option<Stored<'_>>, StoreError> {
         match self.only_part(offset, size)? {
             Some(part) => self.stored(&part),
@@ -158,7 +157,7 @@ impl VirtualFile {
         }
     }
 
-    /// The part of a segment that a read consists of, if there is nothing else.
+    /// Returns the slice of a read that lies in one segment; `None` for other reads.
     fn only_part(&self, offset: u64, size: usize) -> Result<Option<SegmentSlice<'_>>, StoreError> {
         let end = offset
             .saturating_add(size as u64)
@@ -167,7 +166,7 @@ impl VirtualFile {
         Ok(part.filter(|part| part.size_bytes() == end.saturating_sub(offset)))
     }
 
-    /// The segment at the first byte that is not filled, and its size; `None` at the end.
+    /// Returns the slice at the first byte that is not filled, and its size; `None` at the end.
     fn segment(
         &self,
         offset: u64,
@@ -187,7 +186,7 @@ impl VirtualFile {
         }
     }
 
-    /// The chunks of a segment, if it is of stored chunks.
+    /// Returns the chunks of a slice of stored chunks; `None` for other slices.
     fn stored<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Stored<'a>>, StoreError> {
         let SegmentSlice::Stored(extent, range) = part else {
             return Ok(None);
@@ -201,7 +200,7 @@ impl VirtualFile {
         }))
     }
 
-    /// The elements of a segment, if it is of an array.
+    /// Returns the elements of a slice of an array; `None` for other slices.
     fn elements<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Elements<'a>>, StoreError> {
         let (placed, range) = match part {
             SegmentSlice::Array(placed, range) => (placed, range),
@@ -225,7 +224,7 @@ impl VirtualFile {
         let Some(conversion) = whole.conversion else {
             return Ok(Some(whole));
         };
-        // The numbers that have a byte in the range, whole.
+        // All numbers that have a byte in the range.
         let (stored, to) = (
             conversion.from.size_bytes as u64,
             conversion.to.size_bytes as u64,
@@ -245,7 +244,7 @@ impl VirtualFile {
         reader.ok_or_else(|| StoreError::internal("a layout without its array"))
     }
 
-    /// The elements of a range of encoded ones.
+    /// Returns the elements of a range of encoded elements.
     fn encoded(
         &self,
         array: &EncodedArray,
@@ -280,7 +279,7 @@ impl Stored<'_> {
             .await
     }
 
-    /// Copies what was read, which has to be all.
+    /// Copies the bytes of a read, which must fill `target`.
     fn copy(&self, bytes: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
         if bytes.len() != target.len() {
             return Err(StoreError::Internal {
@@ -316,7 +315,7 @@ impl Elements<'_> {
         }
     }
 
-    /// The conversion, if `size` bytes of the file are whole elements of the same size.
+    /// Returns the conversion, if `size` bytes of the file are whole elements that keep their size.
     fn conversion_in_place(&self, size: usize) -> Option<&Conversion> {
         let is_whole = self.skip == 0 && self.size == size;
         let conversion = self.conversion?;
@@ -324,7 +323,7 @@ impl Elements<'_> {
             .then_some(conversion)
     }
 
-    /// An element that the numbers of the file do not hold.
+    /// Returns the error for an element that the numbers of the file cannot hold.
     fn not_converted(&self, conversion: &Conversion, value: Value) -> StoreError {
         let key = self.reader.key().clone();
         match (conversion.is_text(), value) {
@@ -343,7 +342,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Writes stored elements as the file has them; `target` lies whole in them.
+    /// Converts stored elements to the bytes of the file; they must cover all of `target`.
     fn render(&self, stored: &[u8], target: &mut [u8]) -> Result<(), StoreError> {
         let short = || self.too_short();
         if stored.len() != self.size {
@@ -384,7 +383,7 @@ impl Elements<'_> {
     }
 }
 
-/// Fills a segment that is no array.
+/// Fills `target` from a segment without elements.
 fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
     match part {
         SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),

@@ -1,8 +1,7 @@
 //! A quick look at an array: one plane, or the colours of an RGB array, as a PNG of at most 1024 x 1024
-//! pixels, from the coarsest level of its pyramid that suffices.
+//! pixels, from the coarsest sufficient level of its pyramid.
 //!
-//! The size follows from metadata. The content is rendered as a whole when it is first read, by
-//! `view/pictures.rs`.
+//! The file size follows from metadata. `view/pictures.rs` renders the whole content on the first read.
 
 mod colour;
 mod encode;
@@ -30,22 +29,22 @@ use encode::{Colours, Format};
 pub(in crate::view) use plane::Block;
 use plane::{MAX_SIDE, Plane, Side, Stored};
 
-/// What a picture is made of.
+/// The metadata of a picture, from which its samples are read and rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
     plane: Plane,
     format: Format,
     turned: Turned,
-    /// The numbers as they are stored, and as `_Unsigned` says.
+    /// The type of the stored numbers, and their meaning with `_Unsigned`.
     own: Number,
     meant: Number,
-    /// The stored numbers of missing values.
+    /// The stored values of missing data.
     missing: Vec<Value>,
-    /// None if the elements are colours.
+    /// `None` if the elements are colours.
     legend: Option<Legend>,
 }
 
-// No number of a legend is NaN.
+// A legend contains no NaN.
 impl Eq for Picture {}
 
 /// The meaning of the numbers: a value is a number times `scale` plus `offset`.
@@ -56,23 +55,22 @@ struct Legend {
     units: String,
 }
 
-/// The sides of an image whose elements are shown in reverse order, so that north is at the top and east on
-/// the right.
+/// Whether rows or columns are shown in reverse order, so that north is at the top and east on the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Turned {
     rows: bool,
     columns: bool,
 }
 
-/// The longest number of a range, and the text between two.
+/// The maximum length of a number of the range, and the text between both numbers.
 const NUMBER_BYTES: usize = 24;
 const BETWEEN: &str = " to ";
-/// The longest text of a title or unit.
+/// The maximum length of a title or unit, in characters.
 const MAX_TEXT_CHARACTERS: usize = 200;
-/// A level suffices if its picture is as long, or if the array has no longer one.
+/// A level suffices if the longer side of its picture has this length, or that of the picture of the array.
 const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
 
-/// An array, or the finest level of an OME-NGFF image, as a PNG.
+/// Renders an array, or the finest level of an OME-NGFF image, as a PNG.
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
@@ -107,8 +105,8 @@ fn view_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
     view.ok_or_else(|| format!("the elements of {} cannot be read", node.key()))
 }
 
-/// The coarsest level of the pyramid of an array whose picture is large enough, or none if that is the array;
-/// and what is turned.
+/// Returns the coarsest level of the pyramid of an array whose picture is large enough (`None` if this is the
+/// array itself), and which sides are reversed.
 fn sufficient_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
@@ -150,7 +148,7 @@ fn sufficient_level(
     Ok((coarsest.map(|(node, _)| node), turned))
 }
 
-/// The plane of an array, with all its elements.
+/// Returns the plane of an array, with all its elements.
 fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, String> {
     let shape = view.shape();
     let rank = shape.len();
@@ -176,14 +174,14 @@ fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, Stri
     })
 }
 
-/// Names of axes of red, green and blue.
+/// Names of axes of colour channels.
 const CHANNELS: [&str; 12] = [
     "c", "s", "channel", "channels", "band", "bands", "rgb", "rgba", "sample", "samples", "color",
     "colour",
 ];
 
-/// The axis of red, green and blue of bytes: the last one, or the one before the last two, of three or four
-/// elements, without a name or with one of a channel.
+/// Returns the axis of colour channels, whose elements are bytes: the last axis, or the third from last. The
+/// axis has three or four elements, and either no name or the name of a channel axis.
 fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
     let is_byte =
         matches!(view.data_type().scalar, Scalar::UInt(_)) && view.data_type().size_bytes == 1;
@@ -203,7 +201,7 @@ fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
         matches!(length, 3 | 4) && name(axis).is_none_or(is_named)
     };
     let length = |axis: usize| shape.get(axis).copied().unwrap_or(0);
-    // Without a name, sides are longer than colours.
+    // An axis without a name counts as colours only if the sides of the image are longer.
     let is_last = is_channel(rank - 1)
         && (is_chunky || name(rank - 1).is_some() || length(rank - 2).min(length(rank - 3)) > 4);
     if is_last {
@@ -212,7 +210,7 @@ fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
     if is_chunky || !is_channel(rank - 3) {
         return None;
     }
-    // The fourth of several bands is no transparency.
+    // The fourth of several bands is not an alpha channel.
     let has_alpha = name(rank - 3).is_none_or(|name| name.eq_ignore_ascii_case("rgba"));
     let count = if has_alpha { length(rank - 3) } else { 3 };
     Some(Side::whole(rank - 3, count))
@@ -232,7 +230,7 @@ fn stored<'a>(reader: &'a ArrayReader, largest_chunk: &'a [u64]) -> Stored<'a> {
     }
 }
 
-/// A text on one line, of limited length.
+/// Returns a text on one line, of limited length.
 fn text(text: &str) -> String {
     let plain = text.chars().filter(|character| !character.is_control());
     plain.take(MAX_TEXT_CHARACTERS).collect()
@@ -283,7 +281,7 @@ impl Picture {
         })
     }
 
-    /// What the picture shows of an array.
+    /// Describes the part of the array that the picture shows.
     fn description(&self, shown: &ViewNode, shape: &[u64]) -> String {
         let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
         let plane = match shape.len() - usize::from(self.plane.channels.is_some()) {
@@ -312,19 +310,19 @@ impl Picture {
         )
     }
 
-    /// Bytes of the text of the range.
+    /// Returns the size of the text of the range in bytes.
     fn range_bytes(&self) -> usize {
         self.legend.as_ref().map_or(0, |legend| {
             2 * NUMBER_BYTES + BETWEEN.len() + 1 + legend.units.len()
         })
     }
 
-    /// Size of what follows the header.
+    /// Returns the size of the file after the header, in bytes.
     pub(super) fn body_bytes(&self) -> u64 {
         self.format.body_bytes(self.range_bytes())
     }
 
-    /// Samples of the picture.
+    /// Returns the number of samples of the picture.
     pub(super) fn sample_count(&self) -> u64 {
         let pixels = u64::from(self.format.width) * u64::from(self.format.height);
         pixels * self.format.colours.pixel_bytes() as u64
@@ -334,12 +332,12 @@ impl Picture {
         self.own.size_bytes
     }
 
-    /// The ranges of the array with its samples; `None` if an offset overflows.
+    /// Returns the ranges of the array that contain its samples; `None` if an offset overflows.
     pub(super) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
         self.plane.blocks(stored(reader, &largest_chunk(reader)))
     }
 
-    /// The number of a sample in the picture, by row, column and channel.
+    /// Returns the index of a sample in the picture, by row, column and channel.
     pub(super) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
         let (height, width) = (u64::from(self.format.height), u64::from(self.format.width));
         let turn = |is_turned, place: u64, length: u64| match is_turned {
@@ -352,7 +350,7 @@ impl Picture {
         pixel * self.format.colours.pixel_bytes() as u64 + channel
     }
 
-    /// The value of an element; NaN if it is missing.
+    /// Returns the value of an element; NaN for missing data.
     pub(super) fn sample(&self, element: &[u8]) -> Option<f64> {
         let value = self.own.read(element)?;
         Some(match self.missing.contains(&value) {
@@ -361,7 +359,7 @@ impl Picture {
         })
     }
 
-    /// The file behind its header, with these samples; `None` if they are too few or too many.
+    /// Returns the file after its header, with these samples; `None` if their number is wrong.
     pub(super) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
         let Some(legend) = &self.legend else {
             let pixels: Vec<u8> = samples.iter().map(|sample| byte(*sample)).collect();
@@ -384,7 +382,7 @@ fn byte(sample: f64) -> u8 {
 }
 
 impl Legend {
-    /// The range of values with their unit.
+    /// Returns the range of values with their unit.
     fn text(&self, (dark, bright): (f64, f64)) -> String {
         let [dark, bright] = [dark, bright].map(|number| shown(number * self.scale + self.offset));
         format!("{dark}{BETWEEN}{bright} {}", self.units)
@@ -393,7 +391,7 @@ impl Legend {
     }
 }
 
-/// A number in at most [`NUMBER_BYTES`], which the shortest one with an exponent has.
+/// Formats a number in at most [`NUMBER_BYTES`]: the shortest form with an exponent always fits.
 fn shown(number: f64) -> String {
     let plain = number.to_string();
     match plain.len() <= NUMBER_BYTES {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::json;
 
-/// The size of the longest text, in characters.
+/// The maximum length of the text, in characters.
 const MAX_CHARACTERS: usize = 1 << 20;
 
 /// A view of a node that is available.
@@ -15,18 +15,18 @@ pub(super) struct AvailableView {
     pub(super) name: String,
     /// The name of the format in `--formats`.
     pub(super) format: &'static str,
-    /// The format, in a few words.
+    /// A description of the format in a few words.
     pub(super) description: &'static str,
-    /// A command that reads the view, in the directory of the views.
+    /// An example command that reads the view from the directory of the views.
     pub(super) example: String,
-    /// Whether the directory lists it.
+    /// Whether the directory lists the view.
     pub(super) is_listed: bool,
 }
 
-/// A reason why something is not available, or not complete.
+/// A reason why a view or a node is not available, or is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Diagnostic {
-    /// The name of the view; None for the node itself.
+    /// The name of the view; `None` for the node itself.
     pub(super) view: Option<String>,
     pub(super) reason: String,
 }
@@ -36,7 +36,7 @@ pub(super) struct Diagnostic {
 pub(super) struct Readme {
     /// The name of the node.
     pub(super) node: String,
-    /// Its key.
+    /// The key of the node.
     pub(super) key: String,
     pub(super) is_array: bool,
     pub(super) views: Vec<AvailableView>,
@@ -62,7 +62,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// Writes one line.
+    /// Writes the diagnostic on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(view) = &self.view {
             write!(f, "{}: ", one_line(view))?;
@@ -88,7 +88,7 @@ pub(crate) fn shell_quoted(name: &str) -> String {
 }
 
 impl Readme {
-    /// Returns the text, which ends after [`MAX_CHARACTERS`].
+    /// Returns the text, cut off after [`MAX_CHARACTERS`].
     pub(super) fn text(&self) -> String {
         let mut text = self.to_string();
         if let Some((end, _)) = text.char_indices().nth(MAX_CHARACTERS) {

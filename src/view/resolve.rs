@@ -1,8 +1,8 @@
-//! The nodes and numbers around an array, for formats that are pure functions.
+//! Provides formats, which are pure functions, with the nodes and numbers around an array.
 //!
-//! A format runs on what was read so far. It ends with [`NoContent::Unresolved`] when it needs more;
-//! that is read, and the format runs again. What it needs is metadata and a few numbers, so a run costs
-//! little beside a read.
+//! A format runs on the data that were read so far, and ends with [`NoContent::Unresolved`] if it needs more.
+//! These data are read, and the format runs again. It needs metadata and a few numbers, so a run costs little
+//! beside a read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::array::ChunkTable;
 use crate::store::Key;
 use crate::sync::Mutex;
 
-/// What was read for one format of one array.
+/// The data that were read for one format of one array.
 #[derive(Debug, Default)]
 struct Resolved {
     nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, NoContent>>,
@@ -31,9 +31,9 @@ struct Resolved {
 #[derive(Debug, Clone, PartialEq)]
 enum Missing {
     Node(Key),
-    /// The numbers of an array, at most so many.
+    /// The numbers of an array, and the maximum of their count.
     Numbers(Key, u64),
-    /// The sizes and places of the chunks of an array.
+    /// The sizes and offsets of the stored chunks of an array.
     Table(Key),
 }
 
@@ -74,7 +74,7 @@ impl NodeResolver for Resolved {
     }
 }
 
-/// What a [`Missing`] was read as.
+/// The result of reading a [`Missing`].
 enum Found {
     Node(Key, Result<Option<Arc<ViewNode>>, NoContent>),
     Numbers((Key, u64), Result<Vec<Value>, NoContent>),
@@ -82,10 +82,10 @@ enum Found {
 }
 
 impl Nodes {
-    /// Runs a format until all that it needs is read.
+    /// Runs a format until all data that it needs are read.
     ///
     /// # Errors
-    /// Those of the format.
+    /// As the format.
     pub(super) async fn resolve<T>(
         self: &Arc<Self>,
         format: impl Fn(&dyn NodeResolver) -> Result<T, NoContent>,
@@ -97,7 +97,7 @@ impl Nodes {
         loop {
             let rendered = format(&resolved);
             let missing = std::mem::take(&mut *resolved.missing.lock());
-            // A format may go on without what it lacks: such a result does not count.
+            // A format may ignore that data were missing: such a result does not count.
             if missing.is_empty() {
                 return rendered;
             }

@@ -15,12 +15,12 @@ use super::number::{Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 
-/// The name of the data file in the headers.
+/// Returns the name of the data file that the headers refer to.
 fn data_name(view: &ArrayView<'_>) -> String {
     format!("{}.bin", view.node.name())
 }
 
-/// The elements without a header.
+/// Renders the elements without a header.
 ///
 /// # Errors
 /// The file would exceed 2^63 - 1 bytes.
@@ -29,7 +29,7 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     VirtualFile::of_array(view.reader, elements.map(Segment::Array))
 }
 
-/// A header of the ENVI raster format.
+/// Renders a header of the ENVI raster format.
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
@@ -44,7 +44,7 @@ pub(super) fn envi(
     Ok(VirtualFile::text(text))
 }
 
-/// Checks that ENVI has the data type and the shape.
+/// Checks that ENVI supports the data type and the shape.
 ///
 /// # Errors
 /// Returns why the format does not support them.
@@ -52,7 +52,7 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
     envi_header(&element_type(view), view.shape()).map(drop)
 }
 
-/// A virtual raster of GDAL (`VRTRawRasterBand`).
+/// Renders a virtual raster of GDAL (`VRTRawRasterBand`).
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
@@ -68,7 +68,7 @@ pub(super) fn vrt(
     Ok(VirtualFile::text(text))
 }
 
-/// Checks that GDAL has the data type and the shape.
+/// Checks that GDAL supports the data type and the shape.
 ///
 /// # Errors
 /// Returns why the format does not support them.
@@ -76,7 +76,7 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
     vrt_band(&element_type(view), view.shape()).map(drop)
 }
 
-/// A detached header of NRRD (teem).
+/// Renders a detached header of NRRD (teem).
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
@@ -87,11 +87,11 @@ pub(super) fn nrrd(
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
     let fields = fields::nrrd(view, nodes)?;
-    // Programs ignore fields after `data file`.
+    // The data file comes last: programs ignore fields after `data file`.
     Ok(VirtualFile::text(format!("{head}{fields}{data}")))
 }
 
-/// Checks that NRRD has the data type and the shape.
+/// Checks that NRRD supports the data type and the shape.
 ///
 /// # Errors
 /// Returns why the format does not support them.
@@ -99,7 +99,7 @@ pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
     nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }
 
-/// The data type of the elements; unsigned if `_Unsigned` is set.
+/// Returns the data type of the elements; unsigned if `_Unsigned` is set.
 pub(super) fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
     let said = view.array.attribute("_Unsigned");
@@ -115,7 +115,7 @@ pub(super) fn element_type(view: &ArrayView<'_>) -> Fixed {
     data_type
 }
 
-/// An array of numbers as rasters: the last axis is x, the one before it y, the others are bands.
+/// An array of numbers as rasters: the last axis is x, the one before it is y, the others are bands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Raster {
     width: u64,
@@ -149,7 +149,7 @@ impl Raster {
     }
 }
 
-/// The type of the numbers: numpy's letter (`c` for complex), size in bytes and byte order.
+/// Returns the type of the numbers: numpy's letter (`c` for complex), size in bytes and byte order.
 fn number(data_type: &Fixed) -> (char, usize, ByteOrder) {
     match Number::of(data_type) {
         Some((number, 1)) => (number.letter(), number.size_bytes, number.order),
@@ -191,10 +191,10 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
     ))
 }
 
-/// The most bands of a document.
+/// The maximum number of bands of a document.
 const MAX_VRT_BANDS: u64 = 65_535;
 
-/// GDAL's name of the data type of a band, and the raster.
+/// Returns GDAL's name of the data type of a band, and the raster.
 fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, Raster), String> {
     let raster = Raster::of(shape)?;
     let (kind, size, _) = number(data_type);
@@ -276,7 +276,7 @@ fn vrt_document(
     Ok(text)
 }
 
-/// The header without its last line, and that line, `data file`.
+/// Returns the header without its last line, and the last line, `data file`.
 fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<(String, String), String> {
     let (kind, size, order) = number(data_type);
     let name = match (kind, size) {

@@ -1,14 +1,14 @@
-//! The name of a source, which the views of its root have.
+//! The name of a source, which names the views of its root.
 
 use percent_encoding::percent_decode_str;
 
-/// Extensions of hierarchies, and of what holds them. The name of a source has none of them.
+/// Extensions of hierarchies and of their containers, which are removed from the name of a source.
 const EXTENSIONS: [&str; 20] = [
     "zarr", "zarr2", "zarr3", "ome", "zip", "n5", "icechunk", "sqlite", "sqlite3", "db", "lmdb",
     "mdb", "gdbm", "dbm", "bdb", "dat", "json", "kerchunk", "parquet", "parq",
 ];
 
-/// The longest name in bytes: with any suffix, a name of a view is at most 255 bytes long.
+/// The maximum length of the name in bytes: with any suffix, the name of a view has at most 255 bytes.
 const MAX_BYTES: usize = 200;
 
 /// Returns the last component of a path or a URL without its extensions, as a file name; `None` if
@@ -39,7 +39,7 @@ pub(super) fn source_name(label: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
-/// Returns the last component of a path, or of the path of a URL: its host or bucket if it has none.
+/// Returns the last component of a path, or of the path of a URL; its host or bucket if the URL has no path.
 fn last_component(label: &str) -> &str {
     let Some((_, behind)) = label.split_once("://") else {
         let path = label.trim_end_matches(['/', ':']);

@@ -1,4 +1,4 @@
-//! The arrays of one axis in a group that share a dimension, as the columns of a table.
+//! The one-dimensional arrays of a group that share a dimension, as the columns of a table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
 
-/// The most decoded text of all columns.
+/// The maximum size of the decoded text of all columns, in bytes.
 const MAX_TEXT_BYTES: usize = 32 << 20;
-/// The most names in one note.
+/// The maximum number of names in a note.
 const MAX_NAMES: usize = 16;
 
 /// A table: columns of the same length.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) rows: u64,
-    /// At least one.
+    /// The columns; at least one.
     pub(super) columns: Vec<Column>,
-    /// What is not in the table, and why.
+    /// What the table leaves out, and why.
     pub(super) notes: Vec<String>,
 }
 
@@ -40,19 +40,19 @@ pub(super) enum ColumnData {
     Elements(Arc<ArrayReader>),
     /// Decoded text.
     Texts(Arc<Vec<String>>),
-    /// Decoded text, each of which many rows may have, and rows may have none.
+    /// Decoded text with repeated values; a row may have no value.
     Categories(Arc<Categories>),
 }
 
-/// What columns of one table have in common: the name of their dimension, if it has one, and its length.
+/// The common dimension of the columns of a table: its name, if any, and its length.
 type Dimension = (Option<String>, u64);
 
 impl Table {
-    /// Returns the table of a group: the arrays of the dimension that has the most of them, of these
-    /// dimensions the longest one. `check` returns why a format has no column of such values.
+    /// Returns the table of a group: the arrays of the dimension with the most arrays, and of these
+    /// dimensions the longest. `check` returns why a format does not support a column of such values.
     ///
     /// # Errors
-    /// Why there is no column.
+    /// Returns why the table has no column.
     pub(super) fn of(
         tree: &GroupTree,
         check: impl Fn(&ColumnData) -> Result<(), String>,
@@ -81,7 +81,7 @@ impl Table {
         for (key, why) in &tree.left_out {
             notes.push(format!("{key} is not in it: {why}"));
         }
-        // Of equal ones, `max_by_key` returns the last.
+        // `max_by_key` returns the last one of equal maxima.
         let largest = tables
             .iter()
             .rev()
@@ -102,7 +102,7 @@ impl Table {
         })
     }
 
-    /// The arrays of the columns, without those of decoded text.
+    /// Returns the arrays of the columns, except for columns of decoded text.
     pub(super) fn readers(&self) -> impl Iterator<Item = &Arc<ArrayReader>> {
         self.columns.iter().filter_map(|column| match &column.data {
             ColumnData::Elements(reader) => Some(reader),
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// Whether an array is certainly a column of a table, by its metadata alone.
+/// Returns whether metadata alone prove that an array is a column of a table.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
@@ -124,7 +124,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
     is_number && dimension_of(node).is_some() && !node.name().contains('\0')
 }
 
-/// The dimension of an array of one axis.
+/// Returns the dimension of a one-dimensional array.
 fn dimension_of(node: &ViewNode) -> Option<Dimension> {
     let Node::Array(array) = node.metadata() else {
         return None;
@@ -179,7 +179,7 @@ fn categorical(group: &CategoricalColumn) -> Result<Column, String> {
     })
 }
 
-/// The note that names the columns of other tables.
+/// Returns the note that names the columns of other tables.
 fn others(chosen: &Dimension, tables: &BTreeMap<Dimension, Vec<Column>>) -> Option<String> {
     let described = |(name, length): &Dimension| match name {
         Some(name) => format!("{name} ({length})"),
@@ -196,7 +196,7 @@ fn others(chosen: &Dimension, tables: &BTreeMap<Dimension, Vec<Column>>) -> Opti
     ))
 }
 
-/// Names in one text; `None` if there are none.
+/// Returns a list of names as one text; `None` without a name.
 fn listed(mut names: impl Iterator<Item = String>) -> Option<String> {
     let first: Vec<String> = names.by_ref().take(MAX_NAMES).collect();
     let text = first.join(", ");
@@ -207,8 +207,8 @@ fn listed(mut names: impl Iterator<Item = String>) -> Option<String> {
     }
 }
 
-/// The order of the columns: that of a dataframe of AnnData (`_index`, `column-order`), else first the
-/// array with the name of the dimension. Others follow in the order of their names.
+/// The order of the columns. A dataframe of AnnData declares it (`_index`, `column-order`); otherwise the
+/// array with the name of the dimension comes first. Other columns follow in the order of their names.
 struct ColumnOrder {
     first: Vec<String>,
     is_dataframe: bool,
@@ -241,7 +241,7 @@ impl ColumnOrder {
         found.unwrap_or(self.first.len())
     }
 
-    /// The note that names the columns of a dataframe that are groups.
+    /// Returns the note that names the columns of a dataframe that are groups.
     fn groups(&self, tree: &GroupTree) -> Option<String> {
         let groups = tree.groups_left_out.iter();
         let columns = groups.filter(|group| self.is_dataframe && self.first.contains(group));

@@ -1,4 +1,4 @@
-//! Texts that are made of decoded elements.
+//! Texts that are rendered from decoded elements.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::Node;
 
-/// Elements of variable length, and the text that is made of them, may take so much.
+/// The maximum memory of elements of variable length, and of their text, in bytes.
 const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
 
 impl Nodes {
-    /// The text of the elements of an array of variable length, if it is cached.
+    /// Returns the text of the elements of an array of variable length, if it is cached.
     pub fn cached_text(&self, node: &ViewNode, expected: Rendering) -> Option<Arc<Vec<u8>>> {
         let place = (node.key.clone(), node.version);
         let mut texts = self.texts.lock();
@@ -29,11 +29,11 @@ impl Nodes {
         Some(Arc::clone(&text.bytes))
     }
 
-    /// The text of the elements of an array of variable length: cached, or made again.
+    /// Returns the text of the elements of an array of variable length: from the cache, or rendered again.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if `expected` is another text than there is by now; why a chunk cannot be
-    /// decoded.
+    /// [`StoreError::Stale`] if the text differs from `expected` because elements have changed; else why a
+    /// chunk cannot be decoded.
     pub async fn text(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -52,7 +52,7 @@ impl Nodes {
         Ok(text.bytes)
     }
 
-    /// Which text the elements of an array of variable length are now.
+    /// Returns the current [`Rendering`] of the elements of an array of variable length.
     pub(super) async fn rendering(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -67,7 +67,7 @@ impl Nodes {
         Ok(self.make_text(node).await?.rendering)
     }
 
-    /// The text, made once for all callers.
+    /// Returns the text, rendered once for all callers.
     async fn make_text(self: &Arc<Self>, node: &Arc<ViewNode>) -> Result<Text, StoreError> {
         let (nodes, own) = (Arc::clone(self), Arc::clone(node));
         let load = move || async move {

@@ -1,8 +1,8 @@
 //! TIFF encoder: a header with directories and block tables in front of uncompressed elements (TIFF
 //! 6.0; BigTIFF for files of 4 GiB and more).
 //!
-//! Chunks become tiles where their shape allows it, so that one tile takes one chunk to decode; other
-//! arrays become strips of rows.
+//! Chunks become tiles if their shape allows it, so that reading a tile decodes one chunk; other arrays
+//! become strips of rows.
 
 mod blocks;
 mod ifd;
@@ -22,28 +22,28 @@ pub(super) use ifd::{Directories, Image, Values, tag};
 pub(super) struct Pixels {
     pub(super) width: u64,
     pub(super) height: u64,
-    /// Samples of a pixel.
+    /// Number of samples of a pixel.
     pub(super) samples: u64,
-    /// Whether the samples of a pixel are contiguous; otherwise each sample is a plane.
+    /// Whether the samples of a pixel are contiguous; otherwise each sample is in its own plane.
     pub(super) is_chunky: bool,
-    /// Planes along each leading axis.
+    /// Number of planes along each leading axis.
     pub(super) planes: Vec<u64>,
-    /// The numbers in the file.
+    /// The type of the numbers in the file.
     pub(super) number: Number,
-    /// Numbers of a sample: two if it is complex.
+    /// Number of numbers of a sample: two if it is complex.
     pub(super) numbers: u64,
     /// The conversion from the array's numbers to those of the file.
     pub(super) conversion: Option<Conversion>,
 }
 
 impl Pixels {
-    /// Bytes from one pixel to the next.
+    /// Returns the distance in bytes from one pixel to the next.
     fn pixel_bytes(&self) -> u64 {
         let sample = self.numbers * self.number.size_bytes as u64;
         sample * if self.is_chunky { self.samples } else { 1 }
     }
 
-    /// `SampleFormat` (TIFF 6.0, section 19), with the complex one of libtiff.
+    /// Returns `SampleFormat` (TIFF 6.0, section 19), with libtiff's extension for complex numbers.
     fn sample_format(&self) -> u16 {
         match (self.number.kind, self.numbers) {
             (NumberKind::UInt, _) => 1,
@@ -53,7 +53,7 @@ impl Pixels {
         }
     }
 
-    /// Planes of numbers.
+    /// Returns pixels with one number each, in planes.
     #[cfg(test)]
     fn of_planes(planes: &[u64], height: u64, width: u64, number: Number) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Pixels {
     }
 }
 
-/// The file of these images, the first of which is the main one.
+/// Encodes the file of these images, the first of which is the main image.
 ///
 /// # Errors
 /// Tables beyond the limit of a header, or a size that no file can have.
@@ -80,7 +80,7 @@ pub(super) fn encode<E: Clone + Into<Segment>>(
     encode_directories(images, Directories::Images, &[], order)
 }
 
-/// The file of these images with a choice of directories; the first directory has also the tags `first`.
+/// Encodes the file of these images with given directories; the first directory also has the tags `first`.
 ///
 /// # Errors
 /// As [`encode`].
@@ -95,7 +95,7 @@ pub(super) fn encode_directories<E: Clone + Into<Segment>>(
     })
 }
 
-/// The classic file of an image whose first plane alone has a directory.
+/// Encodes the classic TIFF file of an image in which only the first plane has a directory.
 ///
 /// # Errors
 /// As [`encode`].
@@ -133,10 +133,10 @@ fn with_contents<E: Clone + Into<Segment>>(
 }
 
 const TOO_LONG: &str = "no file can be so long";
-/// GDAL and libtiff count the bytes of a strip or tile in a C `int`.
+/// The maximum size of a strip or tile: GDAL and libtiff count its bytes in a C `int`.
 const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 
-/// The image of an array's elements with all baseline tags; `source` is the index of the array in the
+/// Returns the image of an array's elements with all baseline tags; `source` is the index of the array in the
 /// file.
 ///
 /// # Errors
@@ -153,7 +153,7 @@ pub(super) fn image(
     image_of_blocks(pixels, blocks, reader, source)
 }
 
-/// The same in strips, for programs that read no tiles.
+/// As [`image`], in strips, for programs that cannot read tiles.
 ///
 /// # Errors
 /// As [`image`].
@@ -168,10 +168,10 @@ pub(super) fn image_in_strips(
     image_of_blocks(pixels, blocks, reader, source)
 }
 
-/// Whether the chunks of an array can be the blocks of an image as they are stored.
+/// Checks that the stored chunks of an array can be the blocks of an image.
 ///
 /// # Errors
-/// Why they cannot.
+/// Returns why they cannot.
 pub(super) fn check_stored(pixels: &Pixels, reader: &ArrayReader) -> Result<(), String> {
     let chunk = reader
         .read_chunk_shape()
@@ -179,7 +179,7 @@ pub(super) fn check_stored(pixels: &Pixels, reader: &ArrayReader) -> Result<(), 
     blocks::stored_sides(pixels, chunk).map(drop)
 }
 
-/// The image of an array's chunks as they are stored, with this value of the tag `Compression`.
+/// Returns the image of an array's stored chunks, with this value of the tag `Compression`.
 ///
 /// # Errors
 /// As [`check_stored`] and [`image`].
@@ -227,7 +227,7 @@ fn image_of_blocks(
     Ok((image, extent))
 }
 
-/// All baseline tags but the tables of blocks.
+/// Returns all baseline tags except for the tables of blocks.
 fn fields(
     pixels: &Pixels,
     blocks: &Blocks,

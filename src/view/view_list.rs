@@ -16,11 +16,11 @@ use crate::translate::{NoOutline, Target, Translated, left_out};
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
 
 impl Format {
-    /// Returns whether the list of views of a node has the reason why there is no view of this format.
+    /// Returns whether the list of views of a node explains why the node has no view of this format.
     pub fn is_expected_of(self, node: &ViewNode) -> bool {
-        // Few arrays need one: the diagnostics of the `.tif` name the reference system.
+        // Few arrays need this format: the diagnostics of the `.tif` name the reference system.
         let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
-        // Few arrays have chunks as other formats have them.
+        // Few arrays have chunks in the encoding of other formats.
         let is_rare = is_rare || (self.is_packed() && !packed::has_zlib(node));
         let is_plane = || {
             node.metadata()
@@ -39,7 +39,7 @@ impl Format {
 }
 
 impl Nodes {
-    /// Returns the views of a node, and when the oldest of what they are made of was read.
+    /// Returns the views of a node, and when the oldest of their inputs was requested.
     pub(super) async fn view_list(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -96,7 +96,7 @@ impl Nodes {
         if node.key == self.options().root {
             self.add_translations(node, &mut readme, &mut asked).await;
         }
-        // The views that a directory lists come first, and metadata last.
+        // Listed views come first, and metadata last.
         let is_metadata = |word: &str| word.parse().is_ok_and(Format::is_of_node);
         readme
             .views
@@ -104,7 +104,7 @@ impl Nodes {
         Ok((readme, asked))
     }
 
-    /// The suffixes of the formats that the directory of a group has of each of its arrays, and does not
+    /// Returns the suffixes of those formats of arrays that the directory of a group contains but does not
     /// list.
     fn unlisted_of_arrays(&self, node: &ViewNode) -> Vec<String> {
         let formats = Format::all()
@@ -127,7 +127,7 @@ impl Nodes {
                     example: format!("zarrfs tree {}", target.word()),
                     is_listed: self.options().formats.lists_translation(target),
                 }),
-                // Why a translation cannot be made is a diagnostic of those that are left out.
+                // The diagnostics of the nodes that are left out say why a translation cannot be made.
                 Ok(false) => {}
                 Err(error) => {
                     asked.is_in_vain = true;
