@@ -72,7 +72,7 @@ impl Pixels {
 /// Encodes the file of these images, the first of which is the main image.
 ///
 /// # Errors
-/// Tables beyond the limit of a header, or a size that no file can have.
+/// The tables exceed the limit of a header, or the file would exceed 2^63 - 1 bytes.
 pub(super) fn encode<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     order: ByteOrder,

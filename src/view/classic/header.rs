@@ -1,4 +1,4 @@
-//! Encoding the header ("The NetCDF Classic Format Specification"; all numbers are big-endian).
+//! Encodes the header ("The NetCDF Classic Format Specification"; all numbers are big-endian).
 
 use super::Version;
 use crate::view::dataset::Dimension;
@@ -30,7 +30,7 @@ pub(super) struct Variable {
     pub(super) dimensions: Vec<usize>,
     pub(super) attributes: Vec<Attribute>,
     pub(super) kind: Type,
-    /// Size of the variable, or of its part of a record, with padding.
+    /// Size of the variable, or of its part of a record, with padding, in bytes.
     pub(super) vsize: u64,
 }
 
@@ -56,8 +56,8 @@ impl Type {
         number: None,
     };
 
-    /// The smallest type that holds all values of a type; before CDF-5 a double for integers of 64
-    /// bits, which cannot hold all of them.
+    /// Returns the smallest type that holds all values of a type. Before CDF-5, 64-bit integers become
+    /// doubles, which cannot hold all of them.
     pub(super) fn of(number: Number, version: Version) -> Option<Self> {
         let is_5 = version == Version::Cdf5;
         let (code, kind, size_bytes) = match (number.kind, number.size_bytes) {
@@ -84,7 +84,7 @@ impl Type {
 }
 
 impl Header {
-    /// The header, with variables at these offsets.
+    /// Encodes the header, with variables at these offsets.
     pub(super) fn encode(&self, variables: &[&Variable], offsets: &[u64]) -> Vec<u8> {
         let mut bytes = b"CDF".to_vec();
         bytes.push(self.version as u8);
@@ -114,7 +114,7 @@ impl Header {
         bytes
     }
 
-    /// A count or a length: four bytes before CDF-5.
+    /// Appends a count or a length: four bytes before CDF-5, else eight.
     fn count(&self, bytes: &mut Vec<u8>, count: u64) {
         match self.version {
             Version::Cdf5 => bytes.extend(count.to_be_bytes()),
@@ -122,7 +122,7 @@ impl Header {
         }
     }
 
-    /// The beginning of a list; `ABSENT` if it is empty.
+    /// Appends the start of a list: its tag and length, or `ABSENT` if the list is empty.
     fn list(&self, bytes: &mut Vec<u8>, tag: u32, length: usize) {
         let tag = if length == 0 { 0 } else { tag };
         bytes.extend(tag.to_be_bytes());
@@ -147,12 +147,12 @@ impl Header {
     }
 }
 
-/// Pads to a multiple of four.
+/// Pads to a multiple of four bytes.
 fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// Values that fit 32 bits; larger sizes are rejected before.
+/// Narrows a value that fits in 32 bits; larger sizes are rejected before.
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -182,7 +182,7 @@ mod tests {
             kind: Type::of(number, Version::Cdf1).unwrap(),
             vsize: 12,
         };
-        // The example of the specification: `netcdf tiny`, with its data at another place.
+        // The example of the specification (`netcdf tiny`), with its data at a different offset.
         let expected = [
             0x43444601, 0, 0x0a, 1, 3, 0x64696d00, 5, 0, 0, 0x0b, 1, 2, 0x76780000, 1, 0, 0, 0, 3,
             12, 0x50_u32,

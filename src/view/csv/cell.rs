@@ -8,28 +8,28 @@ use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 
-/// The way from an element to text without commas and quotes. All texts are of the form that R, pandas and
-/// DuckDB read as values of their type.
+/// The conversion of an element to text without commas and quotes. R, pandas and DuckDB read all texts as
+/// values of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cell {
     /// `TRUE` or `FALSE`.
     Boolean,
     Integer(Number),
-    /// The fewest digits that are this number and no other one of its type.
+    /// The shortest decimal that identifies the number among those of its type.
     Float(Number),
-    /// ISO 8601 in the resolution of the unit; empty if it is not a time.
+    /// ISO 8601 in the resolution of the unit; empty for "not a time" (NaT).
     Time(ByteOrder, TimeUnit),
-    /// The count of units; empty if it is not a time.
+    /// The count of units; empty for "not a time" (NaT).
     Count(ByteOrder),
 }
 
 const SECONDS_OF_DAY: i128 = 86_400;
 
 impl Cell {
-    /// The form of the elements of an array.
+    /// Returns the text form of the elements of an array.
     ///
     /// # Errors
-    /// They have none in one column.
+    /// The data type has no text form in a single column.
     pub(super) fn of(data_type: &Fixed) -> Result<Self, String> {
         match (&data_type.scalar, Number::of(data_type)) {
             (Scalar::Bool, _) => Ok(Self::Boolean),
@@ -47,7 +47,7 @@ impl Cell {
         }
     }
 
-    /// The most characters of a value.
+    /// Returns the maximum length of a value, in characters.
     pub(super) fn width(self) -> u64 {
         match self {
             Self::Boolean => 5,
@@ -75,7 +75,7 @@ impl Cell {
         }
     }
 
-    /// Whether the text of each value is a number, before which readers skip blanks.
+    /// Returns whether the text of each value is a number; readers skip blanks before a number.
     pub(super) fn is_always_number(self) -> bool {
         matches!(self, Self::Integer(_))
     }
@@ -148,7 +148,7 @@ fn float(number: Number, element: &[u8], text: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The decimals of a second of times in a unit; `None` if a date does not follow from them.
+/// Returns the decimals of a second of times in a unit; `None` if the unit does not determine a date.
 fn decimals(base: TimeBase) -> Option<usize> {
     Some(match base {
         TimeBase::Year | TimeBase::Month | TimeBase::Week | TimeBase::Day => 0,
@@ -163,7 +163,7 @@ fn decimals(base: TimeBase) -> Option<usize> {
     })
 }
 
-/// Whether times in a unit have no time of day.
+/// Returns whether times in a unit have no time of day.
 fn is_date(base: TimeBase) -> bool {
     matches!(
         base,
@@ -171,7 +171,7 @@ fn is_date(base: TimeBase) -> bool {
     )
 }
 
-/// The digits of the longest year.
+/// Returns the number of digits of the longest year.
 fn unit_years(unit: TimeUnit) -> u64 {
     let year = year_of(i64::MAX, unit).unwrap_or(i128::MAX);
     u64::from(year.max(1000).ilog10()) + 1

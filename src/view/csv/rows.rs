@@ -1,7 +1,7 @@
-//! Rows of the same length, made of decoded elements when they are read.
+//! Rows of equal length, which are rendered from decoded elements when they are read.
 //!
-//! Values are as short as they are. Of one column all values are numbers: blanks before it make each row as
-//! long as the longest one. All common readers skip blanks before a number, but not around other values.
+//! Values have their shortest form. In one column, all are numbers: blanks before them pad each row to the
+//! longest one. All common readers skip blanks before a number, but not around other values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::array::{ArrayReader, Extent, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
 
-/// Columns of which elements are read at the same time.
+/// The maximum number of columns whose elements are read concurrently.
 const MAX_CONCURRENT: usize = 8;
 
 /// The rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     columns: Vec<Column>,
-    /// The column with blanks.
+    /// The index of the column with blanks.
     padded: usize,
     rows: u64,
     row_bytes: u64,
@@ -41,11 +41,11 @@ pub(super) enum Column {
     Texts(Texts),
 }
 
-/// Texts in quotes, as they are in the file.
+/// Texts in quotes, as in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
-    /// The end of each.
+    /// The end of each text.
     ends: Vec<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds no value, which is not the empty text.
+    /// Adds a missing value, which differs from an empty text.
     pub(super) fn push_none(&mut self) {
         self.ends.push(self.bytes.len());
     }
@@ -85,7 +85,7 @@ impl Column {
         }
     }
 
-    /// Whether each value is a number, before which there may be blanks.
+    /// Returns whether each value is a number, so that blanks may precede it.
     pub(super) fn is_always_number(&self) -> bool {
         match self {
             Self::Number => true,
@@ -96,7 +96,7 @@ impl Column {
 }
 
 impl Rows {
-    /// Rows of these columns; the first one of numbers has the blanks.
+    /// Returns rows of these columns; the first column of numbers has the blanks.
     pub(super) fn new(columns: Vec<Column>, rows: u64) -> Self {
         let padded = columns.iter().position(Column::is_always_number);
         // A comma or a line feed follows each value.
@@ -109,17 +109,17 @@ impl Rows {
         }
     }
 
-    /// The length of each row.
+    /// Returns the length of each row in bytes.
     pub(super) fn row_bytes(&self) -> u64 {
         self.row_bytes
     }
 
-    /// The size; `None` if it overflows.
+    /// Returns the size in bytes; `None` if it overflows.
     pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
         self.rows.checked_mul(self.row_bytes)
     }
 
-    /// What it takes in memory.
+    /// Returns the memory of the texts in bytes.
     pub(in crate::view) fn memory_bytes(&self) -> u64 {
         let texts = self
             .texts()
@@ -127,7 +127,7 @@ impl Rows {
         (texts.sum::<usize>() + size_of_val(&self.columns[..])) as u64
     }
 
-    /// The bytes that are in memory.
+    /// Returns the bytes that are in memory.
     pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         self.texts().map(|texts| &texts.bytes[..])
     }
@@ -142,7 +142,7 @@ impl Rows {
     /// Reads a range of the bytes into `target`.
     ///
     /// # Errors
-    /// Those of [`ArrayReader::read`].
+    /// As [`ArrayReader::read`].
     pub(in crate::view) async fn read(
         &self,
         sources: &[Arc<ArrayReader>],
@@ -167,7 +167,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The text of rows; `None` if a value is longer than its type allows, or too few are there.
+    /// Renders the text of rows; `None` if a value is longer than its type allows, or if values are missing.
     fn render(&self, rows: &Range<u64>, values: &[Vec<u8>]) -> Option<Vec<u8>> {
         let row_bytes = usize::try_from(self.row_bytes).ok()?;
         let count = usize::try_from(rows.end - rows.start).ok()?;
@@ -196,7 +196,7 @@ impl Rows {
 }
 
 impl Column {
-    /// The elements of rows.
+    /// Reads the elements of rows.
     async fn read(
         &self,
         sources: &[Arc<ArrayReader>],
@@ -222,7 +222,7 @@ impl Column {
         Ok(data.bytes(&[])?.to_vec())
     }
 
-    /// Appends the value of `row`, whose element is the one of number `index` in `elements`.
+    /// Appends the value of `row`, whose element has the index `index` in `elements`.
     fn write(&self, row: u64, index: usize, elements: &[u8], text: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Number => {

@@ -10,15 +10,15 @@ use crate::view::cf::{self, number_or_special, special};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
-/// The longest name of netCDF (`NC_MAX_NAME`).
+/// The maximum length of a name in netCDF (`NC_MAX_NAME`), in bytes.
 pub(in crate::view) const MAX_NAME_BYTES: usize = 256;
-/// Attributes whose value is a stored value, packed or not (CF 2.5.1): always of the variable's type,
-/// if it has such a value.
+/// Attributes that hold a stored value, packed or not (CF 2.5.1): always of the variable's type, if the type
+/// can hold the value.
 const OF_STORED_VALUES: [&str; 2] = ["_FillValue", "missing_value"];
-/// Attributes of the variable's type (CF 2.5.1, 3.5), unless the variable is packed and JSON has a
-/// float. Such a number stays a double: in the NetCDF Users Guide ("Attribute Conventions",
-/// `valid_range`) limits of the packed type are packed values, and limits of the type of
-/// `scale_factor` are unpacked ones. `actual_range` has unpacked values (CF 2.5.1) and the type of JSON.
+/// Attributes of the variable's type (CF 2.5.1, 3.5), unless the variable is packed and JSON has a float.
+/// Such a number stays a double. In the NetCDF Users Guide ("Attribute Conventions", `valid_range`), limits
+/// of the packed type are packed values, and limits of the type of `scale_factor` are unpacked ones.
+/// `actual_range` has unpacked values (CF 2.5.1) and the type of JSON.
 const OF_THE_TYPE: [&str; 5] = [
     "valid_min",
     "valid_max",
@@ -47,8 +47,8 @@ const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
-/// The name in NFC, as netCDF looks it up; `None` if it is not valid in netCDF (NUG, "Permitted
-/// characters in NetCDF names").
+/// Returns the name in NFC, which netCDF uses for look-ups; `None` if netCDF does not permit the name (NUG,
+/// "Permitted characters in NetCDF names").
 pub(super) fn name_of(name: &str) -> Option<String> {
     let name: String = name.nfc().collect();
     let is_name = !name.is_empty()
@@ -64,15 +64,15 @@ pub(super) fn name_of(name: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
-/// netCDF-4's prefix of a variable that has the name of a dimension without being its coordinate.
+/// netCDF-4's prefix for a variable that has the name of a dimension but is not its coordinate.
 pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
-/// Whether an attribute describes the values of elements.
+/// Returns whether an attribute describes the values of elements.
 pub(super) fn is_of_values(name: &str) -> bool {
     OF_STORED_VALUES.contains(&name) || OF_THE_TYPE.contains(&name)
 }
 
-/// The attributes of a group.
+/// Returns the attributes of a group.
 pub(super) fn of_group(
     members: &Map<String, Json>,
     note: &mut impl FnMut(String),
@@ -88,7 +88,7 @@ pub(super) fn of_group(
     found
 }
 
-/// The attributes of a variable, without its fill value.
+/// Returns the attributes of a variable, without its fill value.
 pub(super) fn of_variable(
     members: &Map<String, Json>,
     item: Item,
@@ -121,7 +121,7 @@ pub(super) fn of_variable(
     found
 }
 
-/// The members with a valid attribute name.
+/// Returns the members with a valid attribute name.
 fn named<'a>(
     members: &'a Map<String, Json>,
     note: &mut impl FnMut(String),
@@ -153,7 +153,7 @@ fn named<'a>(
     found
 }
 
-/// Whether a number, or one of a list, is a float in JSON: `1.0`, not `1`.
+/// Returns whether a number, or one of a list, is a float in JSON: `1.0`, not `1`.
 fn has_floats(json: &Json) -> bool {
     let is_float = |json: &Json| matches!(number_or_special(json), Some(Value::Float(_)));
     match json {
@@ -172,7 +172,7 @@ fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
     Some(Attr::Numbers(target, values))
 }
 
-/// The value in the type of JSON; `None` for `null` and empty lists.
+/// Returns the value in the type of JSON; `None` for `null` and empty lists.
 fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),
@@ -181,7 +181,7 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
     let list = match json {
         Json::Null => return Ok(None),
         Json::String(text) if special(text).is_none() => return text_of(text).map(Some),
-        // netCDF has no structures: they remain JSON text, as in xarray's engines.
+        // netCDF attributes have no structures: they remain JSON text, as in xarray's engines.
         Json::Object(_) => return Ok(Some(Attr::Text(json.to_string()))),
         Json::Array(list) => &list[..],
         single => std::slice::from_ref(single),
@@ -320,12 +320,12 @@ mod tests {
         let endless = doubles(&[f64::NEG_INFINITY]);
         assert_eq!(of_packed(json!(["-Infinity"])), endless);
         assert_eq!(of(f4, &packed, "valid_min", &json!(0.1)), doubles(&[0.1]));
-        // Limits of packed values, and values that are stored.
+        // Limits of packed values, and stored values.
         let stored = |value: i16| Attr::Numbers(own, vec![Value::Int(value.into())]);
         assert_eq!(of_packed(json!(-90)), stored(-90));
         let missing = of(own, &packed, "missing_value", &json!(-9999.0));
         assert_eq!(missing, stored(-9999));
-        // Nothing is packed.
+        // The variable is not packed.
         for packing in [json!({}), json!({"scale_factor": null})] {
             assert_eq!(of(own, &packing, "valid_min", &json!(-90.0)), stored(-90));
         }
@@ -347,7 +347,7 @@ mod tests {
     fn a_name_is_as_long_as_it_is_in_nfc() {
         let decomposed = "e\u{301}".repeat(128);
         assert_eq!(name_of(&decomposed), Some("\u{e9}".repeat(128)));
-        // These have no composed form of their own.
+        // These characters have no composed form.
         assert_eq!(name_of(&"\u{958}".repeat(80)), None);
         assert_eq!(name_of("_nc4_non_coord_x"), None);
     }

@@ -9,9 +9,9 @@ use super::Dimension;
 pub(super) struct Scopes {
     all: Vec<Dimension>,
     open: Vec<Scope>,
-    /// Bytes of decoded text in variables so far.
+    /// The bytes of decoded text in the variables so far.
     pub(super) text_bytes: usize,
-    /// Computed coordinates so far.
+    /// The number of computed coordinates so far.
     pub(super) coordinates: u64,
 }
 
@@ -22,14 +22,14 @@ struct Scope {
     names: HashMap<String, usize>,
     /// The dimensions that the group declares, in order.
     declared: Vec<usize>,
-    /// Names that are resolved in the group. Readers look dimensions up by name, so that a name in use is
-    /// not declared again.
+    /// Names that are resolved in the group. Readers look dimensions up by name, so a name in use is not
+    /// declared again.
     settled: HashSet<String>,
-    /// Names of its subgroups, which are unique in a group.
+    /// Names of the subgroups, which are unique within the group.
     groups: HashSet<String>,
 }
 
-/// The longest name before a suffix is appended.
+/// The maximum length of a name before a suffix is appended, in bytes.
 const MAX_STEM_BYTES: usize = 200;
 
 impl Scopes {
@@ -53,22 +53,22 @@ impl Scopes {
         self.all
     }
 
-    /// The dimension of a name in the current group.
+    /// Returns the dimension of a name in the current group.
     pub(super) fn find(&self, name: &str) -> Option<(usize, u64)> {
         let mut scopes = self.open.iter().rev();
         let number = scopes.find_map(|scope| scope.names.get(name))?;
         Some((*number, self.all.get(*number)?.length))
     }
 
-    /// The dimension of this name and length that the current group declares.
+    /// Returns the dimension of this name and length that the current group declares.
     pub(super) fn declared_here(&self, name: &str, length: u64) -> Option<usize> {
         let number = *self.open.last()?.names.get(name)?;
         let is_so_long = self.all.get(number)?.length == length;
         is_so_long.then_some(number)
     }
 
-    /// Resolves a name in the current group: the dimension of a group above if it has this length, else
-    /// a new dimension. All names of a group are resolved before the first one is used.
+    /// Resolves a name in the current group to the dimension of a group above if that has this length, else
+    /// to a new dimension. All names of a group are resolved before the first one is used.
     pub(super) fn settle(&mut self, name: &str, length: u64) {
         let Some(scope) = self.open.last_mut() else {
             return;
@@ -81,8 +81,8 @@ impl Scopes {
         }
     }
 
-    /// A dimension of this length, with this name if the name has this length in the current group. A
-    /// dimension of `taken` is not returned: a variable has each dimension once.
+    /// Returns a dimension of this length, with this name if the name has this length in the current group.
+    /// Dimensions of `taken` are not returned: a variable has each dimension once.
     pub(super) fn dimension(&mut self, name: &str, length: u64, taken: &[usize]) -> usize {
         self.settle(name, length);
         if let Some((number, there)) = self.find(name)
@@ -111,7 +111,7 @@ impl Scopes {
                 _ => {}
             }
         }
-        // The range of numbers is unbounded.
+        // The loop ends: its numbers are unbounded.
         self.declare(name.to_owned(), length)
     }
 

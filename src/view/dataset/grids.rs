@@ -12,7 +12,7 @@ use crate::view::georef::raster::Direction;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
-/// The most computed coordinates of a file, which take memory in its header.
+/// The maximum number of computed coordinates of a file; they take memory in its header.
 const MAX_COORDINATES: u64 = 1 << 18;
 
 const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
@@ -127,7 +127,7 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
     }
 }
 
-/// A coordinate variable with this first coordinate and step.
+/// Returns a coordinate variable with this first coordinate and step.
 fn coordinates(
     name: String,
     dimension: usize,

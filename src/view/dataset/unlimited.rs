@@ -1,18 +1,18 @@
-//! Which dimensions are unlimited, so that programs append to files and concatenate them along it.
+//! Selects unlimited dimensions, along which programs append to files and concatenate them.
 //!
-//! Zarr has no such dimensions: any array can grow. As in most files of climate models, it is the one called
-//! `time`.
+//! Zarr has no unlimited dimensions: any array can grow. As in most files of climate models, the unlimited
+//! dimension is the one with the name `time`.
 
 use super::{Dimension, Group, Variable};
 
 /// The name of an unlimited dimension.
 const NAME: &str = "time";
-/// A row of a variable along the dimension has at most so many elements, so that it fits a chunk of HDF5
-/// whatever their type is.
+/// The maximum number of elements in a row along the dimension. A row then fits in a chunk of HDF5, whatever
+/// its type is.
 const MAX_ROW_ELEMENTS: u64 = u32::MAX as u64 / 16;
 
-/// Marks the unlimited dimensions of a group and of those below it: each is the first one of every variable
-/// that has it, and one has it.
+/// Marks the unlimited dimensions of a group and of the groups below it. At least one variable has such a
+/// dimension, and it is the first dimension of each of them.
 pub(super) fn mark(dimensions: &mut [Dimension], root: &Group) {
     let mut uses = vec![Use::None; dimensions.len()];
     look(root, dimensions, &mut uses);
@@ -21,7 +21,7 @@ pub(super) fn mark(dimensions: &mut [Dimension], root: &Group) {
     }
 }
 
-/// How variables have a dimension.
+/// How variables use a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     None,

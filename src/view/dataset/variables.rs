@@ -14,7 +14,7 @@ use crate::view::node::{Elements, ViewNode};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
-/// The length of the axis of real and imaginary parts.
+/// The length of the axis with the real and imaginary parts.
 const PARTS: u64 = 2;
 
 pub(super) fn group(
@@ -69,10 +69,10 @@ pub(super) fn group(
             )),
         }
     }
-    // After all nodes of the hierarchy, so that no node is left out because of a generated name.
+    // The grids come after all nodes of the hierarchy, so that no generated name displaces a node.
     grids::add(&tree.arrays, &groups, &mut variables, &mut names, scopes);
     let attributes = match tree.node.metadata().attributes() {
-        // The tree of one array, whose attributes its variable has.
+        // The tree of a single array: its variable has the attributes.
         _ if tree.node.is_array() => Vec::new(),
         Ok(members) => attributes::of_group(members, &mut |note| {
             notes.push(format!("{}: {note}", place(&tree.node)));
@@ -98,7 +98,7 @@ fn same_name(node: &ViewNode) -> String {
     )
 }
 
-/// The name and the metadata of an array, if it can be a variable.
+/// Returns the name and the metadata of an array, if it can be a variable.
 fn named_array(member: &GroupArray) -> Option<(String, &zarr::Array)> {
     let Node::Array(array) = member.node.metadata() else {
         return None;
@@ -119,7 +119,7 @@ fn place(node: &ViewNode) -> String {
     }
 }
 
-/// The type of a variable, if metadata alone prove that the array is one.
+/// Returns the type of a variable, if metadata alone prove that the array is a variable.
 pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<Item> {
     let Node::Array(array) = node.metadata() else {
         return None;
@@ -129,7 +129,7 @@ pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<Item> {
     Some(item)
 }
 
-/// The name of the variable of an array.
+/// Returns the name of the variable of an array.
 fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String> {
     let name = name_of(node.name()).ok_or("no name of netCDF")?;
     match array.shape.iter().find(|length| **length > MAX_LENGTH) {
@@ -188,7 +188,7 @@ fn variable(
         Item::Char | Item::Text | Item::Structure => None,
     };
     if parts == PARTS {
-        // They apply to complex numbers, not to each part.
+        // Such attributes apply to complex numbers, not to each part.
         fill = None;
         attributes.retain(|attribute| !is_of_values(&attribute.name));
     }
@@ -211,7 +211,7 @@ fn variable(
     })
 }
 
-/// The type of the elements, the elements, and the numbers in each.
+/// Returns the type of the elements, the elements, and the count of numbers in each.
 fn elements(
     member: &GroupArray,
     array: &zarr::Array,
@@ -243,21 +243,21 @@ fn elements(
     Ok((item, Data::Array(Arc::clone(reader), chunk_shape), parts))
 }
 
-/// The type of elements of constant size, the chunk shape, and the numbers in each element.
+/// Returns the type of elements of constant size, the chunk shape, and the count of numbers in each element.
 fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
     let data_type = reader.chunks().data_type();
-    // One chunk of all elements is contiguous.
+    // An array that is one chunk is contiguous.
     let whole = reader.chunks().grid().array_shape();
     let mut chunk_shape = reader.read_chunk_shape().unwrap_or(whole).to_vec();
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
-        // As in xarray: `byte` is the type of one byte that all readers support.
+        // As in xarray: `byte` is the one-byte type that all readers support.
         (_, Scalar::Bool) => (
             Item::Number(Number::new(NumberKind::Int, 1, ByteOrder::Little)),
             1,
         ),
         (Some((number, parts)), _) => (Item::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
-            // One byte is one character, as in nczarr; more have a dimension of their own.
+            // One byte is one character, as in nczarr; longer strings add a dimension.
             if data_type.size_bytes != 1 {
                 chunk_shape.push(data_type.size_bytes as u64);
             }
@@ -272,12 +272,12 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
     Ok((item, chunk_shape, parts))
 }
 
-/// The longest axis; libraries count its bytes.
+/// The maximum length of an axis; libraries count its bytes.
 const MAX_LENGTH: u64 = 1 << 58;
-/// The most decoded text of all variables.
+/// The maximum size of the decoded text of all variables, in bytes.
 const MAX_TEXT_BYTES: usize = 32 << 20;
 
-/// Adds attributes for the meaning of the data type.
+/// Adds attributes that describe the data type.
 fn add_meaning(
     scalar: &Scalar,
     attributes: &mut Vec<Attribute>,
@@ -290,7 +290,7 @@ fn add_meaning(
     };
     match scalar {
         Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => {
-            // Not a time.
+            // NaT ("not a time").
             *fill = Some(Value::Int(i64::MIN.into()));
         }
         Scalar::Bool => {

@@ -27,7 +27,7 @@ pub(super) struct Row {
     /// The name in `--formats`.
     pub(super) word: &'static str,
     pub(super) name: Name,
-    /// The format, in a few words.
+    /// A description of the format in a few words.
     pub(super) description: &'static str,
     /// A command that reads a file of the format, without the file.
     pub(super) command: &'static str,
@@ -68,12 +68,12 @@ const SHOW_PNG: &str = "python3 -c 'import PIL.Image, sys; PIL.Image.open(sys.ar
 const READ_PARQUET: &str =
     "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'";
 
-/// The result of a check that proves that a file exists, or that it does not.
+/// Returns the result of a check that proves whether a file exists.
 fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
     Ok(checked.map(|()| true)?)
 }
 
-/// All formats, in listing order.
+/// The rows of all formats, in listing order.
 pub(super) static TABLE: [Row; 31] = [
     row(
         "attributes",

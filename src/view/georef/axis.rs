@@ -17,7 +17,7 @@ use crate::zarr::Scalar;
 pub(in crate::view) struct Axis {
     /// The pixel centres.
     pub(in crate::view) steps: Steps,
-    /// Whether each coordinate is larger than the one before, or smaller; `None` if neither is known.
+    /// Whether the coordinates increase (`true`) or decrease; `None` if they do neither or are unknown.
     is_ascending: Option<bool>,
     /// Whether the axis has coordinates.
     pub(in crate::view) is_there: bool,
@@ -33,15 +33,15 @@ pub(in crate::view) enum Steps {
     /// No coordinates were read.
     #[default]
     Unknown,
-    /// The coordinate of the only pixel.
+    /// The coordinate of a single pixel.
     One(f64),
-    /// The first coordinate and the step of regular coordinates.
+    /// The first coordinate and the step of evenly spaced coordinates.
     Regular(f64, f64),
-    /// Irregular coordinates.
+    /// Unevenly spaced coordinates.
     Irregular,
 }
 
-/// The most coordinates of an axis.
+/// The maximum number of coordinates of an axis.
 const MAX_COORDINATES: u64 = 1 << 20;
 
 impl Axis {
@@ -69,7 +69,7 @@ impl Axis {
         let name = short(name);
         if let Some(why) = node.broken() {
             notes.add(format!("coordinates {name}: {why}"));
-            // Invalid coordinates are not the same as none.
+            // Invalid coordinates are not treated as missing coordinates.
             side.is_there = true;
             side.steps = Steps::Irregular;
             return Ok(side);
@@ -116,14 +116,14 @@ impl Axis {
         Ok(side)
     }
 
-    /// Whether they are degrees in this direction.
+    /// Returns whether the coordinates are degrees in this direction.
     pub(in crate::view) fn is_in_degrees(&self, direction: Direction) -> bool {
         self.units.as_deref().is_some_and(|units| {
             is_degree(units) && of_units(units).is_none_or(|is| is == direction)
         })
     }
 
-    /// The direction by the attributes of the coordinates, else by their name; `None` if unknown.
+    /// Returns the direction by the attributes of the coordinates, else by their name; `None` if unknown.
     fn direction(&self) -> Option<Direction> {
         let said = [
             self.units.as_deref().and_then(of_units),
@@ -146,13 +146,13 @@ impl Axis {
         }
     }
 
-    /// Whether the attributes of the coordinates have the other direction.
+    /// Returns whether the attributes of the coordinates declare the opposite direction.
     pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
         self.is_there && self.direction().is_some_and(|said| said != direction)
     }
 
-    /// Whether coordinates that are places in this direction increase along the axis; `None` if that is not
-    /// known, as for numbers of rows or pixels.
+    /// Returns whether coordinates in this direction increase along the axis; `None` if unknown, or if the
+    /// coordinates are row, column or pixel numbers.
     pub(in crate::view) fn increases(&self, direction: Direction) -> Option<bool> {
         let is_in_pixels = |units: &str| matches!(units, "pixel" | "pixels" | "px");
         let is_counted = ["row", "rows", "col", "cols", "column", "columns"]
@@ -163,7 +163,7 @@ impl Axis {
         self.is_ascending.filter(|_| is_place)
     }
 
-    /// Why the coordinates contradict a coordinate reference system.
+    /// Returns why the coordinates contradict a coordinate reference system.
     pub(in crate::view) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
         if !self.is_there {
             return None;
@@ -218,7 +218,7 @@ fn is_degree(units: &str) -> bool {
     matches!(units, "degree" | "degrees" | "deg" | "arc_degree") || of_units(units).is_some()
 }
 
-/// CF 1.11, 4.1 and 4.2.
+/// Returns the direction of units by CF 1.11, 4.1 and 4.2.
 fn of_units(units: &str) -> Option<Direction> {
     match units {
         "degrees_east" | "degree_east" | "degree_E" | "degrees_E" | "degreeE" | "degreesE" => {
@@ -248,15 +248,15 @@ fn of_standard_name(name: &str) -> Option<Direction> {
 /// The numbers of an array of coordinates.
 #[derive(Debug)]
 pub(in crate::view) struct Coordinates {
-    /// The stored numbers, unsigned where `_Unsigned` is set; NaN where missing.
+    /// The stored numbers, as unsigned if `_Unsigned` is set; NaN for missing values.
     pub(in crate::view) numbers: Vec<Value>,
-    /// Whether they are integers or doubles.
+    /// Whether the stored numbers are integers or doubles.
     pub(in crate::view) is_exact: bool,
     pub(in crate::view) scale: f64,
     pub(in crate::view) offset: f64,
 }
 
-/// Reads coordinates. The inner error is why there are none.
+/// Reads coordinates. The inner error is the reason why they cannot be used.
 ///
 /// # Errors
 /// Errors of the store.
@@ -311,7 +311,7 @@ pub(in crate::view) fn coordinates(
     }))
 }
 
-/// The value of the same bits in another integer type.
+/// Returns the value with the same bits in a different integer type.
 pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> Value {
     if own.kind == meant.kind {
         return value;
@@ -320,11 +320,11 @@ pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> 
     bytes.and_then(|bytes| meant.read(&bytes)).unwrap_or(value)
 }
 
-/// Whether numbers increase, or decrease; `None` if they do neither.
+/// Returns whether numbers increase (`true`) or decrease; `None` if they do neither.
 fn ascending(numbers: &[Value]) -> Option<bool> {
     let all = |is_next: fn(f64, f64) -> bool| {
         let pairs = numbers.iter().zip(numbers.get(1..)?);
-        // NaN is neither.
+        // A NaN neither increases nor decreases.
         let mut pairs = pairs.map(|(one, next)| is_next(one.float(), next.float()));
         (numbers.len() > 1 && pairs.all(|is| is)).then_some(())
     };
@@ -332,7 +332,7 @@ fn ascending(numbers: &[Value]) -> Option<bool> {
     increase.or_else(|| all(|one, next| one > next).map(|()| false))
 }
 
-/// The spacing of numbers.
+/// Returns the spacing of numbers.
 fn steps(numbers: &[Value], is_exact: bool) -> Steps {
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
         return Steps::Irregular;
@@ -357,7 +357,7 @@ fn steps(numbers: &[Value], is_exact: bool) -> Steps {
     let is_regular = step.is_finite()
         && step != 0.0
         && numbers.iter().zip(0_u32..).all(|(value, place)| {
-            // NaN is not near.
+            // Comparisons with NaN are false.
             (value.float() - (first + step * f64::from(place))).abs() <= most
         });
     match is_regular {

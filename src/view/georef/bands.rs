@@ -24,7 +24,7 @@ pub(in crate::view) struct BandAxis {
     pub(in crate::view) length: u64,
     pub(in crate::view) name: Option<String>,
     pub(in crate::view) units: Option<String>,
-    /// The coordinates as text; none where unknown.
+    /// The coordinates as text; `None` for unknown coordinates.
     pub(in crate::view) coordinates: Option<Vec<Option<String>>>,
 }
 
@@ -63,13 +63,13 @@ impl Bands {
         Ok(Self { axes })
     }
 
-    /// Axes with coordinates in a unit, and the unit.
+    /// Returns the axes with coordinates in a unit, and the unit.
     pub(in crate::view) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
         let axes = self.axes.iter();
         axes.filter_map(|axis| axis.name.as_deref().zip(axis.units.as_deref()))
     }
 
-    /// Whether the bands have the same coordinates.
+    /// Returns whether both have the same coordinates.
     pub(in crate::view) fn are_same(&self, other: &Self) -> bool {
         self.axes.len() == other.axes.len()
             && self.axes.iter().zip(&other.axes).all(|(one, other)| {
@@ -78,7 +78,7 @@ impl Bands {
             })
     }
 
-    /// The name of a band: the coordinate along each named axis.
+    /// Returns the name of a band: its coordinate along each named axis.
     pub(in crate::view) fn name(&self, band: u64) -> Option<String> {
         let mut left = band;
         let mut words = Vec::new();
@@ -100,7 +100,7 @@ impl Bands {
     }
 }
 
-/// The unit of an axis; `None` for times, which are written as dates.
+/// Returns the unit of an axis; `None` for times, which are written as dates.
 fn units_of(node: &ViewNode) -> Option<String> {
     let array = node.metadata().as_array()?;
     let scalar = node.array_view().map(|view| &view.data_type().scalar);
@@ -109,7 +109,7 @@ fn units_of(node: &ViewNode) -> Option<String> {
     (!is_time && time_units(node).is_none()).then(|| units.to_owned())
 }
 
-/// The CF time unit of an axis, if it has one.
+/// Returns the CF time unit of an axis, if the axis has one.
 fn time_units(node: &ViewNode) -> Option<TimeUnits> {
     let array = node.metadata().as_array()?;
     let calendar = match array.attribute("calendar") {
@@ -119,7 +119,7 @@ fn time_units(node: &ViewNode) -> Option<TimeUnits> {
     TimeUnits::of(array.attribute("units")?.as_str()?, calendar)
 }
 
-/// The coordinates of a band axis as text. The inner error is why there are none.
+/// Returns the coordinates of a band axis as text. The inner error is the reason why they cannot be used.
 fn places(
     context: &Context<'_>,
     node: &ViewNode,
@@ -157,7 +157,7 @@ fn places(
                 false => value,
             }),
             value if is_packed => Some(rounded(value.float() * found.scale + found.offset, 12)),
-            // Exactly the digits of its type.
+            // Only the digits of its type.
             Value::Float(value) if !found.is_exact => Some(shown_single(value)),
             value => Some(shown(value)),
         };
@@ -165,26 +165,26 @@ fn places(
     }))
 }
 
-/// A number rounded to `digits` digits after the first one.
+/// Rounds a number to `digits` digits after the first one.
 fn rounded(value: f64, digits: usize) -> String {
     let value = format!("{value:.digits$e}").parse().unwrap_or(value);
     shown(Value::Float(value))
 }
 
-/// The shortest text of a number in single precision.
+/// Returns the shortest text of a number in single precision.
 #[expect(clippy::cast_possible_truncation, reason = "it was one")]
 fn shown_single(value: f64) -> String {
     let text = (value as f32).to_string();
     shown(Value::Float(text.parse().unwrap_or(value)))
 }
 
-/// A numpy time in ISO 8601; `None` for NaT and for unsupported units.
+/// Formats a numpy time in ISO 8601; `None` for NaT and for unsupported units.
 fn date(count: i128, unit: &TimeUnit) -> Option<String> {
     if count == i128::from(i64::MIN) {
         return None;
     }
     let (days, digits) = (86_400_i128, unit_digits(unit.base));
-    // Fractions of a second.
+    // The number of fractions in a second.
     let parts = 10_i128.pow(digits);
     let of_one = match unit.base {
         TimeBase::Week => 7 * days,

@@ -5,10 +5,10 @@ use serde_json::{Map, Value as Json};
 use super::context::{number, some};
 use crate::view::cf;
 
-/// The WKT of a grid mapping, with coordinates in metres.
+/// Returns the WKT of a grid mapping, with coordinates in metres.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns why the grid mapping has no WKT.
 pub(in crate::view) fn wkt(members: &Map<String, Json>) -> Result<String, String> {
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
     let mapping = Mapping(members);
@@ -28,7 +28,7 @@ struct Mapping<'a>(&'a Map<String, Json>);
 type Figure = (f64, f64);
 
 impl Mapping<'_> {
-    /// The number of an attribute; `None` if there is no such attribute.
+    /// Returns the number of an attribute; `None` if the mapping has no such attribute.
     fn optional(&self, name: &str) -> Result<Option<f64>, String> {
         match some(self.0, name).map(cf::one_of_list) {
             None => Ok(None),
@@ -42,7 +42,7 @@ impl Mapping<'_> {
         Ok(self.optional(name)?.unwrap_or(0.0))
     }
 
-    /// The number of the first of these attributes that exists.
+    /// Returns the number of the first of these attributes that exists.
     fn required(&self, names: &[&str]) -> Result<f64, String> {
         for name in names {
             if let Some(value) = self.optional(name)? {
@@ -52,7 +52,7 @@ impl Mapping<'_> {
         Err(format!("no {}", names.join(" or ")))
     }
 
-    /// The two standard parallels; a single one twice.
+    /// Returns the two standard parallels; a single one twice.
     fn parallels(&self) -> Result<(f64, f64), String> {
         let none = "standard_parallel is not one or two numbers";
         let value = some(self.0, "standard_parallel").ok_or(none)?;
@@ -67,7 +67,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// The figure of the Earth.
+    /// Returns the figure of the Earth.
     fn figure(&self) -> Result<Figure, String> {
         if some(self.0, "towgs84").is_some() {
             return Err("towgs84 is not written".into());
@@ -104,7 +104,7 @@ impl Mapping<'_> {
         Ok(name.filter(is_plain).unwrap_or("unknown").to_owned())
     }
 
-    /// A geographic system in WKT 1.
+    /// Returns a geographic system in WKT 1.
     fn geographic(&self) -> Result<String, String> {
         let (major, flattening) = self.figure()?;
         let meridian = self.or_zero("longitude_of_prime_meridian")?;
@@ -124,7 +124,7 @@ impl Mapping<'_> {
         ))
     }
 
-    /// A system of a rotated pole in WKT 2; WKT 1 has none.
+    /// Returns a system with a rotated pole in WKT 2; WKT 1 cannot express it.
     fn rotated(&self) -> Result<String, String> {
         let (major, flattening) = self.figure()?;
         if self.or_zero("longitude_of_prime_meridian")? != 0.0 {
@@ -164,7 +164,7 @@ impl Mapping<'_> {
         Ok(text)
     }
 
-    /// A projected system in WKT 1.
+    /// Returns a projected system in WKT 1.
     fn projected(&self, name: &str) -> Result<String, String> {
         let (method, parameters) = self.method(name)?;
         let base = self.geographic()?;
@@ -180,7 +180,7 @@ impl Mapping<'_> {
         Ok(text)
     }
 
-    /// The method of a projection and its parameters.
+    /// Returns the method of a projection and its parameters.
     fn method(&self, name: &str) -> Result<(&'static str, Parameters), String> {
         let origin = || self.or_zero("latitude_of_projection_origin");
         let longitude = || {
@@ -213,7 +213,7 @@ impl Mapping<'_> {
             "azimuthal_equidistant" => ("Azimuthal_Equidistant", centre()?),
             "lambert_azimuthal_equal_area" => ("Lambert_Azimuthal_Equal_Area", centre()?),
             "lambert_conformal_conic" => {
-                // With one parallel the origin may differ from it: it is written as two equal ones.
+                // With one parallel, the origin may differ from the parallel: the parallel is written twice.
                 let (first, second) = self.parallels()?;
                 let parameters = vec![
                     ("latitude_of_origin", origin()?),
@@ -266,7 +266,7 @@ impl Mapping<'_> {
         })
     }
 
-    /// The parameters of WKT 1, whose origin is the standard parallel.
+    /// Returns the parameters of WKT 1, whose origin is the standard parallel.
     fn polar(&self) -> Result<Parameters, String> {
         let pole = self.required(&["latitude_of_projection_origin"])?;
         if pole.abs() != 90.0 {

@@ -1,4 +1,4 @@
-//! The nodes whose metadata georeference an array: its groups, and the pyramid that it is a level of.
+//! The nodes whose metadata georeference an array: its groups, and the pyramid that contains it as a level.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
-/// Messages about metadata that are left out, and why.
+/// Notes on metadata that are left out, with the reasons.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Notes(pub(in crate::view) Vec<String>);
 
@@ -40,10 +40,10 @@ pub(in crate::view) struct Groups {
     level: Option<Level>,
 }
 
-/// The pyramid that an array is a level of.
+/// The pyramid that contains an array as a level.
 #[derive(Debug)]
 struct Level {
-    /// The group of the pyramid, as an index of the groups above.
+    /// The group of the pyramid, as an index into the groups above.
     group: usize,
     /// The entry of this level in the layout.
     entry: Map<String, Json>,
@@ -56,18 +56,18 @@ struct Level {
 pub(in crate::view) enum Source {
     /// The array.
     Own,
-    /// The entry of its level in the layout of the pyramid.
+    /// The entry of the array's level in the layout of the pyramid.
     Level,
-    /// Its group.
+    /// The group of the array.
     Group,
-    /// The group of its pyramid.
+    /// The group of the pyramid.
     Pyramid,
 }
 
 /// The same array in another level, and the entry of that level.
 pub(in crate::view) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
-/// The most groups above an array, and levels of a pyramid.
+/// The maximum number of groups above an array, and of levels of a pyramid.
 const MAX_ANCESTORS: usize = 64;
 const MAX_LEVELS: usize = 64;
 
@@ -109,7 +109,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The level of an xcube pyramid: the groups `0.zarr`, `1.zarr` and so on in a directory without
+    /// Finds the level of an xcube pyramid: the groups `0.zarr`, `1.zarr` and so on in a directory without
     /// metadata.
     fn find_numbered_level(
         &self,
@@ -181,10 +181,10 @@ fn members(node: &ViewNode) -> Option<&Map<String, Json>> {
 /// The entry of a level in a layout.
 type Entry = Map<String, Json>;
 
-/// The entry of the array at the path `below` in the `multiscales` of a group, and the paths and
+/// Returns the entry of the array at the path `below` in the `multiscales` of a group, and the paths and
 /// entries of the other levels. `multiscales` has a `layout` (the multiscales convention of GeoZarr), a
-/// `tile_matrix_set` (GeoZarr before it: groups with the names of the tile matrices), or `datasets`
-/// (OME-NGFF 0.4 and 0.5: arrays; ndpyramid: groups).
+/// `tile_matrix_set` (older GeoZarr: groups with the names of the tile matrices), or `datasets` (OME-NGFF 0.4
+/// and 0.5: arrays; ndpyramid: groups).
 fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
     let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
     match attributes.get("multiscales").or(ome)? {
@@ -200,7 +200,7 @@ fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entr
     }
 }
 
-/// The tile matrices of a set (OGC 17-083r4, 6.2), or the names in its limits if the set is only named.
+/// Returns the tile matrices of a set (OGC 17-083r4, 6.2), or the names in its limits if it has only a name.
 fn tile_matrices(multiscales: &Entry) -> Option<Json> {
     let matrices = multiscales.get("tile_matrix_set")?.get("tileMatrices");
     let named = || {
@@ -211,7 +211,7 @@ fn tile_matrices(multiscales: &Entry) -> Option<Json> {
     matrices.cloned().or_else(named)
 }
 
-/// The same in a list of levels, whose `member` is the path.
+/// Returns the same for a list of levels, whose `member` is the path.
 fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
     let entries = levels.as_array()?;
     let entries = entries.iter().take(MAX_LEVELS).filter_map(|entry| {
@@ -247,14 +247,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// An attribute of the array itself.
+    /// Returns an attribute of the array itself.
     pub(in crate::view) fn own(&self, name: &str) -> Option<&'a Json> {
         let value = self.view.array.attribute(name);
         value.filter(|value| !value.is_null())
     }
 
-    /// The attributes that apply to the array by the conventions of GeoZarr, nearest first: those of the
-    /// array, the entry of its level, its group, and the pyramid. Only the direct arrays of a group
+    /// Returns the attributes that apply to the array by the conventions of GeoZarr, nearest first: of the
+    /// array, of the entry of its level, of its group, and of the pyramid. Only the direct arrays of a group
     /// inherit its attributes.
     pub(in crate::view) fn sources(
         &self,
@@ -276,25 +276,25 @@ impl<'a> Context<'a> {
             .chain(self.pyramid().map(named(Source::Pyramid)))
     }
 
-    /// The layout's entry of the array's level.
+    /// Returns the layout's entry of the array's level.
     pub(in crate::view) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
         self.groups.level.as_ref().map(|level| &level.entry)
     }
 
-    /// The layout's entries of all levels.
+    /// Returns the layout's entries of all levels.
     pub(in crate::view) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
         let others = self.groups.level.iter().flat_map(|level| &level.others);
         let others = others.map(|(_, entry)| entry);
         self.level_entry().into_iter().chain(others).collect()
     }
 
-    /// The attributes of the group of the pyramid.
+    /// Returns the attributes of the group of the pyramid.
     pub(in crate::view) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
         let level = self.groups.level.as_ref()?;
         members(self.groups.ancestors.get(level.group)?)
     }
 
-    /// The attributes of all groups above.
+    /// Returns the attributes of all groups above.
     pub(in crate::view) fn above(
         &self,
     ) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
@@ -302,13 +302,13 @@ impl<'a> Context<'a> {
         groups.filter_map(|group| Some((group.key(), members(group)?)))
     }
 
-    /// The first of these attributes.
+    /// Returns the nearest attribute of this name that applies to the array.
     pub(in crate::view) fn find(&self, name: &str) -> Option<&'a Json> {
         self.sources().find_map(|(_, members)| some(members, name))
     }
 
-    /// The array of this name in the same group, or in the nearest group above (CF 1.11, 2.7: search by
-    /// proximity); or an invalid node of this name.
+    /// Returns the array of this name in the same group, or in the nearest group above (CF 1.11, 2.7: search
+    /// by proximity); or an invalid node of this name.
     ///
     /// # Errors
     /// Errors of the store.
@@ -336,14 +336,14 @@ impl<'a> Context<'a> {
         Ok(None)
     }
 
-    /// The array at a key, or an invalid node, which may be one.
+    /// Returns the array at a key, or an invalid node, which may be an array.
     fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
         let node = self.nodes.node(key)?;
         Ok(node.filter(|node| node.is_array() || node.broken().is_some()))
     }
 
-    /// The coordinates of a dimension: the array with its name in the same group, or an invalid node of
-    /// this name.
+    /// Returns the coordinates of a dimension: the array with its name in the same group, or an invalid node
+    /// of this name.
     ///
     /// # Errors
     /// Errors of the store.
@@ -360,7 +360,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The arrays of the other levels of the pyramid, with their entries.
+    /// Returns the arrays of the other levels of the pyramid, with their entries.
     ///
     /// # Errors
     /// Errors of the store.
@@ -382,17 +382,17 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A member that is not null.
+/// Returns a member that is not null.
 pub(in crate::view) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     members.get(name).filter(|value| !value.is_null())
 }
 
-/// A name in a message, truncated.
+/// Returns a name for a message, truncated to 60 characters.
 pub(in crate::view) fn short(name: &str) -> String {
     name.escape_debug().take(60).collect()
 }
 
-/// A finite number.
+/// Returns a finite number.
 pub(in crate::view) fn number(value: &Json) -> Option<f64> {
     value.as_f64().filter(|value| value.is_finite())
 }
@@ -426,7 +426,7 @@ mod tests {
             json!({"ome": {"multiscales": datasets}}),
         ] {
             assert_eq!(level(ngff.clone(), "0").unwrap().1, ["1"]);
-            // ndpyramid has groups where OME-NGFF has arrays.
+            // ndpyramid has groups in place of the arrays of OME-NGFF.
             assert_eq!(level(ngff, "0/x").unwrap().1, ["1/x"]);
         }
         let two = json!({"multiscales": [

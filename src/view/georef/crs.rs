@@ -1,7 +1,7 @@
 //! Coordinate reference systems from text and JSON.
 //!
-//! A system with an EPSG code that GeoKeys can express is written as that code, any other as the WKT of
-//! the metadata.
+//! A system with an EPSG code that GeoKeys can express is written as that code; any other system as the WKT
+//! of the metadata.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(in crate::view) struct Crs {
     pub(in crate::view) wkt_esri: Option<Arc<str>>,
 }
 
-/// The longest text.
+/// The maximum length of a text in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 impl Crs {
@@ -45,15 +45,15 @@ impl Crs {
         })
     }
 
-    /// Geographic WGS 84.
+    /// Returns the geographic system WGS 84.
     ///
     /// # Errors
-    /// The table does not have it.
+    /// The EPSG table does not contain it.
     pub(in crate::view) fn wgs84() -> Result<Self, String> {
         Self::of_code(4326)
     }
 
-    /// A short name for messages.
+    /// Returns a short name for messages.
     pub(in crate::view) fn name(&self) -> String {
         match self.code {
             Some(code) => format!("EPSG:{code}"),
@@ -61,7 +61,7 @@ impl Crs {
         }
     }
 
-    /// Whether both are the same system: by code, by text, or by the same numbers of their definitions.
+    /// Returns whether both are the same system: by code, by text, or by the numbers of their definitions.
     pub(in crate::view) fn is_same(&self, other: &Self) -> bool {
         let has_same_numbers = || {
             let definitions = Definition::of_wkt(&self.wkt).zip(Definition::of_wkt(&other.wkt));
@@ -70,10 +70,10 @@ impl Crs {
         self == other || (self.code.is_none() && other.code.is_none() && has_same_numbers())
     }
 
-    /// A name with an authority (`EPSG:32633`), a URL or URN of OGC, WKT of any version, or a PROJ string.
+    /// Parses a name with an authority (`EPSG:32633`), an OGC URL or URN, any WKT, or a PROJ string.
     ///
     /// # Errors
-    /// Why it is no system.
+    /// Returns why the text is no system.
     pub(in crate::view) fn of_text(text: &str) -> Result<Self, String> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("{} bytes of text", text.len()));
@@ -91,7 +91,7 @@ impl Crs {
         let unknown = || format!("{:?} is no code of EPSG", excerpt(text));
         let upper = text.to_ascii_uppercase();
         if upper.ends_with("CRS84") && upper.contains("OGC") {
-            // EPSG:4326 with another axis order, which a raster does not have.
+            // EPSG:4326 with another axis order, which does not matter for rasters.
             return Self::wgs84();
         }
         let mut words = upper.rsplit([':', '/']);
@@ -103,10 +103,10 @@ impl Crs {
         }
     }
 
-    /// WKT of any version.
+    /// Parses WKT of any version.
     ///
     /// # Errors
-    /// Why it is no system.
+    /// Returns why the text is no system.
     pub(in crate::view) fn of_wkt(text: &str) -> Result<Self, String> {
         let line = wkt::on_one_line(text)?;
         let wkt = Wkt::parse(&line).ok_or("no WKT of one object")?;
@@ -125,10 +125,10 @@ impl Crs {
         })
     }
 
-    /// A PROJJSON object (PROJ, "Specification for PROJJSON").
+    /// Parses a PROJJSON object (PROJ, "Specification for PROJJSON").
     ///
     /// # Errors
-    /// Why it is no EPSG code.
+    /// Returns why the object has no EPSG code.
     pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
@@ -170,7 +170,7 @@ fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The first quoted text, for messages.
+/// Returns the first quoted text, for messages.
 fn name_of(text: &str) -> String {
     format!("{:?}", excerpt(text.split('"').nth(1).unwrap_or_default()))
 }
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn systems_without_a_code_keep_their_text() {
         for text in [
-            // The code is that of the base.
+            // The code is the code of the base system.
             "PROJCS[\"a\",GEOGCS[\"WGS 84\",AUTHORITY[\"EPSG\",\"4326\"]],UNIT[\"m\",1]]",
             "PROJCS[\"a\",UNIT[\"m\",1],AUTHORITY[\"ESRI\",\"102100\"]]",
-            // Of a code that readers of GeoKeys take for another system.
+            // The code is one that readers of GeoKeys mistake for another system.
             "PROJCS[\"a\",UNIT[\"m\",1],AUTHORITY[\"EPSG\",\"26820\"]]",
         ] {
             let crs = Crs::of_text(&text.replace(',', " ,\n ")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         let text = "+proj=lcc +lat_1=30 +lat_2=60 +lat_0=40 +lon_0=-97 +R=6370000 +units=m";
         let lambert = Crs::of_text(text).unwrap();
         assert_eq!((lambert.code, lambert.kind), (None, CrsKind::Projected));
-        // The same numbers in another order, with other names.
+        // The same numbers in another order and with other names.
         let other = lambert.wkt.replace("unknown", "Lambert");
         let other = Crs::of_wkt(&other).unwrap();
         assert!(other != lambert && other.is_same(&lambert));
@@ -240,7 +240,7 @@ mod tests {
             "EPSG:99999999999999999999",
             "32633",
             "IAU_2015:49900",
-            // Another kind than the code.
+            // The kind differs from the kind of the code.
             "GEOGCS[\"a\",AUTHORITY[\"EPSG\",\"32633\"]]",
             "COMPD_CS[\"a\",AUTHORITY[\"EPSG\",\"7405\"]]",
             "BOUNDCRS[SOURCECRS[GEOGCRS[\"x\",ID[\"EPSG\",4326]]]]",

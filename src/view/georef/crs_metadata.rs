@@ -12,7 +12,7 @@ use super::raster::{Direction, Raster};
 use super::transform::has_axes;
 use crate::view::node::ViewNode;
 
-/// The coordinate reference system on which all metadata that have one agree.
+/// Returns the coordinate reference system on which all metadata that declare one agree.
 pub(in crate::view) fn crs(
     context: &Context<'_>,
     raster: &Raster,
@@ -93,12 +93,12 @@ pub(in crate::view) fn crs(
     Some(found)
 }
 
-/// The members of zarr-conventions/geo-proj with a system.
+/// The members of zarr-conventions/geo-proj that declare a system.
 pub(in crate::view) const PROJ: [&str; 3] = ["proj:code", "proj:wkt2", "proj:projjson"];
 
-/// Attributes of a grid mapping with a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
+/// Attributes of a grid mapping that declare a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
 const TEXTS: [&str; 3] = ["crs_wkt", "spatial_ref", "epsg_code"];
-/// Attributes that count where none of these is there: WKT of ESRI, PROJ strings.
+/// Attributes that count only without those of [`TEXTS`]: WKT of ESRI, PROJ strings.
 const OLD_TEXTS: [&str; 5] = [
     "esri_pe_string",
     "proj4",
@@ -107,13 +107,13 @@ const OLD_TEXTS: [&str; 5] = [
     "proj4text",
 ];
 
-/// The attributes with a system that there are; `None` if there is none.
+/// Returns the list of names of which an attribute exists; `None` if neither list has one.
 fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
     let is_there = |names: &&[&str]| names.iter().any(|name| some(members, name).is_some());
     [&TEXTS[..], &OLD_TEXTS].into_iter().find(is_there)
 }
 
-/// The same of an array without a grid mapping, if one of them is a system. A name alone is no system.
+/// Returns the same for an array without a grid mapping, if one is a system. A name alone is no system.
 fn own_texts(context: &Context<'_>) -> Option<&'static [&'static str]> {
     let is_text = |name: &&str| {
         context
@@ -129,7 +129,7 @@ fn own_texts(context: &Context<'_>) -> Option<&'static [&'static str]> {
     is_system.then_some(names)
 }
 
-/// Whether attributes may declare a system.
+/// Returns whether attributes may declare a system.
 pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
     let is_own = |name: &&str| context.own(name).is_some();
     ["grid_mapping", "_CRS"].iter().any(is_own)
@@ -137,7 +137,7 @@ pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
         || context.sources().any(|(_, members)| says_crs(members))
 }
 
-/// Whether a node may declare a system for itself or its arrays by other conventions than CF.
+/// Returns whether a node may declare a system for itself or its arrays by other conventions than CF.
 pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
     let levels_say = |members: &Map<String, Json>| {
         let layout = members.get("multiscales").and_then(|it| it.get("layout"));
@@ -149,20 +149,20 @@ pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
     })
 }
 
-/// Whether members of the convention exist.
+/// Returns whether members of the geo-proj convention exist.
 pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
     PROJ.iter().any(|name| some(members, name).is_some())
 }
 
 /// The system of a grid mapping.
 enum Mapped {
-    /// A system; `None` if it has no code.
+    /// The system; `None` if it cannot be read.
     System(Option<Crs>),
-    /// Only the kind of the system, if that.
+    /// The kind of the system, if known. The system itself is not read.
     CrsKind(Option<CrsKind>),
 }
 
-/// The system of a grid mapping; `is_only` if no other metadata have a system.
+/// Reads the system of a grid mapping; `is_only` if no other metadata declare a system.
 fn of_grid_mapping(
     members: &Map<String, Json>,
     sides: (&Axis, &Axis),
@@ -202,7 +202,7 @@ fn of_grid_mapping(
     of_wkt(notes)
 }
 
-/// The system on which these members agree: by code, else by WKT. PROJJSON without a code is not
+/// Returns the system on which these members agree: by code, else by WKT. PROJJSON without a code is not
 /// compared.
 fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Option<Crs> {
     let mut found: Option<Crs> = None;
@@ -243,7 +243,7 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
     found
 }
 
-/// Whether no CF attribute of the figure of the Earth (CF 1.11, Appendix F) contradicts WGS 84.
+/// Returns whether the figure of the Earth in CF attributes (CF 1.11, Appendix F) is consistent with WGS 84.
 fn is_wgs84(members: &Map<String, Json>) -> bool {
     let is_near = |name: &str, expected: f64, most: f64| {
         let value = some(members, name);

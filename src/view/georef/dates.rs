@@ -1,4 +1,4 @@
-//! Times of CF (`days since 1850-01-01`; CF 1.11, 4.4) as dates of ISO 8601.
+//! CF times (`days since 1850-01-01`; CF 1.11, 4.4) as ISO 8601 dates.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ enum Calendar {
     Standard,
     Gregorian,
     Julian,
-    /// Years of 365 or 366 days.
+    /// Years of a constant length: 365 or 366 days.
     Constant(i128),
     /// Months of 30 days.
     Days360,
@@ -34,12 +34,12 @@ enum Calendar {
 
 const DAY: i128 = 86_400_000_000;
 const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Day 0 of the Julian and Gregorian calendars here is 1 March of the year 0 of the Gregorian one.
+/// Day 0 of the Julian and Gregorian calendars is here 1 March of year 0 of the Gregorian calendar.
 const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
 pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl TimeUnits {
-    /// Reads the attributes `units` and `calendar`; `None` if they do not define dates.
+    /// Parses the attributes `units` and `calendar`; `None` if they do not define dates.
     pub fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
         let mut words = units.split_whitespace();
         let unit = match &words.next()?.to_ascii_lowercase()[..] {
@@ -73,7 +73,7 @@ impl TimeUnits {
         })
     }
 
-    /// The date and time of a number; none outside of the years 1 to 9999.
+    /// Returns the date and time of a number; `None` outside of the years 1 to 9999.
     pub fn date(&self, value: Value) -> Option<String> {
         let since = match (value, self.unit) {
             (Value::Int(count), Unit::Microseconds(unit)) => count.checked_mul(unit)?,
@@ -153,8 +153,8 @@ fn start(text: &str, calendar: Calendar) -> Option<i128> {
     Some(number * DAY + micros)
 }
 
-/// Years that begin with March, in eras of 400 years (H. Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms").
+/// Returns the day number, with years that begin in March, in eras of 400 years (H. Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms").
 const fn gregorian_day(year: i128, month: i128, day: i128) -> i128 {
     let year = if month <= 2 { year - 1 } else { year };
     365 * year + year.div_euclid(4) - year.div_euclid(100)
@@ -162,7 +162,7 @@ const fn gregorian_day(year: i128, month: i128, day: i128) -> i128 {
         + day_of_year(month, day)
 }
 
-/// On 1 March of the year 200 both calendars have the same date.
+/// Returns the day number. Both calendars have the same date on 1 March of the year 200.
 const fn julian_day(year: i128, month: i128, day: i128) -> i128 {
     let year = if month <= 2 { year - 1 } else { year };
     365 * year + year.div_euclid(4) - 2 + day_of_year(month, day)
@@ -173,8 +173,8 @@ const fn day_of_year(month: i128, day: i128) -> i128 {
     (153 * month + 2) / 5 + day - 1
 }
 
-/// The year, month and day of a day in the proleptic Gregorian calendar; none outside of the years 1
-/// to 9999.
+/// Returns the year, month and day of a day in the proleptic Gregorian calendar; `None` outside of the years
+/// 1 to 9999.
 pub(super) fn gregorian_date(day: i128) -> Option<(i128, i128, i128)> {
     Calendar::Gregorian.date(day)
 }
@@ -197,7 +197,7 @@ impl Calendar {
         }
     }
 
-    /// The date of a day.
+    /// Returns the date of a day.
     fn date(self, number: i128) -> Option<(i128, i128, i128)> {
         let (year, rest) = match self {
             Self::Days360 => (number.div_euclid(360), number.rem_euclid(360)),

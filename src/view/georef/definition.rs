@@ -1,7 +1,7 @@
-//! A coordinate reference system by its numbers: figure of the Earth, prime meridian, projection.
+//! A coordinate reference system by its numbers: figure of the Earth, prime meridian and projection.
 //!
-//! They are read from WKT 1 (OGC 01-009), that of ESRI, and WKT 2 (OGC 18-010r7). A system with any part
-//! that is not known has no definition.
+//! The numbers are read from WKT 1 (OGC 01-009), the WKT of ESRI, and WKT 2 (OGC 18-010r7). A system with any
+//! unknown part has no definition.
 
 use super::epsg::{self, CrsKind};
 use super::methods::{Method, Quantity, Role};
@@ -15,10 +15,10 @@ pub(in crate::view) struct Definition {
     pub(in crate::view) projection: Option<Projection>,
 }
 
-/// A geographic system in degrees.
+/// A geographic system with axes in degrees.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct Base {
-    /// The EPSG code, if a GeoKey can express it and the system has the numbers of that code.
+    /// The EPSG code, if a GeoKey can express it and the numbers are those of that code.
     pub(in crate::view) code: Option<u16>,
     pub(in crate::view) name: String,
     pub(in crate::view) datum: String,
@@ -30,9 +30,9 @@ pub(in crate::view) struct Base {
 /// The numbers of a geographic system.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::view) struct Figure {
-    /// In metres.
+    /// The semi-major axis in metres.
     pub(in crate::view) semi_major: f64,
-    /// 0 for a sphere.
+    /// The inverse flattening; 0 for a sphere.
     pub(in crate::view) inverse_flattening: f64,
     /// The longitude of the prime meridian in degrees.
     pub(in crate::view) meridian: f64,
@@ -42,9 +42,9 @@ pub(in crate::view) struct Figure {
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct Projection {
     pub(in crate::view) method: &'static Method,
-    /// In the order of the parameters of the method, in degrees and metres.
+    /// The values in the order of the parameters of the method, in degrees and metres.
     values: Vec<f64>,
-    /// The length of the unit of its axes in metres.
+    /// The length in metres of the unit of the axes.
     pub(in crate::view) unit_metres: f64,
 }
 
@@ -110,7 +110,7 @@ impl Definition {
         })
     }
 
-    /// Whether both have the same numbers.
+    /// Returns whether both definitions have the same numbers.
     pub(in crate::view) fn is_same(&self, other: &Self) -> bool {
         let is_same_projection = match (&self.projection, &other.projection) {
             (None, None) => true,
@@ -179,7 +179,7 @@ impl Base {
 }
 
 impl Projection {
-    /// Reads a projected system; `base_unit` is that of angles of its base.
+    /// Reads a projected system; `base_unit` is the unit of angles of its base.
     fn of(root: Wkt<'_>, base_unit: f64, figure: Figure) -> Option<Self> {
         let conversion = root.children(&["CONVERSION"]).next().unwrap_or(root);
         let method = conversion.children(&["PROJECTION", "METHOD"]).next()?;
@@ -218,7 +218,7 @@ impl Projection {
         })
     }
 
-    /// The keys of the parameters with their values in degrees and metres.
+    /// Returns the keys of the parameters with their values in degrees and metres.
     pub(in crate::view) fn keys(&self) -> impl Iterator<Item = (Role, u16, f64)> {
         let parameters = self.method.parameters.iter().zip(&self.values);
         parameters.map(|((role, key, _), value)| (*role, *key, *value))
@@ -232,7 +232,7 @@ impl Projection {
     }
 }
 
-/// The size of the unit of the axes, in metres or radians.
+/// Returns the size of the unit of the axes, in metres or radians.
 fn axis_unit(root: Wkt<'_>, units: &'static [&'static str]) -> Option<f64> {
     let of_axes = || root.children(&["AXIS"]).next()?.children(units).next();
     factor(root.children(units).next().or_else(of_axes)?)
@@ -246,7 +246,7 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// An angle in degrees, as it is written if its unit is about a degree.
+/// Converts an angle to degrees; it stays as written if its unit is a degree within rounding.
 fn degrees(angle: f64, unit: f64) -> f64 {
     match is_near(unit, DEGREE) {
         true => angle,
@@ -258,13 +258,13 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
 
-/// A name in lower case with single spaces between its words.
+/// Returns a name in lower case with single spaces between its words.
 fn normalized(name: &str) -> String {
     let words = name.split(['_', '-', ' ']).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").to_ascii_lowercase()
 }
 
-/// The code of the geographic system of a well-known datum.
+/// Returns the EPSG code of the geographic system of a well-known datum.
 fn code_of(datum: &str) -> Option<u64> {
     let name = datum.strip_prefix("D_").unwrap_or(datum);
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
@@ -275,12 +275,12 @@ fn code_of(datum: &str) -> Option<u64> {
     datums.next().map(|(code, _)| u64::from(*code))
 }
 
-/// Whether the geographic system of a code has these numbers.
+/// Returns whether the geographic system of a code has these numbers.
 fn is_figure_of(code: u64, figure: Figure) -> bool {
     let entry = epsg::entry(code).filter(|entry| entry.kind == CrsKind::Geographic);
     let base = entry.and_then(|entry| {
         let root = Wkt::parse(&entry.wkt)?;
-        // The base of it needs no code.
+        // The base of the system needs no code.
         let datum = root.children(&["DATUM", "ENSEMBLE"]).next()?;
         let ellipsoid = datum.children(&["SPHEROID", "ELLIPSOID"]).next()?;
         let meridian = root.children(&["PRIMEM"]).next();

@@ -1,9 +1,9 @@
 //! The coordinate reference systems of the EPSG dataset that a GeoKey can express, with their WKT.
 //!
-//! `scripts/gen-epsg` generates `epsg.zst`. All numbers are little-endian: the number of blocks
-//! (`u16`); for each block its last code (`u16`) and its end (`u32`, from the end of this table);
-//! the blocks, each a frame of zstd with a line for each code in ascending order, its fields
-//! between tabs: code, kind (`G` or `P`), unit, WKT that GDAL reads, WKT of ESRI (or nothing).
+//! `scripts/gen-epsg` generates `epsg.zst`. All numbers are little-endian. The file has the number of blocks
+//! (`u16`); for each block its last code (`u16`) and its end (`u32`, from the end of this table); then the
+//! blocks. A block is a zstd frame with a line per code, in ascending order. Tab-separated fields: code, kind
+//! (`G` or `P`), unit, WKT that GDAL reads, WKT of ESRI (or nothing).
 
 use std::io::Read as _;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// Version 12.029 of the dataset.
 static TABLE: &[u8] = include_bytes!("epsg.zst");
 
-/// The largest decompressed block.
+/// The maximum size of a decompressed block.
 const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The kind of a coordinate reference system.
@@ -36,7 +36,7 @@ pub(in crate::view) enum Unit {
     Other,
 }
 
-/// One system.
+/// A system of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) struct Entry {
     pub(in crate::view) kind: CrsKind,
@@ -48,8 +48,8 @@ pub(in crate::view) struct Entry {
     pub(in crate::view) wkt_esri: Option<String>,
 }
 
-/// Deprecated systems (and 10480) that GDAL and listgeo misread from the code alone: feet as metres, or
-/// another system.
+/// Deprecated systems (and 10480) that GDAL and listgeo misread from the code alone: they take feet for
+/// metres, or assume another system.
 static MISREAD: [RangeInclusive<u16>; 7] = [
     3356..=3357,
     3366..=3366,
@@ -60,7 +60,7 @@ static MISREAD: [RangeInclusive<u16>; 7] = [
     26830..=26846,
 ];
 
-/// The system of a code; `None` if it is unknown, of another kind, or no GeoKey can hold it.
+/// Returns the system of a code; `None` if it is unknown, of another kind, or too large for a GeoKey.
 pub(in crate::view) fn entry(code: u64) -> Option<Entry> {
     let code = u16::try_from(code).ok()?;
     if is_misread(code) {
@@ -93,7 +93,7 @@ fn is_misread(code: u16) -> bool {
     MISREAD.iter().any(|codes| codes.contains(&code))
 }
 
-/// The lines of the block of a code.
+/// Returns the lines of the block with a code.
 fn block_of(code: u16) -> Option<String> {
     let (count, rest) = TABLE.split_first_chunk::<2>()?;
     let (ends, blocks) = rest.split_at_checked(usize::from(u16::from_le_bytes(*count)) * 6)?;
@@ -128,7 +128,7 @@ mod tests {
         for code in [32633, 3857, 2154, 3035, 27700, 4087, 4217, 5514, 32766] {
             assert_eq!(kind_of(code), Some(CrsKind::Projected), "{code}");
         }
-        // Geocentric, vertical, compound, too large, none.
+        // Geocentric, vertical and compound systems, codes that are too large, and unknown codes.
         for code in [4978, 5773, 6715, 7405, 54_009, 900_913, 0, 1, u64::MAX] {
             assert_eq!(kind_of(code), None, "{code}");
         }

@@ -11,7 +11,7 @@ use super::wkt::Wkt;
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct Grid {
     pub(in crate::view) crs: Crs,
-    /// The transform from the corner of the first pixel.
+    /// The transform from pixel numbers, relative to the corner of the first pixel.
     pub(in crate::view) transform: Transform,
     /// Names and lengths of the y and x axes.
     pub(in crate::view) sides: [(Option<String>, u64); 2],
@@ -27,19 +27,19 @@ pub(in crate::view) enum Member {
 type Members = Vec<(&'static str, Member)>;
 
 impl Grid {
-    /// Attributes of the grid mapping.
+    /// Returns the attributes of the grid mapping.
     pub(in crate::view) fn mapping(&self) -> Members {
         let [a, b, c, d, e, f] = self.transform;
         let transform = [c, a, b, f, d, e].map(|value| value.to_string()).join(" ");
         let mut members = parameters(&self.crs).unwrap_or_default();
         members.push(("crs_wkt", Member::Text(self.crs.wkt.to_string())));
-        // The name in GDAL before 3.5 and rioxarray.
+        // The name of `crs_wkt` in rioxarray and in GDAL before 3.5.
         members.push(("spatial_ref", Member::Text(self.crs.wkt.to_string())));
         members.push(("GeoTransform", Member::Text(transform)));
         members
     }
 
-    /// The first coordinate along an axis and the step; `None` if the raster is rotated.
+    /// Returns the first coordinate along an axis and the step; `None` if the raster is rotated.
     pub(in crate::view) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
         let [a, b, c, d, e, f] = self.transform;
         if b != 0.0 || d != 0.0 {
@@ -51,7 +51,7 @@ impl Grid {
         })
     }
 
-    /// Attributes of the coordinates along an axis.
+    /// Returns the attributes of the coordinates along an axis.
     pub(in crate::view) fn axis(&self, direction: Direction) -> Members {
         let text = |value: &str| Member::Text(value.to_owned());
         let is_across = direction == Direction::Across;
@@ -81,7 +81,7 @@ impl Grid {
     }
 }
 
-/// `grid_mapping_name` and its parameters in degrees and metres; `None` if CF does not have the projection.
+/// Returns `grid_mapping_name` and parameters in degrees and metres; `None` for projections that CF lacks.
 fn parameters(crs: &Crs) -> Option<Members> {
     let root = Wkt::parse(&crs.wkt)?;
     let is_projected = root.is(&["PROJCS"]);
@@ -115,7 +115,7 @@ fn parameters(crs: &Crs) -> Option<Members> {
         members.insert(0, ("grid_mapping_name", name));
         return root.is(&["GEOGCS"]).then_some(members);
     }
-    // `EXTENSION` overrides the method.
+    // An `EXTENSION` overrides the method.
     if crs.unit != Unit::Metre || root.children(&["EXTENSION"]).next().is_some() {
         return None;
     }
@@ -130,7 +130,7 @@ fn parameters(crs: &Crs) -> Option<Members> {
     for (parameter, attribute) in words.iter().chain(&SHIFT) {
         let value = find(parameter)?;
         match members.iter_mut().find(|(there, _)| there == attribute) {
-            // Two standard parallels.
+            // The second of two standard parallels.
             Some((_, Member::Numbers(values))) => values.push(value),
             _ => members.push((attribute, Member::Numbers(vec![value]))),
         }
@@ -218,7 +218,7 @@ mod tests {
         let members = grid("EPSG:2154").mapping();
         let parallels = Member::Numbers(vec![49.0, 44.0]);
         assert!(members.contains(&("standard_parallel", parallels)));
-        // Not the ellipsoidal Mercator of its method.
+        // Its method would be the ellipsoidal Mercator, which is wrong.
         let members = grid("EPSG:3857").mapping();
         assert_eq!(members[0].0, "crs_wkt");
     }

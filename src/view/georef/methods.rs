@@ -1,4 +1,4 @@
-//! Map projections that the keys of GeoTIFF express: names in WKT, parameters, and the keys of these.
+//! Map projections that the keys of GeoTIFF express: WKT names, parameters, and the keys of the parameters.
 
 /// The meaning of a parameter of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(in crate::view) enum Quantity {
 }
 
 impl Role {
-    /// The meaning of a normalized name in WKT 1 of GDAL or ESRI, or in WKT 2.
+    /// Returns the meaning of a normalized name in WKT 1 of GDAL or ESRI, or in WKT 2.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "latitude of origin"
@@ -53,7 +53,7 @@ impl Role {
         }
     }
 
-    /// The value that changes nothing.
+    /// Returns the neutral value, which is the same as no parameter.
     pub(super) fn neutral(self) -> f64 {
         match self {
             Self::Scale => 1.0,
@@ -62,7 +62,7 @@ impl Role {
     }
 }
 
-/// A parameter of a method: its meaning, its key (OGC 19-008r4, 7.5.4), and its value where WKT has none.
+/// A parameter of a method: its meaning, its key (OGC 19-008r4, 7.5.4), and the default if WKT has no value.
 pub(super) type Parameter = (Role, u16, Option<f64>);
 
 /// A method of projection.
@@ -98,7 +98,7 @@ const fn method(
     }
 }
 
-/// The keys are those that GDAL writes and reads.
+/// The methods, with the keys that GDAL writes and reads.
 static METHODS: [Method; 24] = [
     method(
         1,
@@ -242,7 +242,7 @@ static METHODS: [Method; 24] = [
 const POLAR: &[Parameter] = &[(Longitude, 3095, None), (Latitude, 3081, None), SCALE, X, Y];
 
 impl Method {
-    /// The method of a normalized name; `is_sphere` says whether the Earth is one.
+    /// Returns the method of a normalized name; `is_sphere` says whether the Earth is a sphere.
     pub(super) fn of_name(name: &str, is_sphere: bool) -> Option<&'static Self> {
         if name.ends_with("(spherical)") && !is_sphere {
             return None;
@@ -250,8 +250,8 @@ impl Method {
         METHODS.iter().find(|method| method.names.contains(&name))
     }
 
-    /// The values of all parameters, in the order of the method; `None` if one is missing, or if another one
-    /// is given that the keys cannot hold.
+    /// Returns the values of all parameters, in the order of the method; `None` if one is missing, or if a
+    /// given parameter has no key.
     pub(super) fn values(&self, given: &[(Role, f64)]) -> Option<Vec<f64>> {
         let find = |role| given.iter().find(|(given, _)| *given == role);
         let is_known = |role| self.parameters.iter().any(|(known, ..)| *known == role);
@@ -265,14 +265,14 @@ impl Method {
             .map(|(role, _, default)| find(*role).map(|(_, value)| *value).or(*default))
             .collect();
         let values = values?;
-        // The latitude is that of the standard parallel, or that of the pole with a scale there.
+        // The latitude can be that of the standard parallel, or that of the pole with a scale at the pole.
         let is_ambiguous = self.code == 15
             && matches!(values[..], [_, latitude, scale, ..]
                 if latitude.abs() != 90.0 && scale != 1.0);
         (!is_ambiguous).then_some(values)
     }
 
-    /// Whether the axes may point to the equator or away from it in all directions.
+    /// Returns whether the axes may point to the equator, or away from it, in all directions.
     pub(super) fn may_be_polar(&self) -> bool {
         matches!(self.code, 10 | 12 | 15)
     }

@@ -26,7 +26,7 @@ pub(in crate::view) struct Full<'a> {
     pub(in crate::view) samples: &'a SampleMetadata,
 }
 
-/// The coarser levels of the pyramid, the finest first.
+/// Returns the coarser levels of the pyramid, the finest first.
 ///
 /// # Errors
 /// Errors of the store.
@@ -59,7 +59,7 @@ pub(in crate::view) fn overviews(
     Ok(found)
 }
 
-/// A level as an overview of an image; `None` if it is finer. The inner error is why it is no overview.
+/// Returns a level as an overview; `None` if it is finer. The inner error is why it is no overview.
 fn overview(
     context: &Context<'_>,
     full: Full<'_>,
@@ -69,7 +69,7 @@ fn overview(
     let Some(view) = node.array_view() else {
         return Ok(Err("its elements cannot be read".into()));
     };
-    // Messages about the level itself are not those of this file.
+    // Notes on the level itself do not belong to this file.
     let mut notes = Notes::default();
     let groups = Groups::above(&view, context.nodes, &mut notes)?;
     let level = Context::new(&view, context.nodes, &groups);
@@ -143,8 +143,8 @@ fn is_same_kind(raster: &Raster, coarse: &Raster) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether a level has the same extent: its origin is within half of its pixel, and its size differs by
-/// less than one (a partial pixel is dropped or counted).
+/// Checks that a level has the same extent: its origin is within half of its pixel, and its size differs by
+/// less than one pixel (a partial pixel is dropped or counted).
 fn is_same_extent(
     (raster, place): (&Raster, &Georef),
     (coarse, coarse_place): (&Raster, &Georef),
@@ -171,7 +171,7 @@ fn is_same_extent(
             let is_fitting = fits.into_iter().all(|((lengths, one), other)| {
                 let (fine, rough) = lengths;
                 let difference = one.scale * count(*fine) - other.scale * count(*rough);
-                // The first pixels have the same corner, or the same centre (OME-NGFF).
+                // The first pixels share their corner, or their centre (OME-NGFF).
                 let begins = (other.start - other.scale / 2.0) - (one.start - one.scale / 2.0);
                 let starts = other.start - one.start;
                 let half = other.scale * 0.501;
@@ -187,7 +187,7 @@ fn is_same_extent(
     }
 }
 
-/// Whether a coarser image covers a finer one.
+/// Returns whether a coarser image covers a finer one.
 fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raster) -> bool {
     let [a, b, c, d, e, f] = *affine;
     let [fine_a, fine_b, fine_c, fine_d, fine_e, fine_f] = *fine;
@@ -203,7 +203,7 @@ fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raste
                 x.mul_add(rough, -(fine_x * fine)),
                 y.mul_add(rough, -(fine_y * fine)),
             );
-            // The squares of the lengths: glibc has a symbol of its own for `hypot` since 2.35.
+            // Squared lengths are compared because `hypot` has a new symbol version since glibc 2.35.
             let squared = |x: f64, y: f64| x.mul_add(x, y * y);
             squared(x_off, y_off) < squared(x, y) * 0.999_998
         };
@@ -213,7 +213,7 @@ fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raste
         && is_as_long((b, e), (fine_b, fine_e), (raster.height, coarse.height))
 }
 
-/// Whether one integer factor fits both axes.
+/// Returns whether one integer factor fits both axes.
 fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
     let wide = |(fine, rough): (u64, u64)| (u128::from(fine), u128::from(rough));
     // m is n / k rounded down or up: n / (m + 1) < k < n / (m - 1).
@@ -242,10 +242,10 @@ struct Declared {
     rest: Vec<Scaled>,
 }
 
-/// The scales that a layout declares for a level; `None` if it has none.
+/// Returns the scales that a layout declares for a level; `None` if it declares none.
 ///
 /// # Errors
-/// An unsupported declaration.
+/// The declaration is not supported.
 fn declared(
     raster: &Raster,
     entry: &Map<String, Json>,
@@ -277,7 +277,7 @@ fn declared(
     Ok(Some(Declared { sides, rest: axes }))
 }
 
-/// GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.
+/// Reads GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.
 fn of_layout(
     entry: &Map<String, Json>,
     entries: &[&Map<String, Json>],

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-/// The longest text.
+/// The maximum length of a text in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// The meaning of a PROJ string.
@@ -35,13 +35,13 @@ static ELLIPSOIDS: [(&str, f64, f64); 12] = [
     ("sphere", 6_370_997.0, 0.0),
 ];
 
-/// Parameters without a meaning for a raster.
+/// Parameters that do not matter for a raster.
 const IGNORED: [&str; 4] = ["no_defs", "type", "wktext", "over"];
 
-/// Reads a PROJ string.
+/// Parses a PROJ string.
 ///
 /// # Errors
-/// Why it has no meaning here: an unknown projection or parameter.
+/// Returns why the string is not supported: an unknown projection or parameter.
 pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
     let mut words = Words::of(text)?;
     if let Some(code) = words.take("init") {
@@ -83,7 +83,7 @@ impl<'a> Words<'a> {
 
     fn get(&self, name: &str) -> Option<&'a str> {
         let mut words = self.0.iter();
-        // The first of several counts.
+        // The first occurrence of a parameter counts.
         words
             .find(|(found, _)| *found == name)
             .map(|(_, value)| *value)
@@ -98,7 +98,7 @@ impl<'a> Words<'a> {
             .is_none_or(|pm| pm == "greenwich" || pm == "0")
     }
 
-    /// Removes a parameter.
+    /// Removes a parameter and returns its value.
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let value = self.get(name);
         self.0.retain(|(found, _)| *found != name);
@@ -123,7 +123,7 @@ impl<'a> Words<'a> {
         Ok(self.number(name)?.unwrap_or(0.0))
     }
 
-    /// Fails if a parameter is left.
+    /// Fails if a parameter is left over.
     fn finish(&self) -> Result<(), String> {
         match self.0.first() {
             None => Ok(()),
@@ -134,7 +134,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The figure of the Earth and the prime meridian. Units other than metres are refused.
+    /// Returns the figure of the Earth and the prime meridian. Units other than metres are rejected.
     fn figure(&mut self) -> Result<Map<String, Json>, String> {
         if self.take("units").is_some_and(|units| units != "m")
             || self.number("to_meter")?.is_some_and(|factor| factor != 1.0)
@@ -196,7 +196,7 @@ impl<'a> Words<'a> {
         Ok(members)
     }
 
-    /// The attributes of the projection.
+    /// Sets the attributes of the projection.
     fn projection(&mut self, name: &str, members: &mut Map<String, Json>) -> Result<(), String> {
         let mut set = |name: &str, value: Json| drop(members.insert(name.into(), value));
         if matches!(name, "longlat" | "latlong" | "lonlat" | "latlon") {
@@ -315,7 +315,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The zone of a UTM string: a code for WGS 84, else its transverse Mercator.
+/// Reads the zone of a UTM string: an EPSG code for WGS 84, else a transverse Mercator.
 fn utm(mut words: Words<'_>, is_wgs84: bool) -> Result<ProjText, String> {
     let zone = words.take("zone").and_then(|zone| zone.parse::<u16>().ok());
     let zone = zone

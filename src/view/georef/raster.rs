@@ -13,11 +13,11 @@ use crate::zarr::{Fixed, Scalar};
 pub(in crate::view) struct Raster {
     pub(in crate::view) width: u64,
     pub(in crate::view) height: u64,
-    /// Samples of one pixel: bands.
+    /// Number of samples (bands) of a pixel.
     pub(in crate::view) samples: u64,
     /// Whether the samples of a pixel are contiguous; otherwise each band is a plane.
     pub(in crate::view) is_chunky: bool,
-    /// Planes along each leading axis.
+    /// Number of planes along each leading axis.
     pub(in crate::view) planes: Vec<u64>,
     /// Names of the leading axes, or of the last one.
     pub(in crate::view) band_axes: Vec<Option<String>>,
@@ -27,27 +27,27 @@ pub(in crate::view) struct Raster {
     pub(in crate::view) across: Option<String>,
     /// The type of the numbers in a file.
     pub(in crate::view) number: Number,
-    /// Numbers of a sample: two if it is complex.
+    /// Number of numbers of a sample: two if it is complex.
     pub(in crate::view) numbers: u64,
-    /// The conversion from the array's numbers.
+    /// The conversion from the array's numbers to those of the file.
     pub(in crate::view) conversion: Option<Conversion>,
 }
 
-/// GDAL counts pixels in a C `int`, TIFF 6.0 samples in a `SHORT`.
+/// GDAL counts pixels in a C `int`, and TIFF 6.0 counts samples in a `SHORT`.
 const MAX_SIDE: u64 = 0x7FFF_FFFF;
 const MAX_SAMPLES: u64 = 65_535;
 
 impl Raster {
-    /// The raster of an array; `names` are those of its y and x axes, if the metadata declare them.
+    /// Returns the raster of an array; `names` are the y and x axes, if the metadata declare them.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns why the array is no raster.
     pub(in crate::view) fn of(
         view: &ArrayView<'_>,
         names: Option<&(String, String)>,
     ) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
-        // The bits are the same, so that this alone takes no conversion.
+        // The bits are the same, so a change of the sign alone needs no conversion.
         number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
         let shape = view.shape();
         let rank = shape.len();
@@ -126,7 +126,7 @@ impl Raster {
     }
 }
 
-/// The numbers of a sample: type, count, and conversion.
+/// Returns the numbers of a sample: type, count, and conversion.
 fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String> {
     let none = || format!("TIFF has no samples for {data_type}");
     match data_type.scalar {
@@ -160,7 +160,7 @@ pub(in crate::view) enum Direction {
     Across,
 }
 
-/// Names of y and x axes in the conventions.
+/// Names of y and x axes in the supported conventions.
 const DOWN: [&str; 20] = [
     "y",
     "lat",
@@ -208,7 +208,7 @@ const ACROSS: [&str; 22] = [
     "grid_longitude",
 ];
 
-/// The direction of a name, which may have a numeric suffix (`x_1`, `y20`).
+/// Returns the direction of a name, which may have a numeric suffix (`x_1`, `y20`).
 pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
     let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -222,14 +222,14 @@ pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
     }
 }
 
-/// The position of the spatial axes by their names; without such names, the last two.
+/// Returns the position of the spatial axes by their names; without such names, of the last two axes.
 fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
     let place = |known: &dyn Fn(&str) -> bool| {
         let mut found = axes.iter().enumerate().filter(|(_, name)| match name {
             Some(name) => known(name),
             None => false,
         });
-        // The last of several: the others are bands.
+        // The last of several matches: the others are bands.
         found.next_back().map(|(axis, _)| axis)
     };
     let is_in = |direction| move |name: &str| direction_of(name) == Some(direction);
@@ -263,7 +263,7 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
     }
 }
 
-/// The names of the y and x axes in `spatial:dimensions`.
+/// Returns the names of the y and x axes in `spatial:dimensions`.
 pub(in crate::view) fn spatial_names(value: &Json) -> Option<(String, String)> {
     match value.as_array()?.as_slice() {
         [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),

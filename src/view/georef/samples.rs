@@ -12,7 +12,7 @@ use crate::view::content::NoContent;
 use crate::view::number::{Number, Value};
 use crate::zarr::Scalar;
 
-/// The most text of all metadata.
+/// The maximum size of the text of all metadata, in bytes.
 pub(in crate::view) const MAX_METADATA_BYTES: usize = 2 << 20;
 
 /// The metadata of samples and bands.
@@ -64,7 +64,7 @@ impl SampleMetadata {
         })
     }
 
-    /// The first difference between the metadata of two levels of a pyramid.
+    /// Returns the first difference between the metadata of two levels of a pyramid.
     pub(in crate::view) fn difference(&self, other: &Self) -> Option<&'static str> {
         [
             (self.no_data != other.no_data, "value without data"),
@@ -77,7 +77,7 @@ impl SampleMetadata {
         .find_map(|(is_other, name)| is_other.then_some(name))
     }
 
-    /// The name of a band; that of the array if it is the only band.
+    /// Returns the name of a band; if it is the only band, the name of the array.
     pub(in crate::view) fn band_name(&self, band: u64, samples: u64) -> Option<String> {
         match (samples, self.bands.name(band)) {
             (1, None) => (self.long_name.as_ref())
@@ -87,7 +87,7 @@ impl SampleMetadata {
         }
     }
 
-    /// The names of all bands; empty if they are too much text.
+    /// Returns the names of all bands; empty if their text is too long.
     pub(in crate::view) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
         let (mut names, mut bytes) = (Vec::new(), 0);
         for band in 0..samples {
@@ -102,7 +102,7 @@ impl SampleMetadata {
     }
 }
 
-/// `add_offset` and `scale_factor`; neither if one of them is no number.
+/// Returns `add_offset` and `scale_factor`; neither if one of them is not a number.
 pub(in crate::view) fn packing(
     context: &Context<'_>,
     notes: &mut Notes,
@@ -123,13 +123,13 @@ pub(in crate::view) fn packing(
     }
 }
 
-/// The nodata value: the CF attribute, or the v2 fill value of an array with xarray's dimension names.
+/// Returns the nodata value: the CF attribute, or the v2 fill value if xarray wrote the dimension names.
 fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<Value> {
     let data_type = context.view.data_type();
     if raster.numbers > 1 || data_type.scalar == Scalar::Bool {
         return None;
     }
-    // In the array's type: a value that it cannot hold is in no pixel.
+    // In the array's type: no pixel has a value that the type cannot hold.
     let own = context.view.number()?.0;
     let array = context.view.array;
     let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
@@ -154,7 +154,7 @@ fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<
     }
 }
 
-/// A one-line text that is valid in XML.
+/// Returns a one-line text that is valid in XML.
 pub(in crate::view) fn attribute_text(
     context: &Context<'_>,
     name: &str,

@@ -4,15 +4,15 @@ use serde_json::{Map, Value as Json};
 
 use super::context::{Context, number};
 
-/// One axis.
+/// An axis of an OME-NGFF image.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::view) struct OmeAxis {
     pub(in crate::view) scale: f64,
-    /// The centre of the first element.
+    /// The coordinate of the centre of the first element.
     pub(in crate::view) start: f64,
     pub(in crate::view) unit: Option<String>,
     pub(in crate::view) name: Option<String>,
-    /// `type` of the axis: `space`, `time`, `channel` or another.
+    /// The `type` of the axis: `space`, `time`, `channel` or another.
     pub(in crate::view) kind: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub(in crate::view) fn are_scales(scale: &[f64]) -> bool {
     scale.iter().all(|scale| *scale > 0.0)
 }
 
-/// The `coordinateTransformations` of a dataset: a scale, then a translation of the centre of the first
+/// Reads the `coordinateTransformations` of a dataset: a scale, then a translation of the centre of the first
 /// pixel.
 pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
     let (mut scale, mut start) = (None, None);
@@ -46,12 +46,12 @@ pub(in crate::view) fn of_ome(steps: &Json) -> Option<Vectors> {
     (start.len() == scale.len() && are_scales(&scale)).then_some((scale, start))
 }
 
-/// The axes of an array that is a level of an OME-NGFF image; `None` for other arrays.
+/// Returns the axes of an array that is a level of an OME-NGFF image; `None` for other arrays.
 pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Vec<OmeAxis>> {
     let entry = context.level_entry()?;
     let (mut scale, mut start) = of_ome(entry.get("coordinateTransformations")?)?;
     let image = ome_image(context)?;
-    // Those of the image are applied after those of the level.
+    // The transformations of the image apply after those of the level.
     if let Some(steps) = image.get("coordinateTransformations") {
         let (whole, shift) = of_ome(steps)?;
         if whole.len() != scale.len() {
@@ -85,12 +85,12 @@ pub(in crate::view) fn ome_axes(context: &Context<'_>, rank: usize) -> Option<Ve
     )
 }
 
-/// The image that an array is a level of: a member of the `multiscales` of a group.
+/// Returns the image that contains an array as a level: a member of the `multiscales` of a group.
 pub(in crate::view) fn ome_image<'a>(context: &Context<'a>) -> Option<&'a Map<String, Json>> {
     image_with(context.pyramid()?, context.level_entry()?)
 }
 
-/// The image of a list that contains a level.
+/// Returns the image of a list that contains a level.
 fn image_with<'a>(
     attributes: &'a Map<String, Json>,
     level: &Map<String, Json>,

@@ -1,4 +1,4 @@
-//! The distances of elements along each axis, for files of images and volumes: from OME-NGFF, regular
+//! The spacing of elements along each axis, for files of images and volumes: from OME-NGFF, evenly spaced
 //! coordinates, or the transform of the raster.
 
 use super::RasterMetadata;
@@ -15,20 +15,20 @@ use crate::view::number::Value;
 /// The step along an axis, the coordinate of the first element, and the unit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::view) struct Spacing {
-    /// The name, of OME-NGFF or of the dimension.
+    /// The name in OME-NGFF or of the dimension.
     pub(in crate::view) name: Option<String>,
     pub(in crate::view) role: Role,
-    /// Never zero.
+    /// The distance of adjacent elements; never zero.
     pub(in crate::view) distance: Option<f64>,
-    /// Of the centre of the first element.
+    /// The coordinate of the centre of the first element.
     pub(in crate::view) first: Option<f64>,
     pub(in crate::view) unit: Option<String>,
 }
 
-/// What an axis is.
+/// The role of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::view) enum Role {
-    /// Not said: a side of an image, if it is one of the last three.
+    /// Unknown: a side of an image, if it is one of the last three axes.
     #[default]
     Unnamed,
     Space,
@@ -55,17 +55,17 @@ impl Role {
     }
 }
 
-/// What files of images and volumes say of an array.
+/// The metadata of an array for files of images and volumes.
 #[derive(Debug)]
 pub(in crate::view) struct ImageMetadata {
-    /// In the order of the array.
+    /// The spacing of each axis, in the order of the array.
     pub(in crate::view) axes: Vec<Spacing>,
     /// A value is a stored number times `scale` plus `offset`.
     pub(in crate::view) scale: Option<f64>,
     pub(in crate::view) offset: Option<f64>,
-    /// Of the values.
+    /// The units of the values.
     pub(in crate::view) units: Option<String>,
-    /// The stored number of missing values.
+    /// The stored number that marks missing values.
     pub(in crate::view) missing: Option<Value>,
 }
 
@@ -97,7 +97,7 @@ impl ImageMetadata {
     }
 }
 
-/// The spacings of all axes, in the order of the array.
+/// Returns the spacing of all axes, in the order of the array.
 ///
 /// # Errors
 /// Errors of the store.
@@ -168,7 +168,7 @@ fn add_transform(
     Ok(())
 }
 
-/// The length of a unit of OME-NGFF or CF in metres; `None` for other units.
+/// Returns the length in metres of a unit of OME-NGFF or CF; `None` for other units.
 pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "m" | "meter" | "meters" | "metre" | "metres" => 1.0,
@@ -184,9 +184,9 @@ pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
     })
 }
 
-/// The length of a unit of OME-NGFF or CF in seconds; `None` for other units.
+/// Returns the length in seconds of a unit of OME-NGFF or CF; `None` for other units.
 pub(in crate::view) fn seconds(unit: &str) -> Option<f64> {
-    // CF has an epoch behind the unit.
+    // CF puts an epoch after the unit.
     let unit = unit.split(" since ").next().unwrap_or(unit);
     Some(match unit.trim().to_ascii_lowercase().as_str() {
         "s" | "sec" | "second" | "seconds" => 1.0,

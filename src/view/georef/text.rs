@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::view::number::Value;
 
-/// The longest text of an attribute.
+/// The maximum length of the text of an attribute.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// A number in C notation, with all digits.
+/// Formats a number in C notation, with all digits.
 pub(in crate::view) fn shown(value: Value) -> String {
     match value {
         Value::Int(value) => value.to_string(),
@@ -22,13 +22,13 @@ pub(in crate::view) fn shown(value: Value) -> String {
     }
 }
 
-/// Whether a text is one line and valid in XML.
+/// Returns whether a text is one line and valid in XML.
 pub(in crate::view) fn is_plain(text: &str) -> bool {
     let is_character = |c: char| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}');
     text.len() <= MAX_TEXT_BYTES && text.chars().all(is_character)
 }
 
-/// Appends a GDAL metadata item, of a band with a role or of the dataset.
+/// Appends a GDAL metadata item: of a band with a role, or of the dataset.
 pub(in crate::view) fn item(
     target: &mut String,
     name: &str,

@@ -11,11 +11,11 @@ use super::scale::ome_image;
 use crate::view::content::NoContent;
 use crate::view::node::ViewNode;
 
-/// `x = a * column + b * row + c`, `y = d * column + e * row + f`, from the corner of the first pixel,
-/// or from its centre if pixels are points.
+/// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
+/// or to its centre if pixels are points.
 pub(in crate::view) type Transform = [f64; 6];
 
-/// The georeference of an array, as far as it is known.
+/// The known parts of the georeference of an array.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::view) struct Georef {
     pub(in crate::view) transform: Option<Transform>,
@@ -24,7 +24,7 @@ pub(in crate::view) struct Georef {
 }
 
 impl Georef {
-    /// The transform from the corner of the first pixel.
+    /// Returns the transform relative to the corner of the first pixel.
     pub(in crate::view) fn corner_transform(&self) -> Option<Transform> {
         let [a, b, c, d, e, f] = self.transform?;
         Some(match self.is_point {
@@ -34,7 +34,7 @@ impl Georef {
     }
 }
 
-/// The coordinates of the corners of an image.
+/// Returns the coordinates of the corners of an image.
 fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f64)> + use<> {
     let (width, height) = (count(raster.width), count(raster.height));
     let [a, b, c, d, e, f] = *affine;
@@ -87,7 +87,7 @@ pub(in crate::view) fn find(
         false => crs,
     };
     if let Some(crs) = crs {
-        // A declared transform is in the declared system and independent of coordinates.
+        // A declared transform is in the declared system, and does not depend on coordinates.
         let contradiction = across
             .contradicts(&crs, Direction::Across)
             .or_else(|| down.contradicts(&crs, Direction::Down));
@@ -115,7 +115,7 @@ pub(in crate::view) fn find(
     Ok(place)
 }
 
-/// Whether rows run from south to north, and columns from east to west, as far as metadata say.
+/// Returns whether rows run from south to north, and columns from east to west, as far as metadata tell.
 ///
 /// # Errors
 /// Errors of the store.
@@ -147,7 +147,7 @@ pub(in crate::view) fn is_turned(
         .and_then(|node| node.metadata().attributes().ok());
     let said = computed(&across, &down, raster, members, &mut notes).map(|affine| turned(&affine));
     let (is_up, is_left) = said.unwrap_or_default();
-    // A transform applies to an axis without coordinates, or with more than are read.
+    // The transform applies to an axis without coordinates, or with more coordinates than are read.
     let is_unknown = |axis: &Axis| axis.steps == Steps::Unknown;
     let increases = |axis: &Axis, direction| axis.increases(direction);
     Ok((
@@ -156,16 +156,16 @@ pub(in crate::view) fn is_turned(
     ))
 }
 
-/// Whether rows run to the north, and columns to the west; neither where an axis is nearer to the other one.
+/// Returns whether rows run north, and columns west; neither if an axis is nearer to the other direction.
 fn turned(&[a, b, _, d, e, _]: &Transform) -> (bool, bool) {
     let is_upright = e.abs() > b.abs() && a.abs() > d.abs();
     (is_upright && e > 0.0, is_upright && a < 0.0)
 }
 
-/// Whether regular coordinates may be those of WGS 84: longitudes and latitudes in degrees, where no metadata
-/// around the array name a system.
+/// Returns whether evenly spaced coordinates may be those of WGS 84: longitudes and latitudes in degrees, and
+/// no metadata around the array name a system.
 fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool {
-    // Half a pixel may be beyond the pole.
+    // Half a pixel may lie beyond the pole.
     let is_within = |axis: &Axis, length: u64, most: f64| match axis.steps {
         Steps::Regular(first, step) => {
             let last = first + step * count(length.saturating_sub(1));
@@ -187,7 +187,7 @@ fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool
         })
 }
 
-/// The system that the metadata declare, not compared with coordinates.
+/// Returns the system that the metadata declare, without a comparison with coordinates.
 ///
 /// # Errors
 /// Errors of the store.
@@ -205,9 +205,9 @@ pub(in crate::view) fn declared_crs(
 /// The transform of the convention `spatial:`.
 enum Declared {
     Nothing,
-    /// An invalid or ambiguous transform, which no other metadata replace.
+    /// The transform is invalid or ambiguous, and no other metadata replace it.
     Refused,
-    /// The transform, and whether it is from the centre of the first pixel.
+    /// The transform, and whether it is relative to the centre of the first pixel.
     At(Transform, bool),
 }
 
@@ -271,10 +271,10 @@ fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declar
     }
 }
 
-/// The transform of one source of attributes.
+/// Returns the transform of one source of attributes.
 ///
 /// # Errors
-/// Why it is no transform.
+/// Returns why the attribute is no transform.
 fn source_transform(
     context: &Context<'_>,
     (source, members): (Source, &Map<String, Json>),
@@ -310,7 +310,7 @@ fn source_transform(
     }
 }
 
-/// Whether the attributes of a group or pyramid apply to the axes of this array.
+/// Returns whether the attributes of a group or pyramid apply to the axes of this array.
 pub(in crate::view) fn has_axes(
     context: &Context<'_>,
     source: Source,
@@ -337,8 +337,8 @@ pub(in crate::view) fn has_axes(
     }
 }
 
-/// Whether `spatial:bbox` is the extent of a raster, with a tolerance of half a pixel, or of one pixel
-/// if the box may be that of pixel centres.
+/// Returns whether `spatial:bbox` is the extent of a raster, with a tolerance of half a pixel, or of one
+/// pixel if the box may be that of pixel centres.
 fn is_box(value: &Json, affine: &Transform, is_point: bool, raster: &Raster) -> bool {
     let values = value
         .as_array()
@@ -377,7 +377,7 @@ pub(in crate::view) fn count(length: u64) -> f64 {
 
 fn affine(value: &Json) -> Option<Transform> {
     let values = value.as_array()?;
-    // Some writers write the whole matrix.
+    // Some writers write the whole 3 x 3 matrix.
     let values = match values.get(6..)? {
         [] => values.get(..6)?,
         [g, h, i] => {
@@ -399,7 +399,7 @@ fn invertible(affine: Transform) -> Option<Transform> {
     (is_finite && determinant != 0.0 && determinant.is_finite()).then_some(affine)
 }
 
-/// The node of `grid_mapping` (CF 1.11, 5.6).
+/// Returns the node of `grid_mapping` (CF 1.11, 5.6).
 fn grid_mapping(
     context: &Context<'_>,
     notes: &mut Notes,
@@ -432,8 +432,8 @@ fn grid_mapping(
     Ok(Some(node))
 }
 
-/// The transform of the coordinates, or `GeoTransform` (GDAL's netCDF driver) if it agrees with them or
-/// there are none.
+/// Returns the transform of the coordinates, or `GeoTransform` (GDAL's netCDF driver) if coordinates are
+/// missing or agree with it.
 fn computed(
     across: &Axis,
     down: &Axis,
@@ -454,7 +454,7 @@ fn computed(
     };
     match (coordinates, geo_transform) {
         (Some(coordinates), Some(said)) => {
-            // It is more precise than coordinates in single precision.
+            // `GeoTransform` is more precise than coordinates in single precision.
             if is_same(&coordinates, &said, raster) {
                 return Some(said);
             }
@@ -481,7 +481,7 @@ fn computed(
     }
 }
 
-/// Whether coordinates agree with a first centre and a step.
+/// Returns whether coordinates agree with a first centre and a step.
 fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
     let is_near = |one: f64, other: f64| (one - other).abs() <= 0.05 * distance.abs();
     match steps {
@@ -495,7 +495,7 @@ fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
     }
 }
 
-/// Whether all corners have the same coordinates, with a tolerance of a small part of a pixel.
+/// Returns whether all corners have the same coordinates, with a tolerance of a small part of a pixel.
 fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
     let [a, b, _, d, e, _] = one.map(f64::abs);
     corners(one, raster)
@@ -505,7 +505,7 @@ fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
         })
 }
 
-/// `c a b f d e`, as a text or a list.
+/// Parses `c a b f d e`, as a text or a list.
 fn geo_transform(value: &Json) -> Option<Transform> {
     let values: Option<Vec<f64>> = match value {
         Json::String(text) => text
@@ -574,7 +574,7 @@ mod tests {
         };
         let expected = Some([10.0, 0.0, 500.0, 0.0, -10.0, 900.0]);
         let down = Steps::Regular(895.0, -10.0);
-        // More coordinates than are read, and one that has no distance.
+        // An axis with more coordinates than are read, and an axis with a single coordinate.
         assert_eq!(place(Steps::Unknown, down, 1 << 22), expected);
         assert_eq!(place(Steps::Unknown, Steps::Unknown, 1 << 22), expected);
         assert_eq!(place(Steps::One(505.0), down, 1), expected);

@@ -3,7 +3,7 @@
 
 use super::epsg::{CrsKind, Unit};
 
-/// The longest text.
+/// The maximum length of a text in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// An object of WKT: `KEYWORD[...]`.
@@ -14,7 +14,7 @@ pub(in crate::view) struct Wkt<'a> {
     content: &'a str,
 }
 
-/// The text on one line, without spaces between its tokens.
+/// Returns the text on one line, without spaces between its tokens.
 ///
 /// # Errors
 /// The text is not one object.
@@ -74,7 +74,7 @@ impl<'a> Wkt<'a> {
         self.keyword
     }
 
-    /// The texts between the commas of its content.
+    /// Returns the texts between the commas of the content.
     fn items(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let content = self.content;
         let (mut depth, mut is_quoted) = (0_usize, false);
@@ -90,7 +90,7 @@ impl<'a> Wkt<'a> {
         split.map(str::trim)
     }
 
-    /// The nested objects with one of these keywords.
+    /// Returns the nested objects with one of these keywords.
     pub(in crate::view) fn children(
         &self,
         keywords: &'a [&'a str],
@@ -101,27 +101,27 @@ impl<'a> Wkt<'a> {
             .filter(move |child| child.is(keywords))
     }
 
-    /// A text or number of its items, without quotes.
+    /// Returns an item (text or number) by its index, without quotes.
     pub(in crate::view) fn value(&self, place: usize) -> Option<&'a str> {
         Some(self.items().nth(place)?.trim_matches('"'))
     }
 
-    /// All its items as numbers; `None` if one is no number.
+    /// Returns all items as numbers; `None` if an item is not a number.
     pub(in crate::view) fn numbers(&self) -> Option<Vec<f64>> {
         self.items().map(|item| item.parse().ok()).collect()
     }
 
-    /// The EPSG code of the object: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
+    /// Returns the EPSG code of the object: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
     pub(in crate::view) fn epsg(&self) -> Option<u64> {
         let id = self.children(&["ID", "AUTHORITY"]).next()?;
         let is_epsg = id.value(0)?.eq_ignore_ascii_case("EPSG");
         id.value(1)?.parse().ok().filter(|_| is_epsg)
     }
 
-    /// The kind of a coordinate reference system; `None` if the keyword is ambiguous.
+    /// Returns the kind of a coordinate reference system; `None` if the keyword is ambiguous.
     ///
     /// # Errors
-    /// A system of another kind.
+    /// The object is a system of another kind.
     pub(in crate::view) fn kind(&self) -> Result<Option<CrsKind>, String> {
         let other = || {
             let keyword: String = self.keyword.chars().take(60).collect();
@@ -131,7 +131,7 @@ impl<'a> Wkt<'a> {
             return Ok(Some(CrsKind::Projected));
         }
         let is_geographic = self.is(&["GEOGCS", "GEOGCRS", "GEOGRAPHICCRS"]);
-        // The keyword is also that of geocentric systems.
+        // Geocentric systems have the same keyword.
         let is_geodetic = self.is(&["GEODCRS", "GEODETICCRS"]);
         if !is_geographic && !is_geodetic {
             return other();
@@ -151,7 +151,7 @@ impl<'a> Wkt<'a> {
         Ok((is_geographic || is_ellipsoidal).then_some(CrsKind::Geographic))
     }
 
-    /// The unit of the axes of a projected system.
+    /// Returns the unit of the axes of a projected system.
     pub(in crate::view) fn unit(&self) -> Unit {
         let units = &["UNIT", "LENGTHUNIT"];
         let of_axes = || self.children(&["AXIS"]).next()?.children(units).next();
@@ -172,7 +172,7 @@ impl<'a> Wkt<'a> {
     }
 }
 
-/// Whether a method is the rotation of a pole, in the conventions of CF or GRIB, or that of PROJ.
+/// Returns whether a method is the rotation of a pole, in the conventions of CF, GRIB or PROJ.
 fn is_pole_rotation(method: &str) -> bool {
     method.contains("Pole rotation") || method == "PROJ ob_tran o_proj=longlat"
 }

@@ -6,14 +6,14 @@ use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::view::georef::text::item;
 use crate::view::tiff::{Values, tag};
 
-/// The most text of scales and offsets: that of the largest number of bands.
+/// The maximum size of the text of scales and offsets, in bytes: enough for the maximum number of bands.
 const MAX_PACKING_BYTES: usize = 13 << 20;
 
 impl SampleMetadata {
-    /// The tags of GDAL ("GTiff - GeoTIFF File Format", metadata and nodata).
+    /// Returns the tags of GDAL ("GTiff - GeoTIFF File Format", metadata and nodata).
     ///
     /// # Errors
-    /// Scales and offsets are too much text; without them the numbers would be wrong.
+    /// The text of scales and offsets is too long; without scales and offsets, the numbers would be wrong.
     pub(super) fn fields(
         &self,
         raster: &Raster,
@@ -31,8 +31,8 @@ impl SampleMetadata {
         Ok(fields)
     }
 
-    /// GDAL metadata items; empty if there are none. If they are too much text, names of bands are left
-    /// out first, then units.
+    /// Returns GDAL metadata items; empty without metadata. If their text is too long, names of bands are
+    /// left out first, then units.
     fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, String> {
         let mut text = String::new();
         for (name, value) in [

@@ -1,8 +1,8 @@
 //! The tags of GeoTIFF: transform and coordinate reference system.
 //!
-//! A system with an EPSG code is that code. Another one has the user-defined keys that GDAL writes and reads
-//! (OGC 19-008r4, 7.5.3 and 7.5.4). What these cannot express is the whole WKT in `ProjectedCitationGeoKey`
-//! as GDAL does it, behind `ESRI PE String = `.
+//! A system with an EPSG code is written as that code. Other systems are written with the user-defined keys
+//! that GDAL writes and reads (OGC 19-008r4, 7.5.3 and 7.5.4). If these cannot express a system, its WKT
+//! follows `ESRI PE String = ` in `ProjectedCitationGeoKey`, as GDAL writes it.
 
 use crate::view::georef::crs::Crs;
 use crate::view::georef::definition::{Base, Definition, Projection};
@@ -11,7 +11,7 @@ use crate::view::georef::methods::Quantity;
 use crate::view::georef::transform::Georef;
 use crate::view::tiff::{Values, tag};
 
-/// OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
+/// Keys of OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
 mod key {
     pub(super) const MODEL_TYPE: u16 = 1024;
     pub(super) const RASTER_TYPE: u16 = 1025;
@@ -53,15 +53,15 @@ type Keys = Vec<(u16, KeyValue)>;
 /// How the keys of a file express a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expression {
-    /// Its EPSG code, or keys that all readers of GeoTIFF know.
+    /// The EPSG code, or keys that all readers of GeoTIFF know.
     Keys,
     /// WKT, which GDAL reads.
     Wkt,
-    /// Not at all.
+    /// The keys cannot express the system.
     None,
 }
 
-/// How the keys of a file express a system.
+/// Returns how the keys of a file express a system.
 pub(super) fn expression(crs: &Crs) -> Expression {
     match (crs.code, Definition::of_wkt(&crs.wkt)) {
         (None, None) if wkt_citation(crs).is_none() => Expression::None,
@@ -70,10 +70,10 @@ pub(super) fn expression(crs: &Crs) -> Expression {
     }
 }
 
-/// The tags of a georeference.
+/// Returns the tags of a georeference.
 pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     let mut fields = Vec::new();
-    // Readers warn about keys without a system: without one, no key marks pixels as points, and the
+    // Readers warn about keys without a system. Without a system, no key marks pixels as points, and the
     // transform is that of the corner.
     let keys = place.crs.as_ref().and_then(keys);
     let affine = match keys {
@@ -100,7 +100,7 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     fields
 }
 
-/// The key directory and its parameters; nothing if they are more than 16 bits can count.
+/// Returns the key directory and its parameters; nothing if 16 bits cannot count the keys.
 fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
     keys.sort_by_key(|(key, _)| *key);
     let (mut doubles, mut texts) = (Vec::new(), String::new());
@@ -144,7 +144,7 @@ fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
     fields
 }
 
-/// The keys of a system but for that of the raster type; `None` if nothing can express it.
+/// Returns the keys of a system except for the raster type; `None` if keys cannot express it.
 fn keys(crs: &Crs) -> Option<Keys> {
     if let Some(code) = crs.code {
         let (model, name) = match crs.kind {
@@ -162,17 +162,17 @@ fn keys(crs: &Crs) -> Option<Keys> {
     }
 }
 
-/// The longest text of a key.
+/// The maximum length of the text of a key, in bytes.
 const MAX_TEXT_BYTES: usize = 32 << 10;
 
-/// The citation with the whole WKT; `None` if a key cannot hold it.
+/// Returns the citation with the whole WKT; `None` if a key cannot hold it.
 fn wkt_citation(crs: &Crs) -> Option<String> {
-    // The bar ends a text.
+    // A bar ends a text.
     let is_text = crs.wkt.len() <= MAX_TEXT_BYTES && !crs.wkt.contains(['|', '\0']);
     is_text.then(|| format!("ESRI PE String = {}", crs.wkt))
 }
 
-/// The keys of a definition.
+/// Returns the keys of a definition.
 fn user_defined(definition: &Definition) -> Keys {
     let model = if definition.projection.is_some() {
         1
@@ -188,7 +188,7 @@ fn user_defined(definition: &Definition) -> Keys {
     keys
 }
 
-/// A name in a citation.
+/// Returns a name without the characters that a citation cannot have.
 fn name(text: &str) -> String {
     let name = text.chars().filter(|c| !c.is_control() && *c != '|');
     name.take(200).collect()
@@ -220,7 +220,7 @@ fn base(base: &Base) -> Keys {
     keys
 }
 
-/// The names of a geographic system, as GDAL writes and reads them.
+/// Returns the names of a geographic system, as GDAL writes and reads them.
 fn citation(base: &Base) -> String {
     format!(
         "GCS Name = {}|Datum = {}|Ellipsoid = {}|Primem = {}|",

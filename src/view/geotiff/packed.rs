@@ -1,4 +1,4 @@
-//! GeoTIFF whose tiles and strips are the chunks of an array as they are stored.
+//! GeoTIFF files whose tiles and strips are the stored chunks of an array.
 
 use super::{LevelView, pixels, render_with};
 use crate::view::around::{ArrayView, NodeResolver};
@@ -13,10 +13,10 @@ use crate::view::number::Number;
 use crate::view::packed::{swapped, tiff_form};
 use crate::view::tiff::{self, Image};
 
-/// Whether the metadata of an array prove that it has the file, whichever chunks are missing.
+/// Checks that the metadata of an array prove that the file exists, whichever chunks are missing.
 ///
 /// # Errors
-/// Why they do not; errors of the store.
+/// Returns why they do not prove it, or an error of the store.
 pub(in crate::view) fn check(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -26,15 +26,15 @@ pub(in crate::view) fn check(
     let context = Context::new(view, nodes, &groups);
     let raster = RasterMetadata::raster(&context)?;
     tiff::check_stored(&pixels(&raster), view.reader)?;
-    // Chunks may be missing.
+    // Chunks may be missing, so the fill value is checked.
     let samples = SampleMetadata::of(&context, &raster, &mut Notes::default())?;
     Ok(check_fill_value(view, &raster, &samples)?)
 }
 
-/// An array as a GeoTIFF with its chunks as they are stored.
+/// Renders an array as a GeoTIFF with its stored chunks.
 ///
 /// # Errors
-/// Why it has none; errors of the store.
+/// Returns why the array has no such file, or an error of the store.
 pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
@@ -60,7 +60,7 @@ fn image(
         return Err("its numbers have another byte order".to_owned().into());
     }
     let pixels = pixels(raster);
-    // Before the sizes of all chunks are asked for.
+    // This check comes before the look-up of the sizes of all chunks.
     tiff::check_stored(&pixels, view.reader)?;
     let table = nodes.chunk_table(view.node)?;
     let (image, extent) =
@@ -71,10 +71,10 @@ fn image(
     Ok((image, extent))
 }
 
-/// Whether programs read the fill value where a block is not in the file: the value without data, else 0.
+/// Checks that readers use the fill value for a block that is not in the file: the nodata value, else 0.
 ///
 /// # Errors
-/// Why they do not.
+/// Returns why they do not.
 fn check_fill_value(
     view: &ArrayView<'_>,
     raster: &Raster,

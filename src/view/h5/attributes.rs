@@ -13,7 +13,7 @@ const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
-/// Texts that are in the heap, with their lengths and entries.
+/// Texts in the heap, with their lengths and entries.
 #[derive(Debug, Default)]
 pub(super) struct Texts(HashMap<String, (u32, usize)>);
 
@@ -30,8 +30,8 @@ impl Texts {
     }
 }
 
-/// An attribute, and whether its value is the text of the JSON because HDF5 has no such value: objects, lists
-/// of lists or of mixed types, and text with NUL.
+/// Encodes an attribute. The second value is whether it became JSON text because HDF5 has no such value:
+/// objects, lists of lists or of mixed types, and text with NUL.
 pub(super) fn encode(
     name: &str,
     json: &Json,
@@ -84,12 +84,12 @@ fn texts_of_list(
     (!entries.is_empty()).then_some((Datatype::VariableText, Payload::Texts(entries)))
 }
 
-/// A text without NUL.
+/// Returns a text without NUL.
 fn plain_text(json: &Json) -> Option<&str> {
     json.as_str().filter(|text| !text.contains('\0'))
 }
 
-/// Booleans, or numbers of one type; doubles if there are none, as h5py has them.
+/// Returns booleans, or numbers of one type; an empty list has doubles, as in h5py.
 fn values(list: &[Json]) -> Option<(Datatype, Vec<u8>)> {
     if list.is_empty() {
         return Some((Datatype::Number(F8), Vec::new()));

@@ -1,14 +1,14 @@
-//! HDF5 types of elements, as h5py has them.
+//! HDF5 types of elements, as h5py writes them.
 
 use crate::view::hdf5::{self, Datatype, Member};
 use crate::view::netcdf4::body::Values;
 use crate::view::number::{Conversion, Number, code_points};
 use crate::zarr::{ByteOrder, Field, Fixed, Scalar};
 
-/// The type of elements in the file, and their conversion.
+/// Returns the type of elements in the file, and their conversion.
 ///
 /// # Errors
-/// A structure that HDF5 cannot have, or with text in it, which has to be decoded ([`Records`]).
+/// HDF5 does not support the structure, or its text has to be decoded ([`Records`]).
 pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Conversion>), String> {
     let size_bytes = data_type.size_bytes;
     if let Scalar::Text(order) = data_type.scalar {
@@ -25,30 +25,30 @@ pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Convers
     }
 }
 
-/// Elements in the file: copied bytes, and texts as references into the heap.
+/// The encoding of elements in the file: copied bytes, and texts as references into the heap.
 pub(super) struct Records {
     pub(super) datatype: Datatype,
     parts: Vec<Part>,
     stored_bytes: usize,
 }
 
-/// Consecutive bytes of an element, which are at `from` in the array and at `to` in the file.
+/// Consecutive bytes of an element, at the offset `from` in the array and at `to` in the file.
 struct Part {
     from: usize,
     to: usize,
     size_bytes: usize,
-    /// The byte order of the code points if it is a text.
+    /// The byte order of the code points, if the part is a text.
     text: Option<ByteOrder>,
 }
 
-/// The most parts of an element.
+/// The maximum number of parts of an element.
 const MAX_PARTS: usize = 1 << 16;
 
 impl Records {
-    /// Elements of any type of constant size.
+    /// Returns the encoding of elements of any type of constant size.
     ///
     /// # Errors
-    /// Too many members.
+    /// The type has too many members.
     pub(super) fn of(data_type: &Fixed) -> Result<Self, String> {
         let mut parts = Vec::new();
         let datatype = add(data_type, 0, 0, &mut parts)?;
@@ -62,10 +62,10 @@ impl Records {
         }
     }
 
-    /// The elements `bytes` of an array in the file.
+    /// Encodes the elements `bytes` of an array for the file.
     ///
     /// # Errors
-    /// A text that is none.
+    /// The code points of a text are invalid.
     pub(super) fn encode(&self, bytes: &[u8], file: &mut hdf5::File<'_>) -> Result<Values, String> {
         let item_bytes = self.datatype.size_bytes();
         let (mut encoded, mut texts) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl Records {
     }
 }
 
-/// The type of a value that is at `from` in the element and at `to` in the file, whose parts are added.
+/// Returns the type of a value, at offset `from` in the element and `to` in the file, and adds its parts.
 fn add(
     data_type: &Fixed,
     from: usize,
@@ -169,7 +169,7 @@ fn add_items(
     let count: usize = shape.iter().product();
     let is_text = |part: &Part| part.text.is_some();
     if !parts.get(first..).unwrap_or_default().iter().any(is_text) {
-        // The same bytes, whatever the items are.
+        // The item bytes stay the same, whatever their type is.
         parts.truncate(first);
         parts.push(Part {
             from,

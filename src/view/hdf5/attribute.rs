@@ -30,20 +30,20 @@ pub(in crate::view) enum Payload {
     Axes(Vec<(usize, u32)>),
 }
 
-/// The largest message, whose size has 16 bits.
+/// The maximum size of a message, whose length field has 16 bits.
 const MAX_MESSAGE_BYTES: usize = 65_535;
-/// The largest attribute of dense storage: readers hold it in memory.
+/// The maximum size of an attribute in dense storage: readers hold it in memory.
 const MAX_DENSE_BYTES: usize = 64 << 20;
-/// The most attributes in dense storage, whose number in a node has 16 bits.
+/// The maximum number of attributes in dense storage; a node counts them in 16 bits.
 const MAX_DENSE_COUNT: usize = 65_535;
 
 impl Attribute {
-    /// Whether it fits a message of an object header.
+    /// Returns whether the attribute fits in a message of an object header.
     pub(in crate::view) fn fits(&self) -> bool {
         self.encode(&Writer::nowhere()).len() <= MAX_MESSAGE_BYTES
     }
 
-    /// Removes those attributes of an object that a file cannot have, and returns them.
+    /// Removes those attributes of an object that a file cannot contain, and returns them.
     pub(in crate::view) fn remove_unstorable(attributes: &mut Vec<Self>) -> Vec<Self> {
         let is_few = attributes.len() <= MAX_DENSE_COUNT;
         let is_storable = |attribute: &mut Self| {
@@ -58,11 +58,11 @@ impl Attribute {
             .collect()
     }
 
-    /// The message, version 3.
+    /// Encodes the message, version 3.
     pub(super) fn encode(&self, writer: &Writer) -> Vec<u8> {
         let datatype = self.datatype.encode();
         let (space, values) = match &self.payload {
-            // The dataspace without values.
+            // A null dataspace.
             Payload::Null => (vec![2, 0, 0, 2], Vec::new()),
             Payload::One(value) => (dataspace(&[]), value.clone()),
             Payload::Many(count, values) => (dataspace(&[*count]), values.clone()),

@@ -1,9 +1,9 @@
 //! The chunk index of a dataset: a version 1 B-tree (III.A.1), which all versions of the library and other
 //! readers support.
 //!
-//! Decoded chunks have one size and are consecutive in C order over the grid, so that keys and addresses
-//! follow from the number of a node. Those of stored chunks follow from the table of their sizes, and chunks
-//! that are not stored have no entry. Nodes are computed when they are read: the tree takes no memory.
+//! Decoded chunks have one size and are consecutive in C order over the grid: keys and addresses follow from
+//! the index of a node. For stored chunks, they follow from the table of chunk sizes; chunks that are not
+//! stored have no entry. Nodes are computed when they are read, so the tree takes no memory.
 //!
 //! Nodes are in level order, the root first and the leaves last.
 
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use super::UNDEFINED;
 use crate::array::ChunkTable;
 
-/// Entries of a node: twice the "indexed storage internal node K", which is 32 where a superblock
-/// has no extension.
+/// Entries of a node: twice the "indexed storage internal node K", which is 32 for a superblock without an
+/// extension.
 const NODE_ENTRIES: u64 = 64;
 /// Signature, type, level, number of entries, addresses of both siblings.
 const NODE_HEADER_BYTES: u64 = 24;
 /// Size of a chunk and its filter mask, before its offsets.
 const KEY_HEADER_BYTES: u64 = 8;
-/// Bytes of an address, and of the offset of a chunk along one axis.
+/// Bytes of an address, and of the offset of a chunk along an axis.
 const WORD_BYTES: u64 = 8;
 
 /// The chunk index of a dataset.
@@ -29,12 +29,12 @@ pub struct ChunkIndex {
     start: u64,
     /// Address of the first chunk.
     chunks_start: u64,
-    /// The axes of the array; the bytes of one element are the last one.
+    /// The axes of the array, followed by an axis for the bytes of an element.
     axes: Vec<Axis>,
     chunk_bytes: u32,
-    /// Chunks that have an entry.
+    /// Number of chunks that have an entry.
     chunks: u64,
-    /// The chunks that are stored, if they have sizes of their own.
+    /// The sizes of the stored chunks, if chunks are stored as in the array.
     table: Option<Arc<ChunkTable>>,
     /// Number of nodes of each level, the root first.
     levels: Vec<u64>,
@@ -43,37 +43,37 @@ pub struct ChunkIndex {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Axis {
-    /// Elements of a chunk along the axis.
+    /// Number of elements of a chunk along the axis.
     extent: u64,
-    /// Chunks along the axis.
+    /// Number of chunks along the axis.
     count: u64,
 }
 
 /// One level of the tree.
 struct Level {
-    /// 0 for the leaves.
+    /// The height; 0 for the leaves.
     height: u32,
-    /// The number of its first node.
+    /// The index of its first node.
     first: u64,
     nodes: u64,
 }
 
 impl ChunkIndex {
-    /// The index of an array of `shape` with chunks of this shape and elements of `item_bytes`. `None` if
-    /// it has no chunks, or HDF5 does not support their size or number. [`Self::place`] sets the
-    /// addresses.
+    /// Returns the index of an array of `shape` with chunks of this shape and elements of `item_bytes`.
+    /// `None` if the array has no chunks, or HDF5 does not support their size or number. [`Self::place`] sets
+    /// the addresses.
     pub(in crate::view) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
         let axes = axes(shape, chunk, item_bytes);
         let chunks = product(&axes, |axis| axis.count)?;
         let index = Self::of_entries(axes, chunks)?;
-        // Index and chunks must fit one file.
+        // Index and chunks must fit in one file.
         let chunks_bytes = chunks.checked_mul(index.chunk_bytes.into())?;
         index.size_bytes.checked_add(chunks_bytes)?;
         Some(index)
     }
 
-    /// The same of the chunks of a table, as they are stored. `None` also if HDF5 does not support the size
-    /// of a stored chunk.
+    /// Returns the index of the stored chunks of a table. `None` also if HDF5 does not support the size of a
+    /// stored chunk.
     pub(in crate::view) fn of_stored(
         shape: &[u64],
         chunk: &[u64],
@@ -87,7 +87,7 @@ impl ChunkIndex {
         Some(Self { table, ..index })
     }
 
-    /// An index with this number of entries.
+    /// Returns an index with this number of entries.
     fn of_entries(axes: Vec<Axis>, chunks: u64) -> Option<Self> {
         let chunk_bytes = u32::try_from(product(&axes, |axis| axis.extent)?).ok()?;
         if chunks == 0 || chunk_bytes == 0 {
@@ -119,12 +119,12 @@ impl ChunkIndex {
         (self.start, self.chunks_start) = (start, chunks_start);
     }
 
-    /// Size of all nodes.
+    /// Returns the size of all nodes in bytes.
     pub(in crate::view) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Size of all chunks.
+    /// Returns the size of all chunks in bytes.
     pub(in crate::view) fn chunks_bytes(&self) -> u64 {
         match &self.table {
             Some(table) => table.size_bytes(),
@@ -132,7 +132,7 @@ impl ChunkIndex {
         }
     }
 
-    /// Memory of the index.
+    /// Returns the memory of the index in bytes.
     pub(in crate::view) fn memory_bytes(&self) -> u64 {
         (size_of_val(&self.axes[..]) + size_of_val(&self.levels[..])) as u64
     }
@@ -155,7 +155,7 @@ impl ChunkIndex {
         Some(())
     }
 
-    /// The level of a node.
+    /// Returns the level of a node.
     fn level(&self, number: u64) -> Option<Level> {
         let mut first = 0;
         for (height, nodes) in (0..u32::try_from(self.levels.len()).ok()?)
@@ -175,11 +175,11 @@ impl ChunkIndex {
         None
     }
 
-    /// Encodes a node by its number.
+    /// Encodes the node with this index.
     fn encode(&self, number: u64, bytes: &mut Vec<u8>) -> Option<()> {
         let level = self.level(number)?;
         let place = number - level.first;
-        // Chunks below each entry.
+        // The number of chunks below each entry.
         let span = NODE_ENTRIES.saturating_pow(level.height);
         let first = place.checked_mul(NODE_ENTRIES)?.checked_mul(span)?;
         let below = self.chunks.checked_sub(first)?;
@@ -204,12 +204,12 @@ impl ChunkIndex {
         }
         let end = first.saturating_add(entries.saturating_mul(span));
         self.encode_key(end.min(self.chunks), bytes)?;
-        // A node has the size of a full one: the library reads it whole.
+        // Each node has the size of a full node, because the library reads full nodes.
         bytes.resize(usize::try_from(node_bytes(self.axes.len())).ok()?, 0);
         Some(())
     }
 
-    /// The address of a chunk, by its place among the entries.
+    /// Returns the address of a chunk, by its entry.
     fn chunk_start(&self, chunk: u64) -> Option<u64> {
         let offset = match &self.table {
             Some(table) => table.range(chunk)?.start,
@@ -218,7 +218,7 @@ impl ChunkIndex {
         self.chunks_start.checked_add(offset)
     }
 
-    /// The number of a chunk in C order over the grid and its size, by its place among the entries.
+    /// Returns the index of a chunk in C order over the grid and its size, by its entry.
     fn chunk(&self, chunk: u64) -> Option<(u64, u32)> {
         let Some(table) = &self.table else {
             return Some((chunk, self.chunk_bytes));
@@ -232,8 +232,8 @@ impl ChunkIndex {
         self.start + node * node_bytes(self.axes.len())
     }
 
-    /// Encodes the key of a chunk. The key after the last chunk has its offsets, with one more element along
-    /// the axis of element bytes, and size 0.
+    /// Encodes the key of a chunk. The key after the last chunk has the offsets of that chunk, with one more
+    /// element along the axis of element bytes, and size 0.
     fn encode_key(&self, chunk: u64, bytes: &mut Vec<u8>) -> Option<()> {
         let is_end = chunk == self.chunks;
         let (number, size) = self.chunk(chunk - u64::from(is_end))?;
@@ -255,7 +255,7 @@ impl ChunkIndex {
     }
 }
 
-/// The axes of an array and that of the bytes of an element.
+/// Returns the axes of an array, and the axis for the bytes of an element.
 fn axes(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Vec<Axis> {
     let lengths = shape.iter().zip(chunk).map(|(length, extent)| Axis {
         extent: *extent,
@@ -273,7 +273,7 @@ fn product(axes: &[Axis], of: fn(&Axis) -> u64) -> Option<u64> {
         .try_fold(1_u64, |n, axis| n.checked_mul(of(axis)))
 }
 
-/// Size of a node whose keys have one offset for each axis.
+/// Returns the size of a node whose keys have one offset for each axis.
 fn node_bytes(axes: usize) -> u64 {
     let key_bytes = KEY_HEADER_BYTES + WORD_BYTES * axes as u64;
     NODE_HEADER_BYTES + NODE_ENTRIES * WORD_BYTES + (NODE_ENTRIES + 1) * key_bytes
@@ -294,11 +294,11 @@ mod tests {
         bytes
     }
 
-    /// A node as a reader sees it.
+    /// A decoded node.
     struct Node {
         height: u8,
         siblings: [u64; 2],
-        /// One more than children: size of the chunk, and its offsets.
+        /// One key more than children: the size of the chunk, and its offsets.
         keys: Vec<(u64, Vec<u64>)>,
         children: Vec<u64>,
     }
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Goes through a tree, and returns the offsets and the address of each chunk.
+    /// Walks a tree, and returns the offsets and the address of each chunk.
     fn walk(index: &ChunkIndex) -> Vec<(Vec<u64>, u64)> {
         let mut level = vec![index.start];
         loop {
@@ -342,7 +342,7 @@ mod tests {
                 let right = level.get(place + 1).copied().unwrap_or(UNDEFINED);
                 assert_eq!(node.siblings, [left, right]);
                 assert!(node.keys.is_sorted_by(|a, b| a.1 < b.1));
-                // Where a node ends, the next one begins.
+                // The next node begins at the end of a node.
                 let end = node.keys.last().unwrap();
                 assert_eq!(nodes.get(place + 1).map_or(end, |next| &next.keys[0]), end);
             }
@@ -414,8 +414,8 @@ mod tests {
 
     #[test]
     fn a_node_matches_that_of_the_library() {
-        // From a file of h5py 3.16: `create_dataset("a", (3, 5), "<i2", chunks=(2, 3))`, with the
-        // addresses of its chunks, which lie one behind the other there as well.
+        // From a file of h5py 3.16: `create_dataset("a", (3, 5), "<i2", chunks=(2, 3))`, with the addresses
+        // of its chunks, which are consecutive there as well.
         let mut index = ChunkIndex::new(&[3, 5], &[2, 3], 2).unwrap();
         index.place(0x320, 0x1000);
         let mut expected = b"TREE\x01\0\x04\0".to_vec();

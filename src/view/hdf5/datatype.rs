@@ -9,7 +9,7 @@ use crate::zarr::ByteOrder;
 pub(in crate::view) enum Datatype {
     /// A number of 1, 2, 4 or 8 bytes; floats of 2, 4 or 8.
     Number(Number),
-    /// One byte, 0 or 1: the enumeration `FALSE`, `TRUE` that h5py writes and reads as a boolean.
+    /// One byte, 0 or 1: the enumeration `FALSE`, `TRUE` that h5py writes and reads as booleans.
     Bool,
     /// Bytes without a meaning.
     Opaque(usize),
@@ -40,16 +40,16 @@ pub(in crate::view) enum Datatype {
 pub(in crate::view) struct Member {
     /// The name, without NUL.
     pub(in crate::view) name: String,
-    /// Bytes from the beginning of the compound.
+    /// Offset in bytes from the start of the compound.
     pub(in crate::view) offset: usize,
     pub(in crate::view) datatype: Datatype,
 }
 
-/// The largest message, whose size has 16 bits.
+/// The maximum size of a message, whose length field has 16 bits.
 const MAX_MESSAGE_BYTES: usize = 65_535;
 
 impl Datatype {
-    /// Complex numbers as h5py has them: members `r` and `i`.
+    /// Returns the type of complex numbers in h5py: a compound of `r` and `i`.
     pub(in crate::view) fn complex(part: Number) -> Self {
         let member = |name: &str, offset| Member {
             name: name.to_owned(),
@@ -62,7 +62,7 @@ impl Datatype {
         }
     }
 
-    /// Bytes of one value.
+    /// Returns the size of one value in bytes.
     pub(in crate::view) fn size_bytes(&self) -> usize {
         match self {
             Self::Number(number) => number.size_bytes,
@@ -79,7 +79,7 @@ impl Datatype {
         }
     }
 
-    /// Whether HDF5 can have the type.
+    /// Returns whether HDF5 supports the type.
     pub(in crate::view) fn fits(&self) -> bool {
         self.has_valid_parts() && self.encode().len() <= MAX_MESSAGE_BYTES
     }
@@ -97,7 +97,7 @@ impl Datatype {
         }
     }
 
-    /// The message.
+    /// Encodes the message.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (class, bits) = self.class();
         let mut bytes = vec![class];
@@ -147,7 +147,7 @@ impl Datatype {
         bytes
     }
 
-    /// The version (upper half of the byte) and the class of the type, and the bit field of the class.
+    /// Returns the version (upper half of the byte) and the class, and the bit field of the class.
     fn class(&self) -> (u8, [u8; 3]) {
         match self {
             Self::Number(number) => match number.kind {
@@ -189,7 +189,7 @@ fn encode_number(number: Number, bytes: &mut Vec<u8>) {
         bytes.extend(bits.to_le_bytes());
         return;
     }
-    // Offset and precision in bits, exponent, mantissa, bias.
+    // Bit offset and precision, exponent, mantissa, bias.
     let (parts, bias) = match number.size_bytes {
         2 => ([0, 0, 16, 0, 10, 5, 0, 10], 15_u32),
         4 => ([0, 0, 32, 0, 23, 8, 0, 23], 127),
@@ -199,7 +199,7 @@ fn encode_number(number: Number, bytes: &mut Vec<u8>) {
     bytes.extend(bias.to_le_bytes());
 }
 
-/// The members of a compound type of version 3: their offsets have as many bytes as its size needs.
+/// Encodes the members of a version 3 compound type. Offsets have as many bytes as its size needs.
 fn encode_members(size_bytes: usize, members: &[Member], bytes: &mut Vec<u8>) {
     let width = (usize::BITS - size_bytes.leading_zeros()).div_ceil(8) as usize;
     for member in members {

@@ -1,33 +1,33 @@
-//! Dense attribute storage, for objects with an attribute that no message holds: a fractal heap (III.G) and a
-//! version 2 B-tree (III.A.2) of the names.
+//! Dense attribute storage, for objects with an attribute that is too large for a message: a fractal heap
+//! (III.G) and a version 2 B-tree (III.A.2) of the names.
 //!
-//! All attributes of such an object are there, each as a "huge" object of the heap: bytes in the file, which a
-//! second B-tree finds. The heap itself has no blocks. Both trees are one leaf.
+//! The storage holds all attributes of such an object, each as a "huge" object of the heap: bytes in the
+//! file, which a second B-tree finds. The heap itself has no blocks. Both trees consist of one leaf.
 
 use super::attribute::Attribute;
 use super::object::Writer;
 use super::{UNDEFINED, checksum};
 
-/// Bytes of a heap header.
+/// Size of a heap header in bytes.
 const HEAP_BYTES: usize = 146;
-/// Bytes of a tree header.
+/// Size of a tree header in bytes.
 const TREE_BYTES: usize = 38;
-/// Bytes of a leaf besides its records: signature, version, type, checksum.
+/// Size of a leaf without its records, in bytes: signature, version, type, checksum.
 const LEAF_BYTES: usize = 10;
-/// The smallest leaf, which is that of the library.
+/// The minimum size of a leaf, which is the size in the library.
 const MIN_LEAF_BYTES: usize = 512;
 
-/// The trees: their types and the bytes of a record.
+/// The type of each tree and the size of its records in bytes.
 const HUGE_OBJECTS: (u8, u16) = (1, 24);
 const NAMES: (u8, u16) = (8, 17);
 
-/// Whether attributes need dense storage.
+/// Returns whether attributes need dense storage.
 pub(super) fn is_needed(attributes: &[Attribute]) -> bool {
     !attributes.iter().all(Attribute::fits)
 }
 
-/// The attribute info message (IV.A.2.v) of an object, with the address of its storage if it has one, and
-/// without an order of creation.
+/// Encodes the attribute info message (IV.A.2.v) of an object, with the address of its dense storage, if any,
+/// and without a creation order.
 pub(super) fn info(storage: Option<u64>) -> Vec<u8> {
     let mut bytes = vec![0, 0];
     let (heap, names) = match storage {
@@ -39,8 +39,8 @@ pub(super) fn info(storage: Option<u64>) -> Vec<u8> {
     bytes
 }
 
-/// The storage at this address: heap header, tree headers, leaves, attributes. Its size does not depend on
-/// addresses.
+/// Encodes the storage at this address: heap header, tree headers, leaves, attributes. Its size does not
+/// depend on addresses.
 pub(super) fn encode(attributes: &[Attribute], writer: &Writer, start: u64) -> Vec<u8> {
     let messages: Vec<Vec<u8>> = (attributes.iter())
         .map(|attribute| attribute.encode(writer))
@@ -67,8 +67,8 @@ pub(super) fn encode(attributes: &[Attribute], writer: &Writer, start: u64) -> V
     bytes
 }
 
-/// Records of attributes by name, in the order of hash and name: heap ID, message flags, order of creation,
-/// hash.
+/// Returns the records of attributes by name, sorted by hash and name: heap ID, message flags, creation
+/// order, hash.
 fn names(attributes: &[Attribute]) -> Vec<Vec<u8>> {
     let mut keys: Vec<(u32, &str, u64)> = (attributes.iter())
         .zip(1_u64..)
@@ -76,7 +76,7 @@ fn names(attributes: &[Attribute]) -> Vec<Vec<u8>> {
         .collect();
     keys.sort_unstable();
     let record = |(hash, _, id): (u32, &str, u64)| {
-        // A huge object, by a number of 7 bytes.
+        // A huge object, with a 7-byte index.
         let mut record = vec![0x10];
         record.extend(id.to_le_bytes().iter().take(7));
         record.push(0);
@@ -87,7 +87,7 @@ fn names(attributes: &[Attribute]) -> Vec<Vec<u8>> {
     keys.into_iter().map(record).collect()
 }
 
-/// A fractal heap header with the library's parameters of attributes.
+/// Encodes a fractal heap header with the parameters that the library uses for attributes.
 fn heap_header(messages: &[Vec<u8>], huge_tree: u64) -> Vec<u8> {
     let (id_bytes, flags, max_managed_bytes) = (8_u16, 0b10_u8, 4096_u32);
     let count = messages.len() as u64;
@@ -97,7 +97,7 @@ fn heap_header(messages: &[Vec<u8>], huge_tree: u64) -> Vec<u8> {
     // No filters.
     bytes.extend([0, 0, flags]);
     bytes.extend(max_managed_bytes.to_le_bytes());
-    // The last number of a huge object and their tree; free space of managed blocks and its manager;
+    // Last index of a huge object and tree of huge objects; free space of managed blocks and its manager;
     // managed space, allocated space, offset, objects; huge bytes, huge objects; tiny bytes, tiny objects.
     let numbers = [
         count,
@@ -114,8 +114,8 @@ fn heap_header(messages: &[Vec<u8>], huge_tree: u64) -> Vec<u8> {
         0,
     ];
     bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
-    // Width of the doubling table, sizes of the first and of the largest block, bits of the heap's size, first
-    // rows, address of the root block, its rows.
+    // Width of the doubling table, sizes of the first and of the largest block, bits of the heap's size,
+    // first rows, address of the root block, its rows.
     bytes.extend(4_u16.to_le_bytes());
     bytes.extend([1024, 65_536].into_iter().flat_map(u64::to_le_bytes));
     bytes.extend([40, 1].into_iter().flat_map(u16::to_le_bytes));
@@ -130,7 +130,7 @@ fn tree_header((kind, record_bytes): (u8, u16), count: usize, root: u64) -> Vec<
     bytes.push(kind);
     bytes.extend(node_bytes.to_le_bytes());
     bytes.extend(record_bytes.to_le_bytes());
-    // Depth, and at what fill in percent nodes are split and merged.
+    // Depth, and the fill levels in percent at which nodes are split and merged.
     bytes.extend([0, 0, 100, 40]);
     bytes.extend(root.to_le_bytes());
     bytes.extend(u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());

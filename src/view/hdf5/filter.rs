@@ -1,23 +1,23 @@
 //! Filter pipeline messages (IV.A.2.l).
 
-/// A filter that every HDF5 library has.
+/// A filter that every build of the HDF5 library supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) enum Filter {
     /// zlib streams. Readers do not use the level.
     Deflate { level: u8 },
     /// The bytes of elements of this size, plane by plane.
     Shuffle { element_bytes: u32 },
-    /// A checksum behind the chunk.
+    /// A checksum after the chunk.
     Fletcher32,
 }
 
-/// The most filters of a dataset (`H5Z_MAX_NFILTERS`).
+/// The maximum number of filters of a dataset (`H5Z_MAX_NFILTERS`).
 pub(in crate::view) const MAX_FILTERS: usize = 32;
 
-/// `H5Z_FLAG_OPTIONAL`, which is about writing: no reader goes on without the filter.
+/// `H5Z_FLAG_OPTIONAL`, which affects writers only: readers require the filter.
 const OPTIONAL: u16 = 1;
 
-/// A message of version 2: numbers below 256 have no names.
+/// Encodes a message of version 2: filters with numbers below 256 have no names.
 pub(super) fn pipeline(filters: &[Filter]) -> Vec<u8> {
     let mut bytes = vec![2, u8::try_from(filters.len()).unwrap_or(u8::MAX)];
     for filter in filters {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_matches_that_of_the_library() {
-        // A file of h5py with `libver="latest", shuffle=True, compression=4, fletcher32=True` of `<f4`.
+        // From a file of h5py with `libver="latest", shuffle=True, compression=4, fletcher32=True` of `<f4`.
         let filters = [
             Filter::Shuffle { element_bytes: 4 },
             Filter::Deflate { level: 4 },

@@ -5,25 +5,25 @@ use super::datatype::Datatype;
 use super::filter::{self, Filter};
 use super::{MAX_HEAP_ENTRIES, Object, UNDEFINED, checksum, dense};
 
-/// The most axes of a dataset (`H5S_MAX_RANK`).
+/// The maximum number of axes of a dataset (`H5S_MAX_RANK`).
 pub(in crate::view) const MAX_RANK: usize = 32;
-/// The longest name of an object: its message has other parts, too.
+/// The maximum length of an object name in bytes: its message has other parts, too.
 pub(in crate::view) const MAX_LINK_NAME_BYTES: usize = 65_000;
-/// The longest fill value.
+/// The maximum size of a fill value in bytes.
 const MAX_FILL_VALUE_BYTES: usize = 65_000;
 
-/// A group: names of other objects, in order.
+/// A group: the names and indices of other objects, in order.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Group {
     pub(in crate::view) links: Vec<(String, usize)>,
     pub(in crate::view) attributes: Vec<Attribute>,
 }
 
-/// An array.
+/// An array in the file.
 #[derive(Debug)]
 pub(in crate::view) struct Dataset {
     pub(in crate::view) datatype: Datatype,
-    /// The object that names the type.
+    /// The object of the named (committed) datatype, if the type has a name.
     pub(in crate::view) named_type: Option<usize>,
     pub(in crate::view) shape: Vec<u64>,
     /// The fill value.
@@ -35,7 +35,7 @@ pub(in crate::view) struct Dataset {
 /// The storage of the elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) enum Storage {
-    /// No elements: all are fill values.
+    /// No storage: all elements are the fill value.
     Nowhere,
     /// Contiguous in C order at this address.
     Contiguous(u64),
@@ -46,11 +46,11 @@ pub(in crate::view) enum Storage {
 /// The chunks of a dataset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::view) struct Chunks {
-    /// Elements of a chunk along each axis.
+    /// The shape of a chunk.
     pub(in crate::view) extents: Vec<u64>,
     /// The filters of each chunk, in the order of encoding.
     pub(in crate::view) filters: Vec<Filter>,
-    /// The lengths that the axes can have, if those are not the lengths of the dataset.
+    /// The maximum length of each axis, if it differs from the shape of the dataset.
     pub(in crate::view) max_shape: Option<Vec<u64>>,
 }
 
@@ -61,12 +61,12 @@ pub(in crate::view) struct Writer {
     pub(super) heaps: Vec<u64>,
     /// The dense attribute storage of each object that has one.
     pub(super) storages: Vec<Option<u64>>,
-    /// The end of all of it.
+    /// The end of objects, heaps and storages.
     pub(in crate::view) end: u64,
 }
 
 impl Writer {
-    /// Undefined addresses, to measure objects.
+    /// Returns undefined addresses, which suffice to measure objects.
     pub(super) fn nowhere() -> Self {
         Self {
             objects: Vec::new(),
@@ -76,20 +76,20 @@ impl Writer {
         }
     }
 
-    /// The address of an object.
+    /// Returns the address of an object.
     pub(super) fn object(&self, number: usize) -> u64 {
         self.objects.get(number).copied().unwrap_or(UNDEFINED)
     }
 
-    /// The heap address and the number of an entry.
+    /// Returns the heap address and the index of an entry.
     pub(super) fn heap_entry(&self, entry: usize) -> (u64, u32) {
         let heap = self.heaps.get(entry / MAX_HEAP_ENTRIES);
         let number = u32::try_from(entry % MAX_HEAP_ENTRIES + 1).unwrap_or(0);
         (heap.copied().unwrap_or(UNDEFINED), number)
     }
 
-    /// Elements of variable length: length and heap entry of each text. An empty text has an entry too:
-    /// readers take address 0 for a null pointer.
+    /// Encodes elements of variable length: length and heap entry of each text. An empty text has an entry
+    /// too: readers take address 0 for a null pointer.
     pub(in crate::view) fn texts(&self, texts: &[(u32, usize)]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(texts.len() * 16);
         for (length, entry) in texts {
@@ -102,12 +102,12 @@ impl Writer {
     }
 }
 
-/// A dataspace message, version 2 (IV.A.2.b): one value (no axes), or an array.
+/// Encodes a dataspace message, version 2 (IV.A.2.b): one value (no axes), or an array.
 pub(super) fn dataspace(shape: &[u64]) -> Vec<u8> {
     dataspace_within(shape, None)
 }
 
-/// The same of an array whose axes can have other lengths.
+/// As [`dataspace`], for an array whose axes have a maximum length.
 fn dataspace_within(shape: &[u64], max_shape: Option<&[u64]>) -> Vec<u8> {
     let rank = u8::try_from(shape.len()).unwrap_or(u8::MAX);
     let has_max = u8::from(max_shape.is_some());
@@ -130,16 +130,16 @@ mod message {
     pub(super) const ATTRIBUTE: u8 = 0x0C;
     pub(super) const ATTRIBUTE_INFO: u8 = 0x15;
     pub(super) const REFERENCE_COUNT: u8 = 0x16;
-    /// The flag of a message that another object has.
+    /// The flag of a message that is stored in another object.
     pub(super) const IS_SHARED: u8 = 0b10;
 }
 
 impl Object {
-    /// The object header, with the address of its dense attribute storage if it has one.
+    /// Encodes the object header, with the address of its dense attribute storage, if any.
     pub(super) fn encode(&self, writer: &Writer, storage: Option<u64>) -> Vec<u8> {
         let mut messages = Messages::default();
-        // Without it, the library takes the number of attributes for 0 (`H5Oget_info`). It is the first one:
-        // pyfive reads behind its end.
+        // Without this message, the library reports 0 attributes (`H5Oget_info`). It comes first: pyfive
+        // reads beyond its end.
         if !self.attributes().is_empty() {
             messages.add(message::ATTRIBUTE_INFO, &dense::info(storage));
         }
@@ -177,7 +177,7 @@ impl Object {
             }
             Self::Datatype(datatype, users) => {
                 messages.add(message::DATATYPE, &datatype.encode());
-                // Its name is one reference.
+                // The name of the type is one reference.
                 let count = users.saturating_add(1).to_le_bytes();
                 messages.add(message::REFERENCE_COUNT, &[&[0][..], &count].concat());
             }
@@ -208,7 +208,7 @@ impl Messages {
         self.0.extend(body);
     }
 
-    /// Version 2; the size of the messages has four bytes.
+    /// Encodes a header of version 2; the size of the messages has four bytes.
     fn into_header(self) -> Vec<u8> {
         let mut bytes = b"OHDR\x02\x02".to_vec();
         let size = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
@@ -220,9 +220,9 @@ impl Messages {
     }
 }
 
-/// A hard link with a name in UTF-8 (IV.A.2.g).
+/// Encodes a hard link with a name in UTF-8 (IV.A.2.g).
 fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
-    // The length of the name has two bytes; with creation order and character set.
+    // The length of the name has two bytes; the link has a creation order and a character set.
     let mut bytes = vec![1, 0b1_0101];
     bytes.extend(order.to_le_bytes());
     bytes.push(1);
@@ -233,7 +233,7 @@ fn link(order: u64, name: &str, address: u64) -> Vec<u8> {
 }
 
 impl Dataset {
-    /// Whether a file can have a fill value.
+    /// Returns whether a file can contain a fill value.
     pub(in crate::view) fn fits_fill_value(value: &[u8]) -> bool {
         value.len() <= MAX_FILL_VALUE_BYTES
     }
@@ -246,7 +246,7 @@ impl Dataset {
         dataspace_within(&self.shape, max_shape)
     }
 
-    /// Bytes of all elements, if they are contiguous.
+    /// Returns the size of all elements in bytes, if they are contiguous.
     fn size_bytes(&self) -> u64 {
         let item = self.datatype.size_bytes() as u64;
         self.shape
@@ -254,8 +254,8 @@ impl Dataset {
             .fold(item, |size, length| size.saturating_mul(*length))
     }
 
-    /// A fill value message, version 3 (IV.A.2.f), with the library's allocation time for each layout; fill
-    /// values are written if the dataset has one.
+    /// Encodes a fill value message, version 3 (IV.A.2.f), with the allocation time that the library uses for
+    /// the layout. Fill values are written if the dataset has one.
     fn fill_value(&self) -> Vec<u8> {
         let (late, incremental) = (0b1010, 0b1011);
         let times = match self.storage {
@@ -274,7 +274,7 @@ impl Dataset {
         }
     }
 
-    /// A layout message, version 3 (IV.A.2.i).
+    /// Encodes a layout message, version 3 (IV.A.2.i).
     fn layout(&self) -> Vec<u8> {
         let (address, chunk) = match &self.storage {
             Storage::Nowhere => (UNDEFINED, None),

@@ -1,4 +1,4 @@
-//! The body of a file after its objects: values of the header, chunk indexes, elements of arrays.
+//! The body of a file after its objects: values in the header, chunk indexes, elements of arrays.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::view::layout::{
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
 
-/// The elements of a dataset that are in the header.
+/// The elements of a dataset that are part of the header.
 pub(in crate::view) enum Values {
-    /// The length of each text and its entry of the heap.
+    /// The length and the heap entry of each text.
     Texts(Vec<(u32, usize)>),
     /// Encoded elements.
     Bytes(Vec<u8>),
@@ -23,19 +23,19 @@ pub(in crate::view) enum Values {
 
 /// A dataset whose elements are those of an array.
 pub(in crate::view) struct Stored {
-    /// The dataset.
+    /// The index of the dataset's object.
     pub(in crate::view) object: usize,
     pub(in crate::view) reader: Arc<ArrayReader>,
     pub(in crate::view) content: Content,
-    /// The chunk index, if it has chunks.
+    /// The chunk index, if the dataset has chunks.
     pub(in crate::view) index: Option<ChunkIndex>,
 }
 
-/// What a file has of an array.
+/// The content of an array in the file.
 pub(in crate::view) enum Content {
-    /// Its elements, and bytes of padding after them.
+    /// The elements, and the number of padding bytes after them.
     Elements(ArrayExtent, u64),
-    /// Its chunks as they are stored.
+    /// The stored chunks.
     Chunks(Arc<ChunkTable>),
 }
 
@@ -56,7 +56,7 @@ impl Content {
         }
     }
 
-    /// The segment of the array with this index.
+    /// Returns the segment of the array with this index.
     fn segment(self, source: usize) -> Segment {
         match self {
             Self::Elements(extent, _) => Segment::Array(ArrayExtent { source, ..extent }),
@@ -65,8 +65,8 @@ impl Content {
     }
 }
 
-/// The layout of a file: objects, values, chunk indexes, and the elements of arrays, in large
-/// files after a gap. `None` if the file would be too long.
+/// Returns the layout of a file: objects, values, chunk indexes, and the elements of arrays, with a gap
+/// before them in large files. `None` if the file would be too long.
 pub(in crate::view) fn lay_out(
     mut file: hdf5::File<'_>,
     values: Vec<(usize, Values, Option<ChunkIndex>)>,
@@ -109,7 +109,7 @@ pub(in crate::view) fn lay_out(
                 file.place(array.object, address);
             }
             (None, Content::Elements(..)) => file.place(array.object, start),
-            // No chunk is stored.
+            // The array has no stored chunk.
             (None, Content::Chunks(_)) => {}
         }
         let padding_bytes = array.content.padding_bytes();
@@ -129,14 +129,14 @@ pub(in crate::view) fn lay_out(
     Some((layout, sources))
 }
 
-/// The offset of each array's elements, after chunk indexes that begin at `at`.
+/// Returns the offset of each array's elements, after chunk indexes that begin at `at`.
 fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
     let mut at = at;
     for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
         at = at.checked_add(index.size_bytes())?;
     }
-    // Stored chunks cost no more than the header, however much of them is read with it.
+    // Only decoded elements need a gap: reading stored chunks along with the header costs little.
     let decoded = arrays.iter().map(|array| match &array.content {
         Content::Elements(extent, _) => extent.size_bytes,
         Content::Chunks(_) => 0,
@@ -167,7 +167,7 @@ impl Body {
         Some(address)
     }
 
-    /// Appends a segment at `start`, which is not before the end of the last one.
+    /// Appends a segment at `start`, which must not be before the end of the last segment.
     fn put(&mut self, start: u64, size_bytes: u64, part: Segment) -> Option<()> {
         self.parts
             .push(Segment::Zeros(start.checked_sub(self.end)?));

@@ -1,4 +1,4 @@
-//! Structures as compound types, which have a name in netCDF (netcdf-c, "User-Defined Types").
+//! Structures as compound types, which are named types in netCDF (netcdf-c, "User-Defined Types").
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ pub(super) const CHARACTER: Datatype = Datatype::Text {
     size_bytes: 1,
     is_ascii: true,
 };
-/// The longest name before a number is appended.
+/// The maximum length of a name before a number is appended, in bytes.
 const MAX_STEM_BYTES: usize = 200;
 
-/// The compound type of a structure in netCDF: booleans are bytes as in other variables, byte strings are
-/// arrays of characters, bytes without a meaning are arrays of bytes.
+/// Returns the compound type of a structure in netCDF. Booleans are bytes as in other variables, byte strings
+/// are arrays of characters, opaque bytes are arrays of bytes.
 ///
 /// # Errors
-/// A member that netCDF cannot have.
+/// netCDF does not support a member.
 pub(super) fn datatype(structure: &Fixed) -> Result<Datatype, String> {
     let datatype = item(structure)?;
     match datatype.fits() {
@@ -73,7 +73,7 @@ fn member(field: &Field) -> Result<Member, String> {
     }
 }
 
-/// An array of items; of arrays with one more axis.
+/// Returns an array of items; if the item is an array, its shape is appended.
 fn items(shape: &[usize], item: Datatype) -> Datatype {
     let mut shape = shape.to_vec();
     match item {
@@ -91,12 +91,12 @@ fn items(shape: &[usize], item: Datatype) -> Datatype {
 /// The named types of a file.
 #[derive(Default)]
 pub(super) struct Types {
-    /// A type, the stem of its name, and its object. A type comes after those of its members.
+    /// A type, the stem of its name, and its object. Types come after the types of their members.
     all: Vec<(Datatype, String, usize)>,
 }
 
 impl Types {
-    /// Names a compound type of the variable `of` and those inside it, and returns the object of its name.
+    /// Names a compound type of the variable `of` and the types inside it, and returns its object.
     pub(super) fn name(
         &mut self,
         datatype: &Datatype,
@@ -130,8 +130,8 @@ impl Types {
         object
     }
 
-    /// Inserts the types before all members of the root group: `<variable>_t`, with a number if a member has
-    /// the name.
+    /// Inserts the types before all members of the root group. The name is `<variable>_t`, with a number if a
+    /// member has that name.
     pub(super) fn add_links(&self, links: &mut Vec<(String, usize)>) {
         let mut taken: HashSet<String> = links.iter().map(|(name, _)| name.clone()).collect();
         let mut types = Vec::with_capacity(self.all.len());
@@ -143,7 +143,7 @@ impl Types {
             let stem = stem.get(..end).unwrap_or_default();
             let numbered = (2_u64..).map(|number| format!("{stem}_t{number}"));
             let mut names = std::iter::once(format!("{stem}_t")).chain(numbered);
-            // The range of numbers is unbounded.
+            // The search ends: its numbers are unbounded.
             let name = names.find(|name| !taken.contains(name)).unwrap_or_default();
             taken.insert(name.clone());
             types.push((name, *object));

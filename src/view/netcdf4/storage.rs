@@ -18,12 +18,12 @@ pub(super) enum Elements {
     Array(Arc<ArrayReader>, Content, Option<ChunkIndex>),
 }
 
-/// The length that an unlimited axis can have.
+/// The maximum length of an unlimited axis.
 const UNLIMITED: u64 = u64::MAX;
-/// Chunks of rows are about so long, so that programs that read one row read little more.
+/// The approximate size of chunks of rows in bytes: a program that reads one row reads little more.
 const ROWS_BYTES: u64 = 1 << 20;
 
-/// The storage of a dataset without elements.
+/// Returns the storage of a dataset without elements.
 pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
     match is_unlimited {
         true => {
@@ -37,7 +37,7 @@ pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
     }
 }
 
-/// Chunks of a dataset whose first axis is unlimited.
+/// Returns the chunks of a dataset whose first axis is unlimited.
 fn unlimited(shape: &[u64], extents: Vec<u64>) -> Chunks {
     let rest = shape.iter().skip(1).copied();
     Chunks {
@@ -47,16 +47,16 @@ fn unlimited(shape: &[u64], extents: Vec<u64>) -> Chunks {
     }
 }
 
-/// Elements in row-major order as chunks of whole rows of a dataset whose first axis is unlimited: the
-/// storage, the index, and the bytes of the rows of the last chunk beyond the elements. `None` if HDF5 has
-/// no such chunks.
+/// Returns the storage of row-major elements as chunks of whole rows, for a dataset whose first axis is
+/// unlimited. Also returns the index, and the padding in bytes of the last chunk. `None` if HDF5 does not
+/// support such chunks.
 fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
     let (length, rest) = shape.split_first()?;
     let row_bytes = rest
         .iter()
         .try_fold(item_bytes, |n, length| n.checked_mul(*length))?;
     let most = ROWS_BYTES.checked_div(row_bytes)?.clamp(1, *length);
-    // As long as each other, so that little is beyond the elements.
+    // Rows are spread evenly over the chunks, so that the last chunk has little padding.
     let rows = length.div_ceil(length.div_ceil(most));
     let padding = length.checked_next_multiple_of(rows)? - length;
     let extents: Vec<u64> = std::iter::once(&rows).chain(rest).copied().collect();
@@ -65,7 +65,7 @@ fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
     Some((storage, index, padding.checked_mul(row_bytes)?))
 }
 
-/// Values in the header: contiguous, or one chunk.
+/// Returns the storage of values in the header: contiguous, or one chunk.
 fn of_values(
     values: Values,
     shape: &[u64],
@@ -80,7 +80,7 @@ fn of_values(
     Ok((storage, Elements::Values(values, Some(index))))
 }
 
-/// The chunks of an array as they are stored.
+/// Returns the storage of the stored chunks of an array.
 pub(super) fn packed(
     variable: &Variable,
     number: Option<Number>,
@@ -100,7 +100,7 @@ pub(super) fn packed(
                 .ok_or("chunks that HDF5 cannot have")?,
         ),
     };
-    // An axis must be able to be as long as a chunk.
+    // The maximum length of an axis must not be less than the length of a chunk.
     let longest = extents.iter().zip(shape);
     let mut longest: Vec<u64> = longest
         .map(|(extent, length)| *extent.max(length))
@@ -119,7 +119,7 @@ pub(super) fn packed(
 }
 
 impl<'a> Plan<'a> {
-    /// The storage of the elements, which have `item_bytes` in the file.
+    /// Returns the storage of the elements, which have `item_bytes` bytes each in the file.
     pub(super) fn storage(
         &mut self,
         variable: &'a Variable,
@@ -152,12 +152,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The storage of the elements of an array of `shape` and `chunks` in the file: the chunks of the array, so
-/// that each is decoded once; contiguous if there is one chunk, or if HDF5 cannot have such chunks. None of
-/// the lengths is 0.
+/// Returns the storage of the elements of an array of `shape` and `chunks` in the file. The file has the
+/// chunks of the array, so that each is decoded once. Elements are contiguous if the array has one chunk, or
+/// if HDF5 does not support the chunks. All lengths must be greater than 0.
 ///
 /// # Errors
-/// More bytes than a file can have, or rows that are no chunks of an unlimited axis.
+/// The file would be too long, or rows are not possible as chunks of an unlimited axis.
 pub(in crate::view) fn of_array(
     reader: &ArrayReader,
     shape: &[u64],

@@ -1,4 +1,4 @@
-//! The axes of a NIfTI file: x, y, z, time, then others, each of length 1 where the array has none.
+//! The axes of a NIfTI file: x, y, z, time, then others. An axis that the array lacks has length 1.
 
 use crate::view::georef::spacing::{Role, Spacing};
 use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
@@ -7,25 +7,25 @@ use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Axes {
     pub(super) lengths: Vec<u64>,
-    /// The axis of the array of each axis of the file.
+    /// For each axis of the file, the axis of the array.
     pub(super) sources: Vec<Option<usize>>,
-    /// Blocks along the axes before time, of time, and along those between time and the image.
+    /// Numbers of blocks along the axes before time, along time, and between time and the image.
     moved: Option<[u64; 3]>,
 }
 
-/// The most axes of a file.
+/// The maximum number of axes of a file.
 const MAX_AXES: usize = 7;
 
 impl Axes {
-    /// Places the axes by their roles: the last ones, at most three, are the sides of the image; of the
-    /// others time is the fastest. Where these are more than the file can have, or the last axis is no
-    /// side, all are turned round.
+    /// Assigns the axes by their roles: the last axes, at most three, are the sides of the image; of the
+    /// others, time is the fastest. If the file cannot have that many axes, or the last axis is no side, the
+    /// order of all axes is reversed.
     pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
         let is_side = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
         let sides = axes.iter().rev().take(3).take_while(|axis| is_side(axis));
         let leading = shape.len() - sides.count().min(shape.len());
         let roles: Vec<Role> = axes.iter().take(leading).map(|axis| axis.role).collect();
-        // An axis of no name before the sides is time.
+        // Without a time axis, the last axis before the sides is time if it has no other role.
         let time = roles.iter().position(|role| *role == Role::Time);
         let time = time.or_else(|| match roles.last() {
             Some(Role::Unnamed | Role::Space) => Some(leading - 1),
@@ -63,7 +63,7 @@ impl Axes {
         }
     }
 
-    /// The elements in the order of the file.
+    /// Returns the elements in the order of the file.
     pub(super) fn segment(&self, extent: ArrayExtent) -> Segment {
         match self.moved {
             Some([outer, moved, inner]) => Segment::Moved(MovedAxis {

@@ -3,15 +3,15 @@
 use super::single;
 use crate::zarr::ByteOrder;
 
-/// The fields of a header that are not zero.
+/// The nonzero fields of a header.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) order: ByteOrder,
     pub(super) datatype: i16,
     pub(super) bits: i16,
-    /// The fastest axis first, 1 to 7.
+    /// The lengths of axes 1 to 7, the fastest first.
     pub(super) lengths: Vec<u64>,
-    /// Where the elements begin.
+    /// The offset of the elements in bytes.
     pub(super) offset: u64,
     pub(super) scale: Option<f64>,
     pub(super) shift: Option<f64>,
@@ -21,15 +21,15 @@ pub(super) struct Header {
     pub(super) description: String,
 }
 
-/// Distances along the axes, and the place of the first element.
+/// The spacing along the axes, and the coordinates of the first element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Geometry {
-    /// Whether any of them is known; else the file has no transform.
+    /// Whether any spacing or coordinate is known; otherwise the file has no transform.
     pub(super) is_known: bool,
-    /// Of x, y and z; negative where coordinates fall.
+    /// The spacing along x, y and z; negative if coordinates decrease.
     distances: [f64; 3],
     first: [f64; 3],
-    /// Along the fourth axis.
+    /// The spacing along the fourth axis.
     pub(super) step: f64,
 }
 
@@ -45,7 +45,7 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Sets the distance and the first coordinate of one of the three sides.
+    /// Sets the spacing and the first coordinate along one of the three sides.
     pub(super) fn set(&mut self, side: usize, distance: f64, first: f64) {
         let sides = self.distances.iter_mut().zip(&mut self.first);
         if let Some((own, start)) = sides.into_iter().nth(side) {
@@ -53,20 +53,20 @@ impl Geometry {
         }
     }
 
-    /// `pixdim`: a factor of the quaternion, and positive distances.
+    /// Returns `pixdim`: a factor of the quaternion, and positive spacings.
     fn pixels(&self) -> [f64; 8] {
         let [x, y, z] = self.distances.map(f64::abs);
         [1.0, x, y, z, self.step, 1.0, 1.0, 1.0]
     }
 
-    /// `qform_code` and `sform_code`: a quaternion has no reflections.
+    /// Returns `qform_code` and `sform_code`: a quaternion cannot express reflections.
     fn codes(&self) -> (i16, i16) {
         let rotates = self.distances.iter().all(|distance| *distance > 0.0);
         let known = i16::from(self.is_known);
         (if rotates { known } else { 0 }, known)
     }
 
-    /// `srow_x`, `srow_y` and `srow_z`.
+    /// Returns `srow_x`, `srow_y` and `srow_z`.
     fn rows(&self) -> [[f64; 4]; 3] {
         let ([x, y, z], [a, b, c]) = (self.distances, self.first);
         match self.is_known {
@@ -84,22 +84,22 @@ impl Geometry {
 }
 
 impl Header {
-    /// Whether NIfTI-1 cannot express it.
+    /// Returns whether NIfTI-1 cannot express the header.
     pub(super) fn is_long(&self) -> bool {
         self.lengths
             .iter()
             .any(|length| i16::try_from(*length).is_err())
     }
 
-    /// The size with the four bytes that say that there are no extensions.
+    /// Returns the size in bytes, with the four bytes that declare no extensions.
     pub(super) fn size_bytes(&self) -> u64 {
         if self.is_long() { 544 } else { 352 }
     }
 
-    /// The header and four zeros.
+    /// Encodes the header and four zeros.
     ///
     /// # Errors
-    /// An axis that is too long.
+    /// An axis is too long.
     pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
         let mut lengths = [1_i64; 8];
         let own = std::iter::once(self.lengths.len() as u64).chain(self.lengths.iter().copied());
@@ -188,7 +188,7 @@ impl Header {
         out.bytes
     }
 
-    /// `scl_slope`; zero means that the numbers are the values.
+    /// Returns `scl_slope`; zero means that the numbers are the values.
     fn slope(&self) -> f64 {
         match (self.scale, self.shift) {
             (None, None) => 0.0,
@@ -197,7 +197,7 @@ impl Header {
     }
 }
 
-/// Fields in a byte order.
+/// Encoded fields in a byte order.
 struct Out {
     bytes: Vec<u8>,
     order: ByteOrder,
@@ -208,7 +208,7 @@ impl Out {
         self.bytes.resize(self.bytes.len() + count, 0);
     }
 
-    /// The lowest `N` bytes of an integer.
+    /// Appends the lowest `N` bytes of an integer.
     fn integer<const N: usize>(&mut self, value: i64) {
         let lowest = value.to_le_bytes().into_iter().take(N);
         match self.order {
@@ -225,7 +225,7 @@ impl Out {
         self.integer::<8>(value.to_bits().cast_signed());
     }
 
-    /// ASCII with zeros behind it, and at least one of them where it may end.
+    /// Appends ASCII, padded with zeros; the last byte is always zero.
     fn text(&mut self, text: &str, size: usize) {
         let end = self.bytes.len() + size;
         let ascii = text

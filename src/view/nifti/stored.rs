@@ -1,4 +1,4 @@
-//! The header that nifti-zarr keeps beside the levels of an image: the bytes of a NIfTI header in the array
+//! The header that nifti-zarr stores beside the levels of an image: the bytes of a NIfTI header in the array
 //! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
 
 use crate::store::Key;
@@ -7,10 +7,10 @@ use crate::view::content::NoContent;
 use crate::view::number::{NumberKind, Value};
 use crate::zarr::ByteOrder;
 
-/// A header with its extensions is shorter.
+/// The maximum size of a header with its extensions.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The bytes of the header beside an array; `None` if there is no such array.
+/// Returns the bytes of the header beside an array; `None` without such an array.
 ///
 /// # Errors
 /// Errors of the store.
@@ -41,14 +41,14 @@ fn byte(value: Value) -> Option<u8> {
     u8::try_from(value.whole()?).ok()
 }
 
-/// Ranges of a header that tell of the file and not of the image: data type, lengths, offset, magic.
+/// Byte ranges of a header that describe the file, not the image: data type, lengths, offset, magic.
 const FIRST: [(usize, usize); 4] = [(40, 56), (70, 74), (108, 112), (344, 352)];
 const SECOND: [(usize, usize); 3] = [(4, 80), (168, 176), (540, 544)];
 
-/// The stored header with the data type, lengths and offset of `own`.
+/// Returns the stored header with the data type, lengths and offset of `own`.
 ///
 /// # Errors
-/// Why it is not one of this array.
+/// Returns why the stored header does not belong to this array.
 pub(super) fn merge(own: &[u8], stored: &[u8], order: ByteOrder) -> Result<Vec<u8>, &'static str> {
     if stored.get(..4) != own.get(..4) {
         return Err("another version or byte order");
@@ -73,7 +73,7 @@ pub(super) fn merge(own: &[u8], stored: &[u8], order: ByteOrder) -> Result<Vec<u
     Ok(merged)
 }
 
-/// The lengths of a header, without axes of length 1 at the end.
+/// Returns the lengths in a header, without axes of length 1 at the end.
 fn lengths(header: &[u8], at: usize, width: usize, order: ByteOrder) -> Option<Vec<u64>> {
     let fields = header.get(at..at + 8 * width)?.chunks_exact(width);
     let mut values = fields.map(|field| {

@@ -1,4 +1,4 @@
-//! The axes of a stack: time, channel and depth above the two of an image.
+//! The axes of a stack: time, channel and depth outside of the two axes of an image.
 
 use serde_json::Value as Json;
 
@@ -6,7 +6,7 @@ use super::super::georef::context::{Context, Notes, short};
 use super::super::georef::raster::Raster;
 use super::super::georef::scale::{OmeAxis, ome_axes, ome_image};
 
-/// An axis above those of an image.
+/// An axis outside of those of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Above {
     Time,
@@ -14,7 +14,7 @@ pub(super) enum Above {
     Depth,
 }
 
-/// The distance from one element to the next.
+/// The distance between adjacent elements.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step {
     pub(super) size: f64,
@@ -25,16 +25,16 @@ pub(super) struct Step {
 /// The axes of a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StackAxes {
-    /// The axes above those of an image with their lengths, in the order of the array.
+    /// The axes outside of those of an image with their lengths, in the order of the array.
     pub(super) above: Vec<(Above, u64)>,
-    /// The steps along z, y and x, and in time, where they are known.
+    /// The steps along z, y and x, and in time, if known.
     pub(super) depth: Option<Step>,
     pub(super) down: Option<Step>,
     pub(super) across: Option<Step>,
     pub(super) time: Option<Step>,
 }
 
-/// Names of units, as OME-NGFF has them (UDUNITS-2), and symbols of the OME Data Model.
+/// Names of units in OME-NGFF (UDUNITS-2), and their symbols in the OME Data Model.
 const LENGTHS: [(&[&str], &str); 11] = [
     (&["angstrom", "Å"], "Å"),
     (&["picometer", "picometre", "pm"], "pm"),
@@ -62,10 +62,10 @@ const TIMES: [(&[&str], &str); 7] = [
 ];
 
 impl StackAxes {
-    /// The axes of an array.
+    /// Returns the axes of an array.
     ///
     /// # Errors
-    /// Why it is no stack.
+    /// Returns why the array is no stack.
     pub(super) fn of(
         context: &Context<'_>,
         raster: &Raster,
@@ -130,14 +130,14 @@ impl StackAxes {
         }
     }
 
-    /// The length along an axis; 1 where the array does not have it.
+    /// Returns the length along an axis; 1 if the array lacks it.
     pub(super) fn length(&self, axis: Above) -> u64 {
         let found = self.above.iter().find(|(other, _)| *other == axis);
         found.map_or(1, |(_, length)| *length)
     }
 
-    /// The axes from the slowest to the fastest: those of the array, and those that it does not have before
-    /// them.
+    /// Returns the axes from the slowest to the fastest: first those that the array lacks, then those of the
+    /// array.
     pub(super) fn order(&self) -> Vec<Above> {
         let own = self.above.iter().map(|(axis, _)| *axis);
         let all = [Above::Time, Above::Channel, Above::Depth];
@@ -155,7 +155,7 @@ fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<Step> {
     (size.is_finite() && size > 0.0).then_some(Step { size, unit })
 }
 
-/// The names of the axes: those of the image of OME-NGFF, else those of the array.
+/// Returns the names of the axes: those of the OME-NGFF image, else those of the array.
 fn names(context: &Context<'_>, rank: usize) -> Result<Vec<String>, String> {
     let unknown = || "its axes have no names: t, c, z, y and x are needed".to_owned();
     let Some(image) = ome_image(context) else {
@@ -166,12 +166,12 @@ fn names(context: &Context<'_>, rank: usize) -> Result<Vec<String>, String> {
             .ok_or_else(unknown);
     };
     let Some(axes) = image.get("axes") else {
-        // Version 0.2 and before: always five.
+        // Version 0.2 and before: always these five axes.
         let all = ["t", "c", "z", "y", "x"].map(str::to_owned);
         return (rank == all.len()).then(|| all.into()).ok_or_else(unknown);
     };
     let name = |axis: &Json| {
-        // Version 0.3 has names alone.
+        // Version 0.3 has only names.
         let name = axis.get("name").unwrap_or(axis);
         name.as_str().map(str::to_owned)
     };

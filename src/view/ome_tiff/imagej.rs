@@ -1,8 +1,8 @@
-//! TIFF as ImageJ writes it: the first directory describes a hyperstack, whose planes are in the order
-//! channel, slice, frame from the fastest (ij.io.TiffDecoder, ij.io.FileOpener).
+//! TIFF files as ImageJ writes them: the first directory describes a hyperstack, whose planes are in the
+//! order channel, slice, frame, the fastest first (ij.io.TiffDecoder, ij.io.FileOpener).
 //!
-//! ImageJ reads the planes one behind the other from the first directory on and ignores all others, so that the
-//! file may exceed 4 GiB. Planes of an array that are in another order are moved.
+//! ImageJ reads consecutive planes from the first directory on and ignores other directories, so the file may
+//! exceed 4 GiB. If the planes of an array are in another order, one axis is moved.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use super::super::tiff::{self, Values, tag};
 use super::axes::{Above, StackAxes, Step};
 use super::{Stack, pixels};
 
-/// Pixels per unit have this denominator.
+/// The denominator of pixels per unit.
 const RESOLUTION: u32 = 1_000_000;
 
-/// The layout of a stack.
+/// Returns the layout of a stack.
 ///
 /// # Errors
-/// Why ImageJ could not read it.
+/// Returns why ImageJ could not read the stack.
 pub(super) fn layout(stack: &Stack<'_>) -> Result<FileLayout, String> {
     let raster = &stack.metadata.raster;
     if !is_known(raster.number, raster.numbers) {
@@ -50,8 +50,8 @@ fn is_known(number: Number, numbers: u64) -> bool {
     numbers == 1 && known.contains(&(number.kind, number.size_bytes))
 }
 
-/// The planes along the axes before the one that is moved, along that, and along those that it is moved behind;
-/// none if all are in the order of ImageJ.
+/// Returns the numbers of planes along the axes before the moved axis, along the moved axis, and along the
+/// axes behind which it is moved. `None` if all are in the order of ImageJ.
 ///
 /// # Errors
 /// More than one axis would have to be moved.
@@ -84,7 +84,7 @@ fn moved(axes: &StackAxes) -> Result<Option<[u64; 3]>, String> {
     Err("axes in the order c, z, t: see .ome.tif".into())
 }
 
-/// The tags of the first directory.
+/// Returns the tags of the first directory.
 fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
     let [channels, slices, frames] =
         [Above::Channel, Above::Depth, Above::Time].map(|axis| axes.length(axis));
@@ -105,7 +105,7 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
     };
     let mut fields = Vec::new();
     if let Some(unit) = unit {
-        // Its texts are in the encoding of the system.
+        // ImageJ reads the text in the encoding of the operating system.
         let unit = if unit == "µm" { "micron" } else { unit };
         // Writing to a String does not fail.
         let _ = writeln!(text, "unit={unit}");
@@ -128,7 +128,7 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
     fields
 }
 
-/// Pixels per unit; `None` if a `RATIONAL` cannot hold it.
+/// Returns pixels per unit; `None` if a `RATIONAL` cannot hold the number.
 fn resolution(step: f64) -> Option<Values> {
     let scaled = (f64::from(RESOLUTION) / step).round();
     let is_held = (1.0..=f64::from(u32::MAX)).contains(&scaled);

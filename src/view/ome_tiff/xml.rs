@@ -13,21 +13,21 @@ use super::axes::{Above, Step};
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
-/// The most channels whose names are written; the limit of the text is that of the header.
+/// The maximum number of channels with names; the size of the text is limited by the header.
 const MAX_NAMED_CHANNELS: u64 = 4096;
 
-/// A channel as the metadata of OMERO describe it.
+/// A channel as described by the metadata of OMERO.
 #[derive(Debug, Default, PartialEq)]
 struct Channel {
     label: Option<String>,
-    /// Red, green, blue and opacity from the highest byte to the lowest.
+    /// Red, green, blue and opacity, from the highest byte to the lowest.
     color: Option<i32>,
 }
 
-/// The text for a stack.
+/// Returns the description of a stack.
 ///
 /// # Errors
-/// A data type that the data model does not have.
+/// The data model does not have the data type.
 pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, String> {
     let raster = &stack.metadata.raster;
     let pixel_type = pixel_type(raster.number, raster.numbers)?;
@@ -86,7 +86,7 @@ pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, S
     Ok(text)
 }
 
-/// The name of the image, else of the array.
+/// Returns the name of the image; without an image, of the array.
 fn name(stack: &Stack<'_>) -> String {
     let image = ome_image(stack.context);
     let name = image.and_then(|image| image.get("name")?.as_str());
@@ -99,7 +99,7 @@ fn name(stack: &Stack<'_>) -> String {
     }
 }
 
-/// `PixelType` of the data model.
+/// Returns the `PixelType` of the data model.
 fn pixel_type(number: Number, numbers: u64) -> Result<&'static str, String> {
     Ok(match (number.kind, number.size_bytes, numbers) {
         (NumberKind::UInt, 1, 1) => "uint8",
@@ -116,7 +116,7 @@ fn pixel_type(number: Number, numbers: u64) -> Result<&'static str, String> {
     })
 }
 
-/// The letters of the axes above an image for `DimensionOrder`.
+/// Returns the letters of the axes outside of an image for `DimensionOrder`.
 fn fastest_first(slowest_first: &[Above]) -> String {
     let letter = |axis: &Above| match axis {
         Above::Time => 'T',
@@ -126,7 +126,7 @@ fn fastest_first(slowest_first: &[Above]) -> String {
     slowest_first.iter().rev().map(letter).collect()
 }
 
-/// A channel in the `omero` member of the group (OME-NGFF 0.4, 3.5).
+/// Returns a channel in the `omero` member of the group (OME-NGFF 0.4, 3.5).
 fn channel(stack: &Stack<'_>, index: u64) -> Channel {
     let found = || {
         let attributes = stack.context.pyramid()?;

@@ -22,9 +22,9 @@ const DOUBLE: i32 = 5;
 pub(super) struct ColumnType {
     /// `Type` of parquet.thrift.
     pub(super) physical: i32,
-    /// Bytes of a value of constant size that is no number.
+    /// Number of bytes of a value of constant size that is no number.
     length: Option<i32>,
-    /// Whether rows may have no value.
+    /// Whether rows may lack a value.
     is_optional: bool,
     logical: Option<Logical>,
     stored: Stored,
@@ -45,10 +45,10 @@ enum Resolution {
     Nanoseconds,
 }
 
-/// The way from elements to stored values.
+/// The conversion of elements to stored values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stored {
-    /// Each element by itself, with this conversion if it is a number.
+    /// Each element separately, with this conversion if it is a number.
     Elements(Option<Conversion>),
     Encoded(ValueEncoding),
     Texts,
@@ -57,25 +57,25 @@ enum Stored {
 /// An encoding of elements that is more than a conversion of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueEncoding {
-    /// Booleans of one bit, the lowest bit of a byte first.
+    /// Booleans of one bit each, the lowest bit of a byte first.
     Bits,
-    /// 64-bit integers, multiplied by a factor; the smallest one is not a time and stays.
+    /// 64-bit integers, multiplied by a factor. The minimum means "not a time" (NaT) and is unchanged.
     Scaled {
         /// The byte order of the elements.
         order: ByteOrder,
-        /// At least 1.
+        /// The factor; at least 1.
         factor: i64,
     },
 }
 
-/// The elements of an array as an encoding stores them.
+/// The elements of an array in an encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedArray {
     /// The index of the array in `VirtualFile::sources`.
     pub source: usize,
     /// The encoding.
     pub encoding: ValueEncoding,
-    /// Size of all elements in the array.
+    /// Size of all elements in the array, in bytes.
     pub elements_bytes: u64,
 }
 
@@ -86,7 +86,7 @@ pub(in crate::view) enum ColumnSource {
     Encoded(EncodedArray),
     /// All values, encoded.
     Texts(Vec<u8>),
-    /// The page of a dictionary with its header, and the content of that of its indexes.
+    /// The dictionary page with its header, and the content of the page of indexes.
     Indexes {
         dictionary: Vec<u8>,
         indexes: Vec<u8>,
@@ -94,7 +94,7 @@ pub(in crate::view) enum ColumnSource {
 }
 
 impl ColumnType {
-    /// The type of text.
+    /// Returns the type of text.
     pub(super) fn text(is_optional: bool) -> Self {
         Self {
             physical: 6,
@@ -105,7 +105,7 @@ impl ColumnType {
         }
     }
 
-    /// The type of the elements of an array.
+    /// Returns the type of the elements of an array.
     ///
     /// # Errors
     /// Parquet has no such type.
@@ -137,7 +137,7 @@ impl ColumnType {
         }
     }
 
-    /// Size of so many values; `None` if it overflows.
+    /// Returns the size of `values` values in bytes; `None` if it overflows.
     pub(super) fn values_bytes(&self, values: u64) -> Option<u64> {
         let size = match (self.physical, self.length) {
             (0, _) => return Some(values.div_ceil(8)),
@@ -148,7 +148,7 @@ impl ColumnType {
         values.checked_mul(size)
     }
 
-    /// The values of an array; `None` if their size overflows.
+    /// Returns the values of an array; `None` if their size overflows.
     pub(super) fn array(&self, source: usize, reader: &ArrayReader) -> Option<ColumnSource> {
         match &self.stored {
             Stored::Elements(conversion) => {
@@ -165,7 +165,7 @@ impl ColumnType {
         }
     }
 
-    /// Writes the fields of a `SchemaElement` but for its name.
+    /// Writes the fields of a `SchemaElement`; the caller supplies the name.
     pub(super) fn write_schema(&self, fields: &mut Fields, name: &str) {
         fields.i32(1, self.physical);
         if let Some(length) = self.length {
@@ -184,7 +184,7 @@ impl ColumnType {
 }
 
 impl Logical {
-    /// `ConvertedType`, for older readers. Its timestamps are in UTC, which these are not.
+    /// Returns the `ConvertedType`, for older readers. Its timestamps are in UTC, unlike these: `None`.
     fn converted(self) -> Option<i32> {
         match self {
             Self::Text => Some(0),
@@ -217,7 +217,7 @@ impl Logical {
     }
 }
 
-/// Integers of 32 or 64 bits; those of fewer bits are widened.
+/// Returns integers of 32 or 64 bits; integers with fewer bits are widened.
 fn integer(number: Number) -> ColumnType {
     let size = number.size_bytes.max(4);
     let bits = u8::try_from(8 * number.size_bytes).unwrap_or(64);
@@ -250,7 +250,7 @@ fn float(number: Number) -> Option<ColumnType> {
     })
 }
 
-/// Timestamps; none of units that are no multiple of a resolution of Parquet.
+/// Returns timestamps; `None` for units that are no multiple of a resolution of Parquet.
 fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
     use Resolution::{Microseconds, Milliseconds, Nanoseconds};
     let (factor, resolution) = match unit.base {
@@ -285,8 +285,8 @@ fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
 }
 
 impl EncodedArray {
-    /// The bytes of the elements that have a part in a range of stored bytes, and the stored bytes of the
-    /// first element that are before the range.
+    /// Returns the range of bytes of the elements that have a part in a range of stored bytes, and the number
+    /// of stored bytes of the first element that precede the range.
     pub(in crate::view) fn elements(&self, range: &Range<u64>) -> (Range<u64>, u64) {
         match self.encoding {
             ValueEncoding::Bits => {
@@ -305,7 +305,7 @@ impl ValueEncoding {
     /// Encodes elements.
     ///
     /// # Errors
-    /// The first element that cannot be stored.
+    /// Returns the first element that cannot be stored.
     pub(in crate::view) fn encode(self, elements: &[u8]) -> Result<Vec<u8>, i64> {
         match self {
             Self::Bits => {

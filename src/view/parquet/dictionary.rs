@@ -1,5 +1,5 @@
-//! Columns of texts that rows share: a dictionary page, and a page of indexes (RLE_DICTIONARY), in which rows
-//! may have no value.
+//! Columns of repeated texts: a dictionary page, and a page of indexes (RLE_DICTIONARY), in which rows may
+//! lack a value.
 //!
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
@@ -7,7 +7,7 @@ use super::PLAIN;
 use super::thrift::Fields;
 use crate::view::categories::Categories;
 
-/// A dictionary page with its header; `None` if it is too long.
+/// Returns a dictionary page with its header; `None` if it is too long.
 pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
     let texts = plain(values.texts().iter().map(String::as_str))?;
     let (count, size) = (
@@ -27,7 +27,7 @@ pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
     Some(page)
 }
 
-/// Texts in PLAIN encoding; `None` if one is too long.
+/// Returns texts in PLAIN encoding; `None` if a text is too long.
 pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
     let mut values = Vec::new();
     for text in texts {
@@ -37,13 +37,13 @@ pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>>
     Some(values)
 }
 
-/// Whether rows have no value.
+/// Returns whether any row lacks a value.
 pub(super) fn has_nulls(values: &Categories) -> bool {
     values.codes().any(|code| code.is_none())
 }
 
-/// The content of the page of indexes: which rows have a value, if not all have, and their indexes. None if it
-/// is too long.
+/// Returns the content of the page of indexes: which rows have a value (if some lack one), and their indexes.
+/// `None` if the page is too long.
 pub(super) fn indexes(values: &Categories) -> Option<Vec<u8>> {
     let mut page = Vec::new();
     if has_nulls(values) {

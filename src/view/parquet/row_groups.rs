@@ -1,5 +1,5 @@
-//! Row groups: in each, one page of every column behind its header. All but the last have the same size, so
-//! that places follow by arithmetic.
+//! Row groups: each has one page of every column, with its header. All row groups but the last have the same
+//! size, so that offsets follow by arithmetic.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::view::layout::SegmentSlice;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowGroups {
     columns: Vec<ColumnSource>,
-    /// A row group of the same number of rows as all others but the last.
+    /// A row group other than the last; all of these have the same number of rows.
     full: RowGroup,
     /// The number of full row groups.
     count: u64,
@@ -29,12 +29,12 @@ pub(super) struct RowGroup {
 struct Page {
     header: Vec<u8>,
     values_bytes: u64,
-    /// Its end in the row group, with the zeros.
+    /// The end of the page in the row group, including the zeros.
     end: u64,
 }
 
 impl RowGroup {
-    /// Adds a page whose end is a multiple of `alignment`; none on overflow.
+    /// Adds a page whose end is a multiple of `alignment`; `None` on overflow.
     pub(super) fn push(
         &mut self,
         header: Vec<u8>,
@@ -55,7 +55,7 @@ impl RowGroup {
         Some(())
     }
 
-    /// The place of each page in the row group, and its size with its header.
+    /// Returns the offset of each page in the row group, and its size with its header.
     pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let ends = self.pages.iter().map(|page| page.end);
         let starts = std::iter::once(0).chain(ends);
@@ -68,7 +68,7 @@ impl RowGroup {
         self.size_bytes
     }
 
-    /// The index of the page at an offset, the page, and its offset in the row group.
+    /// Returns the index of the page at an offset, the page, and its offset in the row group.
     fn page(&self, offset: u64) -> Option<(usize, &Page, u64)> {
         let index = self.pages.partition_point(|page| page.end <= offset);
         let before = index
@@ -94,20 +94,20 @@ impl RowGroups {
         }
     }
 
-    /// The size; `None` if it overflows.
+    /// Returns the size in bytes; `None` if it overflows.
     pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
         let full = self.full.size_bytes.checked_mul(self.count)?;
         full.checked_add(self.last.size_bytes)
     }
 
-    /// What it takes in memory.
+    /// Returns the memory of the row groups in bytes.
     pub(in crate::view) fn memory_bytes(&self) -> u64 {
         let texts: usize = self.headers().map(<[u8]>::len).sum();
         let pages = size_of::<Page>() * (self.full.pages.len() + self.last.pages.len());
         (texts + pages + size_of_val(&self.columns[..])) as u64
     }
 
-    /// The bytes that are in memory.
+    /// Returns the bytes that are in memory.
     pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         let pages = self.full.pages.iter().chain(&self.last.pages);
         let texts = self.columns.iter().filter_map(|column| match column {
@@ -120,7 +120,7 @@ impl RowGroups {
         pages.map(|page| &page.header[..]).chain(texts)
     }
 
-    /// The content at the beginning of a range.
+    /// Returns the slice at the beginning of a range.
     pub(in crate::view) fn at(&self, range: &Range<u64>) -> Option<SegmentSlice<'_>> {
         let whole = self.full.size_bytes.checked_mul(self.count)?;
         let (group, number, offset) = match range.start < whole {
@@ -145,7 +145,7 @@ impl RowGroups {
             return Some(SegmentSlice::Zeros(length.min(zeros_end - offset)));
         }
         let length = length.min(values_end - offset);
-        // The values of the row groups before.
+        // The values of the previous row groups.
         let before = match number {
             0 => 0,
             number => number.checked_mul(self.full.pages.get(index)?.values_bytes)?,
@@ -192,7 +192,7 @@ mod tests {
                 size_bytes,
             })
         };
-        // Pages at 0 and 16 of groups of 24 bytes; 2.5 groups.
+        // Pages at the offsets 0 and 16 of row groups of 24 bytes; 2.5 row groups.
         let columns = vec![column(0, 25), column(1, 5)];
         let groups = RowGroups::new(columns, group([10, 2]), 2, group([5, 1]));
         assert_eq!(groups.size_bytes(), Some(2 * 24 + 16));

@@ -11,11 +11,11 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// The fields of a structure, in ascending order of their numbers, which differ by at most 15.
+/// The fields of a structure, in ascending order of their IDs, which differ by at most 15.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     bytes: Vec<u8>,
-    /// The number of the last field.
+    /// The ID of the last field.
     last: u8,
 }
 

@@ -1,13 +1,13 @@
-//! Colours of numbers: indexes of a palette by a robust range.
+//! Colours of numbers: indexes into a palette, over a range without outliers.
 
 use super::encode::MAX_INDEX;
 
-/// The percentiles of the darkest and the brightest colour.
+/// The percentiles of the numbers with the darkest and the brightest colour.
 const DARK: usize = 2;
 const BRIGHT: usize = 98;
 
-/// The least and the most number that have colours of their own; numbers beyond have those of the ends. They
-/// are two percentiles of the finite numbers, or the extremes where these are equal. `None` without numbers.
+/// Returns the numbers of the darkest and of the brightest colour; `None` without finite numbers. These are
+/// two percentiles of the finite numbers, or their extremes if both are equal.
 pub(super) fn range(values: &[f64]) -> Option<(f64, f64)> {
     let mut finite: Vec<f64> = values
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn range(values: &[f64]) -> Option<(f64, f64)> {
     })
 }
 
-/// The index of each number in the palette: 0 for numbers that are not finite.
+/// Returns the index of each number in the palette: 0 for numbers that are not finite.
 pub(super) fn indexes(values: &[f64], range: Option<(f64, f64)>) -> Vec<u8> {
     let (dark, bright) = range.unwrap_or((0.0, 0.0));
     values
@@ -43,7 +43,7 @@ fn index(value: f64, dark: f64, bright: f64) -> u8 {
         return 0;
     }
     let colours = f64::from(MAX_INDEX - 1);
-    // Halves, because a difference of large numbers overflows.
+    // Each number is halved, because a difference of large numbers overflows.
     let part = (value / 2.0 - dark / 2.0) / (bright / 2.0 - dark / 2.0);
     let part = if dark < bright {
         part.clamp(0.0, 1.0)

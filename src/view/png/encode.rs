@@ -1,21 +1,21 @@
-//! PNG (ISO/IEC 15948) of a size that is known before the pixels are: the image data are stored, not
-//! compressed (RFC 1951, 3.2.4), and the text that depends on them is padded.
+//! PNG (ISO/IEC 15948) whose size is known before the pixels: the image data are stored without compression
+//! (RFC 1951, 3.2.4), and text that depends on pixels is padded.
 //!
-//! The file is a header, which metadata alone make, and a body with the range, the image data and the end.
+//! The header follows from metadata alone; the body has the range, the image data and the end.
 
 use libdeflater::{adler32, crc32};
 
 /// The colours of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Colours {
-    /// Indexes of the palette; 0 is transparent.
+    /// Indexes into the palette; 0 is transparent.
     Indexed,
     Rgb,
     Rgba,
 }
 
 impl Colours {
-    /// Bytes of a pixel.
+    /// Returns the size of a pixel in bytes.
     pub(super) fn pixel_bytes(self) -> usize {
         match self {
             Self::Indexed => 1,
@@ -24,7 +24,7 @@ impl Colours {
         }
     }
 
-    /// `Colour type` (11.2.1).
+    /// Returns the `Colour type` (11.2.1).
     fn code(self) -> u8 {
         match self {
             Self::Indexed => 3,
@@ -42,9 +42,9 @@ pub(super) struct Format {
     pub(super) colours: Colours,
 }
 
-/// Bytes of a chunk without its data: length, type and CRC.
+/// Size of a chunk without its data, in bytes: length, type and CRC.
 const CHUNK_BYTES: usize = 12;
-/// The most data of a stored block, and the bytes in front of them.
+/// The maximum size of the data of a stored block, and the size of its header, in bytes.
 const BLOCK_BYTES: usize = 0xFFFF;
 const BLOCK_HEADER_BYTES: usize = 5;
 /// The header of zlib (RFC 1950, 2.2): deflate with a window of 32 KiB, the fastest level.
@@ -54,18 +54,18 @@ const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 pub(super) const MAX_INDEX: u8 = 255;
 
 impl Format {
-    /// Bytes of the rows, each behind the type of its filter, which is none.
+    /// Returns the size of the rows in bytes, each with a byte for the filter type, which is none.
     fn rows_bytes(self) -> usize {
         (1 + self.width as usize * self.colours.pixel_bytes()) * self.height as usize
     }
 
-    /// Bytes of the compressed image data.
+    /// Returns the size of the zlib stream of image data in bytes.
     fn data_bytes(self) -> usize {
         let rows = self.rows_bytes();
         ZLIB.len() + rows + BLOCK_HEADER_BYTES * rows.div_ceil(BLOCK_BYTES) + size_of::<u32>()
     }
 
-    /// Bytes of the body with a text of this size.
+    /// Returns the size of the body with a text of `text_bytes` bytes.
     pub(super) fn body_bytes(self, text_bytes: usize) -> u64 {
         let text = match text_bytes {
             0 => 0,
@@ -74,7 +74,7 @@ impl Format {
         (text + CHUNK_BYTES + self.data_bytes() + CHUNK_BYTES) as u64
     }
 
-    /// Signature, format, palette, and texts as keywords with values.
+    /// Returns signature, format, palette, and texts as keywords with values.
     pub(super) fn header(self, texts: &[(&str, &str)]) -> Vec<u8> {
         let mut file = SIGNATURE.to_vec();
         let mut format = Vec::new();
@@ -93,8 +93,8 @@ impl Format {
         file
     }
 
-    /// The range of the colours as text, padded to `text_bytes` (none if that is 0), and the pixels, row by
-    /// row. `None` if the pixels or the text have another size.
+    /// Returns the body: the range of the colours as text, padded to `text_bytes` (no text if that is 0), and
+    /// the pixels, row by row. `None` if the size of the pixels or of the text is wrong.
     pub(super) fn body(self, text: &str, text_bytes: usize, pixels: &[u8]) -> Option<Vec<u8>> {
         let row_bytes = self.width as usize * self.colours.pixel_bytes();
         let is_whole = pixels.len() == row_bytes * self.height as usize;
@@ -129,7 +129,7 @@ impl Format {
     }
 }
 
-/// The data of an `iTXt` chunk (11.3.4.5): UTF-8, not compressed, of no language.
+/// Returns the data of an `iTXt` chunk (11.3.4.5): UTF-8, not compressed, without a language.
 fn text_chunk(keyword: &str, text: &str) -> Vec<u8> {
     [keyword.as_bytes(), &[0; 5], text.as_bytes()].concat()
 }
@@ -146,7 +146,7 @@ fn push(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     file.extend(crc.to_be_bytes());
 }
 
-/// The palette: index 0 for elements without a value, then viridis from dark to bright.
+/// Returns the palette: index 0 for missing values, then viridis from dark to bright.
 fn palette() -> Vec<u8> {
     let most = usize::from(MAX_INDEX - 1);
     let colours = (0..=most).map(|index| {
@@ -164,7 +164,7 @@ fn palette() -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The types and data of all chunks, whose CRCs are right.
+    /// Returns the types and data of all chunks, after a check of their CRCs.
     fn chunks(mut file: &[u8]) -> Vec<(&[u8], &[u8])> {
         let mut chunks = Vec::new();
         file = file.strip_prefix(&SIGNATURE).unwrap();

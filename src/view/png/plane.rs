@@ -1,19 +1,19 @@
-//! The plane of an array that a picture has, and the ranges of elements that its samples are in.
+//! The plane of an array that a picture shows, and the ranges of elements that contain its samples.
 
 use crate::array::Extent;
 
-/// A picture has at most so many pixels along each side.
+/// The maximum number of pixels along each side of a picture.
 pub(super) const MAX_SIDE: u64 = 1024;
-/// The shorter side of a long plane keeps so many pixels, if it has them.
+/// The shorter side of a long plane keeps this many pixels, if it has them.
 const MIN_SIDE: u64 = 64;
-/// The longest range that is read at once.
+/// The maximum size of a range that is read at once.
 const MAX_RANGE_BYTES: u64 = 4 << 20;
-/// What the chunks of a plane may be, decoded, and how many. All of them are decoded: leaving some out would
-/// be a wrong picture.
+/// The maximum decoded size of the chunks of a plane, and their maximum number. All of them are decoded:
+/// without some chunks, the picture would be wrong.
 const MAX_DECODED_BYTES: u64 = 1 << 30;
 const MAX_CHUNKS: u64 = 65_536;
 
-/// An axis of the plane: every `step`th of its elements, from the first on, is a sample.
+/// An axis of the plane: every `step`th element, starting with the first, is a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
     /// The axis of the array.
@@ -23,7 +23,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// All elements of an axis.
+    /// Returns the side with all elements of an axis.
     pub(super) fn whole(axis: usize, length: u64) -> Self {
         Self {
             axis,
@@ -32,28 +32,28 @@ impl Side {
         }
     }
 
-    /// Samples along the axis.
+    /// Returns the number of samples along the axis.
     pub(super) fn samples(self) -> u64 {
         self.length.div_ceil(self.step.max(1))
     }
 }
 
-/// The plane at the first element of all other axes.
+/// The plane at index 0 of all other axes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plane {
     pub(super) rows: Side,
     pub(super) columns: Side,
-    /// The axis of red, green and blue, if the pixels are colours.
+    /// The axis of colour channels, if the pixels are colours.
     pub(super) channels: Option<Side>,
 }
 
-/// The layout of the elements: those of one chunk after the other, or those of the whole array.
+/// The layout of the elements: chunk by chunk, or row-major over the whole array.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored<'a> {
     pub(super) shape: &'a [u64],
-    /// The shape of the chunks that are decoded one by one, if all have the same.
+    /// The shape of the chunks that are decoded one by one, if all have the same shape.
     pub(super) chunk: Option<&'a [u64]>,
-    /// The largest chunk.
+    /// The shape of the largest chunk.
     pub(super) largest_chunk: &'a [u64],
     pub(super) element_bytes: u64,
 }
@@ -61,20 +61,20 @@ pub(super) struct Stored<'a> {
 /// Consecutive samples along a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct Run {
-    /// The number of the first one in the picture.
+    /// The index of the first sample in the picture.
     pub(in crate::view) first: u64,
     pub(in crate::view) count: u64,
-    /// Bytes from one to the next.
+    /// Number of bytes from one sample to the next.
     pub(in crate::view) stride: u64,
 }
 
 impl Run {
-    /// Bytes from the first sample to the last.
+    /// Returns the number of bytes from the first sample to the last.
     fn length(self) -> u64 {
         self.count.saturating_sub(1).saturating_mul(self.stride)
     }
 
-    /// Both halves, and the bytes from the first to the second.
+    /// Returns both halves, and the number of bytes from the first to the second.
     fn halves(self) -> (Self, Self, u64) {
         let left = self.count.div_ceil(2);
         let right = Self {
@@ -94,7 +94,7 @@ impl Run {
     }
 }
 
-/// A range of elements with samples: rows, columns and channels.
+/// A range of the elements that contains samples: rows, columns and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct Block {
     pub(in crate::view) extent: Extent,
@@ -103,26 +103,26 @@ pub(in crate::view) struct Block {
 }
 
 impl Plane {
-    /// The same plane with so few samples that it is a picture.
+    /// Returns the same plane with steps that limit its samples to the size of a picture.
     pub(super) fn reduced(mut self) -> Self {
         let longest = self.rows.length.max(self.columns.length);
         let step = longest.div_ceil(MAX_SIDE).max(1);
         for side in [&mut self.rows, &mut self.columns] {
             side.step = step.min((side.length / MIN_SIDE).max(1));
-            // The side of a long plane still has at most the limit.
+            // Each side still has at most the maximum number of pixels.
             side.step = side.step.max(side.length.div_ceil(MAX_SIDE));
         }
         self
     }
 
-    /// Samples along the longer side.
+    /// Returns the number of samples along the longer side.
     pub(super) fn longest(&self) -> u64 {
         self.rows.samples().max(self.columns.samples())
     }
 
-    /// Rows, columns and channels.
+    /// Returns rows, columns and channels.
     fn sides(&self) -> [Side; 3] {
-        // Any axis with one element has one sample.
+        // An axis with one element has one sample.
         let none = Side {
             axis: usize::MAX,
             length: 1,
@@ -131,10 +131,10 @@ impl Plane {
         [self.rows, self.columns, self.channels.unwrap_or(none)]
     }
 
-    /// Checks how much has to be decoded.
+    /// Checks that the chunks to decode are within the limits.
     ///
     /// # Errors
-    /// It is too much.
+    /// Returns which limit they exceed.
     pub(super) fn check(&self, stored: Stored<'_>) -> Result<(), String> {
         let (mut chunks, mut bytes) = (1_u64, stored.element_bytes);
         for (axis, length) in stored.shape.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Plane {
         Ok(())
     }
 
-    /// The blocks of all samples, chunk by chunk. `None` if an offset overflows.
+    /// Returns the blocks of all samples, chunk by chunk. `None` if an offset overflows.
     pub(super) fn blocks(&self, stored: Stored<'_>) -> Option<Vec<Block>> {
         let (extent, unit) = match stored.chunk {
             Some(chunk) => (Extent::ChunkMajor, chunk),
@@ -195,7 +195,7 @@ impl Plane {
     }
 }
 
-/// Bytes from one element to the next along each axis, in C order.
+/// Returns the number of bytes from one element to the next along each axis, in C order.
 fn strides(shape: &[u64], element_bytes: u64) -> Option<Vec<u64>> {
     let mut strides = Vec::with_capacity(shape.len());
     let mut stride = element_bytes;
@@ -207,8 +207,8 @@ fn strides(shape: &[u64], element_bytes: u64) -> Option<Vec<u64>> {
     Some(strides)
 }
 
-/// The samples of a side by the chunks that they are in, with the offset of the first one. `unit` is the side
-/// of a chunk; `step` and `unit_step` are the bytes between elements and between chunks.
+/// Returns the samples of a side, split by chunk, with the offset of the first sample in each. `unit` is the
+/// side of a chunk; `step` and `unit_step` are the bytes between elements and between chunks.
 fn parts(side: Side, unit: u64, step: u64, unit_step: u64) -> Vec<(u64, Run)> {
     let (unit, stride) = (unit.max(1), side.step.max(1));
     let mut parts = Vec::new();
@@ -232,13 +232,13 @@ fn parts(side: Side, unit: u64, step: u64, unit_step: u64) -> Vec<(u64, Run)> {
 }
 
 impl Block {
-    /// Bytes from the first sample to the end of the last.
+    /// Returns the number of bytes from the start of the first sample to the end of the last.
     pub(in crate::view) fn size_bytes(&self, element_bytes: u64) -> u64 {
         let lengths = self.runs.iter().map(|run| run.length());
         lengths.fold(element_bytes, u64::saturating_add)
     }
 
-    /// Appends the block, or parts of it that are short enough.
+    /// Appends the block, split into parts that are short enough.
     fn split(self, element_bytes: u64, blocks: &mut Vec<Self>) {
         let mut parts = vec![self];
         while let Some(block) = parts.pop() {
@@ -260,7 +260,7 @@ impl Block {
         }
     }
 
-    /// The number of each sample in the picture (row, column, channel), and its offset in the block.
+    /// Returns the index of each sample in the picture (row, column, channel), and its offset in the block.
     pub(in crate::view) fn samples(&self) -> impl Iterator<Item = ([u64; 3], u64)> + use<> {
         let [rows, columns, channels] = self.runs;
         let of = |run: Run| (0..run.count).map(move |n| (run.first + n, n * run.stride));
@@ -288,7 +288,7 @@ fn replaced(mut runs: [Run; 3], place: usize, run: Run) -> [Run; 3] {
 mod tests {
     use super::*;
 
-    /// The picture of an array whose elements are their numbers in C order.
+    /// Renders the picture of an array in which each element is its index in C order.
     fn picture(plane: &Plane, shape: &[u64], chunk: Option<&[u64]>) -> Vec<u32> {
         let count = |shape: &[u64]| shape.iter().product::<u64>();
         let at = |place: &[u64]| {

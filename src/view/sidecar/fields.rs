@@ -1,4 +1,4 @@
-//! Optional fields of the headers: georeference, nodata value, scale and offset, names of bands, spacings.
+//! Optional fields of the headers: georeference, nodata value, scale and offset, names of bands, spacing.
 
 use std::fmt::Write as _;
 
@@ -16,9 +16,9 @@ use crate::view::number::Value;
 /// XML elements of a GDAL virtual raster.
 #[derive(Debug, Default)]
 pub(super) struct VrtFields {
-    /// Of the dataset.
+    /// The elements of the dataset.
     pub(super) dataset: String,
-    /// Of each band.
+    /// The elements of each band.
     pub(super) band: String,
     /// Names of bands.
     pub(super) names: Vec<Option<String>>,
@@ -28,7 +28,7 @@ fn float(value: f64) -> String {
     shown(Value::Float(value))
 }
 
-/// The fields of a virtual raster (GDAL, "VRT -- GDAL Virtual Format").
+/// Returns the fields of a virtual raster (GDAL, "VRT -- GDAL Virtual Format").
 pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
     let mut fields = VrtFields::default();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
@@ -58,7 +58,7 @@ pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
     fields
 }
 
-/// The lines of an ENVI header ("ENVI Header Files"; `coordinate system string` is ESRI WKT).
+/// Returns the lines of an ENVI header ("ENVI Header Files"; `coordinate system string` is ESRI WKT).
 pub(super) fn envi(metadata: &RasterMetadata) -> String {
     let mut text = String::new();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
@@ -100,17 +100,17 @@ pub(super) fn envi(metadata: &RasterMetadata) -> String {
     text
 }
 
-/// A system as WKT 1, the only form that ENVI and GDAL read in this header.
+/// Returns a system as WKT 1, the only form that ENVI and GDAL read in this header.
 fn wkt_1(crs: &Crs) -> Option<&str> {
     let wkt: &str = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
     let is_wkt_1 = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
     (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
 }
 
-/// The most bands with a list of scales.
+/// The maximum number of bands for a list of scales.
 const MAX_LISTED: usize = 65_535;
 
-/// `map info`: the corner of the first pixel and the pixel size; `None` if the raster is rotated.
+/// Returns `map info`: the corner of the first pixel and the pixel size; `None` if the raster is rotated.
 fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     let [a, b, c, d, e, f] = transform;
     if b != 0.0 || d != 0.0 || a <= 0.0 || e >= 0.0 {
@@ -146,8 +146,8 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     })
 }
 
-/// The lines of an NRRD header ("Definition of NRRD File Format", per-axis fields): steps of OME axes, of
-/// regular coordinates, or of the transform.
+/// Returns the lines of an NRRD header ("Definition of NRRD File Format", per-axis fields): steps of OME
+/// axes, of evenly spaced coordinates, or of the transform.
 ///
 /// # Errors
 /// Errors of the store.
@@ -155,7 +155,7 @@ pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<Str
     Ok(lines(&spacings(view, nodes, &mut Notes::default())?))
 }
 
-/// The lines, fastest axis first; `nan` if unknown.
+/// Returns the lines, fastest axis first; `nan` for unknown numbers.
 fn lines(axes: &[Spacing]) -> String {
     if axes.iter().all(|axis| axis.distance.is_none()) {
         return String::new();

@@ -14,35 +14,35 @@ pub(super) enum Blocks {
     Tiles(Tiles),
     /// A strip is some rows of a plane.
     Strips(Strips),
-    /// A tile or a strip is a chunk as it is stored.
+    /// A tile or a strip is a stored chunk.
     Stored(StoredBlocks),
 }
 
-/// Chunks as they are stored, in the order of the blocks: those of one plane after those of another.
+/// Stored chunks, in the order of the blocks, plane by plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredBlocks {
-    /// Pixels of a tile across; `None` if blocks are strips.
+    /// The width of a tile in pixels; `None` if blocks are strips.
     width: Option<u64>,
-    /// Rows of a block.
+    /// Number of rows of a block.
     rows: u64,
     per_plane: u64,
     planes: u64,
     table: Arc<ChunkTable>,
 }
 
-/// Consecutive chunks, each of them one or more tiles.
+/// Consecutive chunks, each of which is one or more tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tiles {
     width: u64,
     height: u64,
     across: u64,
     down: u64,
-    /// Planes of the array and of a chunk along each leading axis.
+    /// Number of planes of the array and of a chunk along each leading axis.
     planes: Vec<(u64, u64)>,
     tile_bytes: u64,
 }
 
-/// Consecutive planes, each of them one or more strips.
+/// Consecutive planes, each of which is one or more strips.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Strips {
     rows: u64,
@@ -51,17 +51,17 @@ pub(super) struct Strips {
     planes: u64,
 }
 
-/// The largest tile, which programs hold in memory to read one pixel.
+/// The maximum size of a tile, which programs hold in memory to read one pixel.
 const MAX_TILE_BYTES: u64 = 256 << 20;
-/// The most blocks of an image; readers are slow with larger tables.
+/// The maximum number of blocks of an image; readers are slow with larger tables.
 const MAX_BLOCKS: u64 = 700_000;
-/// The size of a strip, up to the maximum where strips are more than a few.
+/// The size of a strip in bytes. It doubles up to the maximum for more than `FEW_STRIPS` strips.
 const STRIP_BYTES: u64 = 128 << 10;
 const FEW_STRIPS: u64 = 1 << 16;
 const MAX_STRIP_BYTES: u64 = 1 << 20;
 
 impl Blocks {
-    /// The blocks of an image with chunks of this shape.
+    /// Returns the blocks of an image with chunks of this shape.
     pub(super) fn new(pixels: &Pixels, chunk: &[u64]) -> Self {
         match tiles(pixels, chunk) {
             Some(tiles) => Self::Tiles(tiles),
@@ -69,15 +69,15 @@ impl Blocks {
         }
     }
 
-    /// Strips, which programs read that know no tiles.
+    /// Returns strips, for programs that cannot read tiles.
     pub(super) fn strips(pixels: &Pixels, chunk: &[u64]) -> Self {
         Self::Strips(strips(pixels, chunk))
     }
 
-    /// The blocks of an image whose chunks, of this shape, are in the file as they are stored.
+    /// Returns the blocks of an image whose stored chunks, of this shape, are in the file.
     ///
     /// # Errors
-    /// Why chunks of this shape are no blocks.
+    /// Returns why chunks of this shape cannot be blocks.
     pub(super) fn stored(
         pixels: &Pixels,
         chunk: &[u64],
@@ -97,7 +97,7 @@ impl Blocks {
         }))
     }
 
-    /// The order of the decoded elements in the file.
+    /// Returns the order of the decoded elements in the file.
     pub(super) fn order(&self) -> ElementOrder {
         match self {
             Self::Tiles(_) | Self::Stored(_) => ElementOrder::ChunkMajor,
@@ -105,7 +105,7 @@ impl Blocks {
         }
     }
 
-    /// The tags of the tables of offsets and of sizes.
+    /// Returns the tags of the tables of offsets and of sizes.
     pub(super) fn tags(&self) -> (u16, u16) {
         match self {
             Self::Tiles(_) => (tag::TILE_OFFSETS, tag::TILE_BYTE_COUNTS),
@@ -116,7 +116,7 @@ impl Blocks {
         }
     }
 
-    /// The tags with the shape of a block.
+    /// Returns the tags with the shape of a block.
     pub(super) fn fields(&self) -> Result<Vec<(u16, Values)>, String> {
         Ok(match self {
             Self::Tiles(tiles) => vec![
@@ -136,7 +136,7 @@ impl Blocks {
         })
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub(super) fn count(&self) -> u64 {
         match self {
             Self::Tiles(tiles) => tiles.count(),
@@ -145,7 +145,7 @@ impl Blocks {
         }
     }
 
-    /// Whether blocks are missing in the file.
+    /// Returns whether some blocks are not in the file.
     pub(super) fn is_sparse(&self) -> bool {
         match self {
             Self::Stored(blocks) => blocks.table.len() < self.count(),
@@ -153,7 +153,7 @@ impl Blocks {
         }
     }
 
-    /// The number of blocks of one plane; those of a plane follow those of the one before it.
+    /// Returns the number of blocks of a plane. Blocks are ordered by plane.
     pub(super) fn per_plane(&self) -> u64 {
         match self {
             Self::Tiles(tiles) => tiles.down.saturating_mul(tiles.across),
@@ -162,7 +162,7 @@ impl Blocks {
         }
     }
 
-    /// The offset of a block.
+    /// Returns the offset of a block.
     pub(super) fn offset(&self, block: u64) -> u64 {
         match self {
             Self::Tiles(tiles) => tiles.offset(block),
@@ -177,7 +177,7 @@ impl Blocks {
         }
     }
 
-    /// The size of a block; 0 if it is not in the file.
+    /// Returns the size of a block; 0 if it is not in the file.
     pub(super) fn size_bytes(&self, block: u64) -> u64 {
         match self {
             Self::Tiles(tiles) => tiles.tile_bytes,
@@ -193,11 +193,11 @@ impl Blocks {
         }
     }
 
-    /// The size of the largest block.
+    /// Returns the size of the largest block.
     pub(super) fn largest_bytes(&self) -> u64 {
         match self {
             Self::Stored(blocks) => blocks.table.largest_bytes(),
-            // No other exceeds the first.
+            // No other block exceeds the first one.
             Self::Tiles(_) | Self::Strips(_) => self.size_bytes(0),
         }
     }
@@ -210,7 +210,7 @@ impl Tiles {
         planes.chain(sides).fold(1, u64::saturating_mul)
     }
 
-    /// The offset of a tile. Tiles are numbered plane by plane, in C order over the leading axes.
+    /// Returns the offset of a tile. Tiles are numbered plane by plane, in C order over the leading axes.
     fn offset(&self, tile: u64) -> u64 {
         let per_plane = self.down.saturating_mul(self.across).max(1);
         let (mut plane, in_plane) = (tile / per_plane, tile % per_plane);
@@ -239,15 +239,15 @@ impl Strips {
     }
 }
 
-/// Whether a tile can be so long (TIFF 6.0, section 15).
+/// Returns whether TIFF permits a tile side of this length (TIFF 6.0, section 15).
 fn is_side(side: u64) -> bool {
     side > 0 && side.is_multiple_of(16) && u32::try_from(side).is_ok()
 }
 
-/// Rows and columns of a chunk that is one tile, or one strip of the whole width.
+/// Returns the rows and columns of a chunk that is one tile, or one strip of the whole width.
 ///
 /// # Errors
-/// Why it is neither.
+/// Returns why the chunk is neither.
 pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], String> {
     let sides = match pixels.is_chunky {
         true => chunk
@@ -293,13 +293,13 @@ pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], S
     }
 }
 
-/// Chunks as tiles, if their shape allows it.
+/// Returns the chunks as tiles, if their shape allows it.
 fn tiles(pixels: &Pixels, chunk: &[u64]) -> Option<Tiles> {
     let (leading, [height, width]) = match pixels.is_chunky {
         false => chunk.split_last_chunk::<2>()?,
         true => {
             let (samples, sides) = chunk.split_last()?;
-            // A chunk with more or fewer samples than a pixel is no tile.
+            // A chunk with more or fewer samples than a pixel cannot be a tile.
             sides
                 .split_last_chunk::<2>()
                 .filter(|_| *samples == pixels.samples)?
@@ -341,7 +341,7 @@ fn strips(pixels: &Pixels, chunk: &[u64]) -> Strips {
     while rows < height && count(rows) > MAX_BLOCKS {
         rows = rows.saturating_mul(2).min(height);
     }
-    // Strips that end where chunks end touch no other chunks.
+    // Strips that end at chunk boundaries touch no further chunks.
     let down = if pixels.is_chunky { 3 } else { 2 };
     let chunk_rows = chunk
         .len()
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(blocks.order(), ElementOrder::ChunkMajor);
         let tile = 16 * 32 * 2;
         assert_eq!(blocks.size_bytes(11), tile);
-        // Four chunks of two planes, and four of one plane and one beyond the edge.
+        // Four chunks of two planes, and four chunks with one plane beyond the edge.
         let places = [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14];
         assert_eq!(offsets(&blocks), places.map(|place| place * tile));
         let deep = Pixels::of_planes(&[2, 3], 16, 16, U2);
@@ -405,7 +405,7 @@ mod tests {
             assert_eq!(end, 2 * 1000 * 1000 * 2);
             assert!((64 << 10..=256 << 10).contains(&blocks.size_bytes(0)));
         }
-        // A strip ends where a chunk ends.
+        // Strips end at chunk boundaries.
         let blocks = Blocks::new(&pixels, &[1, 20, 1000]);
         assert_eq!(blocks.size_bytes(0), 60 * 2000);
     }

@@ -35,7 +35,7 @@ pub(in crate::view) mod tag {
     pub(super) const SUB_IFDS: u16 = 330;
     pub(in crate::view) const EXTRA_SAMPLES: u16 = 338;
     pub(in crate::view) const SAMPLE_FORMAT: u16 = 339;
-    /// OGC 19-008r4, Annex B: the tags of GeoTIFF.
+    /// The tags of GeoTIFF (OGC 19-008r4, Annex B).
     pub(in crate::view) const MODEL_PIXEL_SCALE: u16 = 33_550;
     pub(in crate::view) const MODEL_TIEPOINT: u16 = 33_922;
     pub(in crate::view) const MODEL_TRANSFORMATION: u16 = 34_264;
@@ -58,7 +58,7 @@ pub(in crate::view) enum Values {
     Rational(u32, u32),
     /// `DOUBLE`.
     Doubles(Vec<f64>),
-    /// `ASCII`, here without the NUL at its end.
+    /// `ASCII`, without the NUL at its end.
     Text(String),
 }
 
@@ -69,7 +69,7 @@ pub(in crate::view) struct Image {
     pub(in crate::view) fields: Vec<(u16, Values)>,
     /// The blocks of the image data.
     pub(super) blocks: Blocks,
-    /// Size of the image data.
+    /// Size of the image data in bytes.
     pub(super) size_bytes: u64,
 }
 
@@ -80,13 +80,13 @@ pub(super) struct Header {
     pub(super) starts: Vec<u64>,
 }
 
-/// The largest header.
+/// The maximum size of a header in bytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Data of large files begin at a multiple of the boundary, and at this distance from the header, so that
-/// the kernel's readahead of the header contains no data.
+/// Data of large files begin at a multiple of the boundary, and at least this distance after the header: the
+/// kernel's readahead of the header must not include data.
 const DATA_BOUNDARY: u64 = 1 << 20;
 const DATA_DISTANCE: u64 = 128 << 10;
-/// Data of each image begin at a page: the header can be read even if they cannot.
+/// Data of each image begin at a page boundary, so that the header is readable even if the data are not.
 const IMAGE_BOUNDARY: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ enum Flavour {
 }
 
 impl Flavour {
-    /// Bytes of a count or an offset; values up to this size are in the entry itself.
+    /// Returns the size of a count or an offset in bytes; values up to this size are in the entry itself.
     fn word(self) -> u64 {
         match self {
             Self::Classic => 4,
@@ -117,7 +117,7 @@ impl Flavour {
         count + entries * self.entry_bytes() + self.word()
     }
 
-    /// Bytes that a value takes after its directory.
+    /// Returns the number of bytes that a value takes after its directory.
     fn outside(self, bytes: u64) -> Option<u64> {
         match bytes <= self.word() {
             true => Some(0),
@@ -127,16 +127,16 @@ impl Flavour {
 }
 
 impl Values {
-    /// A `LONG`.
+    /// Returns a `LONG`.
     ///
     /// # Errors
-    /// A value that it cannot hold.
+    /// The value exceeds 32 bits.
     pub(super) fn long(value: u64) -> Result<Self, String> {
         let value = u32::try_from(value).map_err(|_| format!("{value} exceeds 32 bits"))?;
         Ok(Self::Long(value))
     }
 
-    /// The number of the type, the count, and the bytes.
+    /// Returns the number of the type, the count, and the bytes.
     fn encode(&self, order: ByteOrder) -> (u16, u64, Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
@@ -188,7 +188,7 @@ fn put<const N: usize>(target: &mut Vec<u8>, order: ByteOrder, mut bytes: [u8; N
 }
 
 impl Image {
-    /// Bytes of one entry in the table of sizes.
+    /// Returns the size of an entry in the table of sizes, in bytes.
     fn count_bytes(&self) -> u64 {
         match u32::try_from(self.blocks.largest_bytes()) {
             Ok(_) => 4,
@@ -196,53 +196,53 @@ impl Image {
         }
     }
 
-    /// Whether blocks are missing in the file.
+    /// Returns whether some blocks are not in the file.
     pub(in crate::view) fn is_sparse(&self) -> bool {
         self.blocks.is_sparse()
     }
 
-    /// Bytes of the image in the header of a BigTIFF file.
+    /// Returns the size of the image's directory and tables in the header of a BigTIFF file, in bytes.
     pub(in crate::view) fn tables_bytes(&self) -> Option<u64> {
         Directory::whole(self, 0).size_bytes(Flavour::Big, 0)
     }
 }
 
-/// Which directories a file has.
+/// Selects the directories of a file.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::view) enum Directories<'a> {
     /// One for each image.
     Images,
-    /// One for each of these planes of the first image, in this order; the same planes of the other images
-    /// are the `SubIFDs` of each.
+    /// One for each of these planes of the first image, in this order. The same planes of the other images
+    /// are the `SubIFDs` of each directory.
     Planes(&'a [u64]),
 }
 
-/// A directory: some blocks of an image.
+/// A directory: a range of blocks of an image.
 #[derive(Debug, Clone)]
 struct Directory<'a> {
     image: &'a Image,
     /// The offset of the image's data.
     start: u64,
     blocks: Range<u64>,
-    /// Tags that this directory alone has.
+    /// Tags of this directory only.
     own: &'a [(u16, Values)],
 }
 
-/// A directory of the file's chain, and those that its `SubIFDs` lead to.
+/// A directory of the file's chain, and the directories in its `SubIFDs`.
 type Chained<'a> = (Directory<'a>, Vec<Directory<'a>>);
 
-/// What the header of a file is made of.
+/// The input for the header of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contents<'a> {
-    /// The first is the main image.
+    /// The images, of which the first is the main image.
     pub(super) images: &'a [&'a Image],
     pub(super) directories: Directories<'a>,
-    /// Tags that only the first directory has.
+    /// Tags of the first directory only.
     pub(super) first: &'a [(u16, Values)],
 }
 
 impl<'a> Contents<'a> {
-    /// The directories, with data at these offsets.
+    /// Returns the directories, with data at these offsets.
     fn chain(self, starts: &'a [u64]) -> impl Iterator<Item = Chained<'a>> {
         let count = match self.directories {
             Directories::Images => self.images.len(),
@@ -272,7 +272,7 @@ impl<'a> Contents<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// All blocks of an image.
+    /// Returns a directory of all blocks of an image.
     fn whole(image: &'a Image, start: u64) -> Self {
         Self {
             image,
@@ -282,7 +282,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// The blocks of one plane.
+    /// Returns a directory of the blocks of one plane.
     fn plane(image: &'a Image, start: u64, plane: u64) -> Self {
         let count = image.blocks.per_plane();
         let first = plane.saturating_mul(count);
@@ -296,7 +296,7 @@ impl<'a> Directory<'a> {
         self.image.fields.iter().chain(self.own)
     }
 
-    /// The bytes of the directory and its values; `below` is the number of its `SubIFDs`.
+    /// Returns the size of the directory and its values in bytes; `below` is the number of its `SubIFDs`.
     fn size_bytes(&self, flavour: Flavour, below: u64) -> Option<u64> {
         let blocks = self.blocks.end.checked_sub(self.blocks.start)?;
         let offsets = blocks.checked_mul(flavour.word())?;
@@ -313,10 +313,10 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// The header of a file.
+/// Encodes the header of a file.
 ///
 /// # Errors
-/// Tables beyond the limit, or a size that no file can have.
+/// The tables exceed the limit, or the file would exceed 2^63 - 1 bytes.
 pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
     let (starts, end) = starts(contents, Flavour::Classic)?;
     let (flavour, starts) = match u32::try_from(end) {
@@ -326,8 +326,8 @@ pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header,
     write(contents, starts, flavour, order)
 }
 
-/// The header of a classic file with one directory, whose data may go on beyond 4 GiB: programs compute
-/// the offsets of all planes but the first.
+/// Encodes the header of a classic file with one directory, whose data may exceed 4 GiB: programs compute the
+/// offsets of all planes but the first.
 ///
 /// # Errors
 /// As [`encode`].
@@ -381,7 +381,7 @@ fn size_of(directory: &Directory<'_>, flavour: Flavour, below: u64) -> Result<u6
 
 const TOO_LONG_TABLES: &str = "its tables take more than 16 MiB";
 
-/// The offset of each image's data, and the end of the last.
+/// Returns the offset of each image's data, and the end of the last image.
 fn starts(contents: Contents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
     let too_long = || "no file can be so long".to_owned();
     let mut header = flavour.preamble_bytes();
@@ -425,8 +425,8 @@ fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64)
     }
 }
 
-/// Appends a directory, followed by its values; `below` are the offsets of its `SubIFDs`, `next` is that of
-/// the next directory.
+/// Appends a directory, followed by its values; `below` are the offsets of its `SubIFDs`, `next` is the
+/// offset of the next directory.
 fn push(
     target: &mut Vec<u8>,
     directory: &Directory<'_>,
@@ -450,7 +450,7 @@ fn push(
     };
     for block in directory.blocks.clone() {
         let size = blocks.size_bytes(block);
-        // Both are 0 of a block that is not in the file ("GTiff - GeoTIFF File Format", sparse files).
+        // A missing block has offset and size 0 ("GTiff - GeoTIFF File Format", sparse files).
         let offset = match size {
             0 => 0,
             _ => directory.start + blocks.offset(block),
@@ -531,7 +531,7 @@ mod tests {
         }
     }
 
-    /// The values of a tag of the directory at `at` of a classic little-endian file, and the next directory.
+    /// Returns the values of a tag of the directory at `at` (classic, little-endian), and the next directory.
     fn classic(bytes: &[u8], at: usize, wanted: u16) -> (Option<(u32, u32)>, usize) {
         let short = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap());
         let long = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
