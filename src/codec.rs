@@ -1,21 +1,20 @@
-//! Codecs: the encoded bytes of a chunk in, its elements out, no I/O.
+//! Codecs decode the encoded bytes of a chunk to its elements. They do no I/O.
 //!
-//! Owns the chains of Zarr v2 and v3 and of N5. A [`Pipeline`] is built once for an array and checks the
-//! configurations and the geometry; after that it decodes chunk after chunk, from any thread.
+//! The module owns the codec chains of Zarr v2, Zarr v3 and N5. A [`Pipeline`] is built once per array, which
+//! checks the configurations and the geometry. It then decodes any number of chunks, from any thread.
 //!
-//! **Every decode is bounded.** The size of the decoded chunk is known from the metadata; walking
-//! the chain backwards gives the size, or an upper limit, of the bytes between two codecs.
-//! Sizes that encoded bytes declare are compared with these before anything is allocated or called,
-//! and a decoder stops at the limit. The output is exactly one chunk, or an error; damage never
-//! becomes fill values. Every checksum is verified.
+//! **Every decode is bounded.** Metadata give the size of the decoded chunk. The size of the bytes between
+//! two codecs, or an upper limit of it, follows by walking the chain backwards. Sizes that encoded bytes
+//! declare are compared with these limits before anything is allocated or called, and a decoder stops at the
+//! limit. The output is exactly one chunk, or an error; damage never becomes fill values. Every checksum is
+//! verified.
 //!
-//! Memory besides the caller's buffer: at most twice the chunk and some MiB of the codec libraries'
-//! own state, whatever the input.
+//! Memory besides the caller's buffer: at most twice the chunk, plus a few MiB of state in the codec
+//! libraries, whatever the input.
 //!
-//! **Bytes after the end** are treated as numcodecs and Python treat them: ignored by `zlib`, `bz2`,
-//! `lzma`, `pcodec`, `zfpy`, `base64` and the `vlen` codecs; zeros are ignored after `gzip`; an error for
-//! `zstd`, `lz4` and everything of a fixed size. `blosc` is stricter than numcodecs: a chunk must be
-//! as long as its header declares.
+//! **Bytes after the end** are handled as in numcodecs and Python: `zlib`, `bz2`, `lzma`, `pcodec`, `zfpy`,
+//! `base64` and the `vlen` codecs ignore them; `gzip` ignores zeros; `zstd`, `lz4` and all codecs of a fixed
+//! size fail. `blosc` is stricter than numcodecs: a chunk must be as long as its header declares.
 
 mod astype;
 mod base64;
@@ -76,13 +75,13 @@ use crate::zarr::Fixed;
 use registry::Codec;
 use stage::Decode as _;
 
-/// The names of all codecs, as both Zarr versions have them (v3 also as `numcodecs.<name>`).
+/// Returns the names of all codecs, which are the same in both Zarr versions (in v3 also `numcodecs.<name>`).
 pub fn names() -> impl Iterator<Item = &'static str> {
     registry::CODECS.iter().map(|(name, _)| *name)
 }
 
-/// Whether numcodecs has a codec of this name that encodes arrays as arrays, or v3 has it as
-/// `transpose`.
+/// Returns whether numcodecs has a codec of this name that encodes arrays as arrays, or whether the name is
+/// v3's `transpose`.
 pub fn is_array_to_array(name: &str) -> bool {
     match registry::find(name) {
         Some(Codec::ArrayToArray) => name != "reshape",
@@ -91,16 +90,16 @@ pub fn is_array_to_array(name: &str) -> bool {
     }
 }
 
-/// Whether a codec of this name, of numcodecs or of v3's core, encodes bytes as bytes.
+/// Returns whether a codec of this name, of numcodecs or of v3's core, encodes bytes as bytes.
 pub fn is_bytes_to_bytes(name: &str) -> bool {
     matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
 }
 
-/// An element as one of [the next type that NumPy has](crate::zarr::Fixed::widened); itself if that is
-/// its own.
+/// Converts an element to [the next type that NumPy has](crate::zarr::Fixed::widened); the element is
+/// unchanged if NumPy has its type.
 ///
 /// # Errors
-/// Bytes that are not one element.
+/// The bytes are not one element.
 pub fn widened(stored: &Fixed, element: &[u8]) -> Result<Vec<u8>, CodecError> {
     let Some((widen, wide)) = widen::Widen::new(stored).zip(stored.widened()) else {
         return Ok(element.to_vec());
@@ -112,5 +111,5 @@ pub fn widened(stored: &Fixed, element: &[u8]) -> Result<Vec<u8>, CodecError> {
         .map_err(|error| error.in_codec("widening"))
 }
 
-/// Codecs of numcodecs that are not built in: `pickle` runs code.
+/// Codecs of numcodecs that are not built in: `pickle` would run code.
 pub const NOT_BUILT_IN: [&str; 1] = ["pickle"];

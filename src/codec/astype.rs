@@ -22,7 +22,7 @@ impl AsType {
     }
 }
 
-/// The encoded size of the numbers whose decoded size is `decoded_size`.
+/// Returns the encoded size of the numbers whose decoded size is `decoded_size`.
 pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> Option<Size> {
     let (from, to) = (decoded.width as u64, encoded.width as u64);
     decoded_size.try_map(|n| match n.is_multiple_of(from) {
@@ -31,8 +31,8 @@ pub(super) fn resized(decoded_size: Size, encoded: Number, decoded: Number) -> O
     })
 }
 
-/// Reads the numbers of `src` block by block, and calls `write` with each block and its place in
-/// `dst`. Returns how many bytes were written.
+/// Reads the numbers of `src` block by block, and calls `write` with each block and its destination in `dst`.
+/// Returns how many bytes were written.
 pub(super) fn for_each_block(
     (src, encoded): (&[u8], Number),
     (dst, decoded): (&mut [u8], Number),

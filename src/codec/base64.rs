@@ -1,5 +1,5 @@
-//! `base64` (RFC 4648), read as Python's `standard_b64decode` does: bytes outside the alphabet are
-//! skipped, and the padding ends the text.
+//! `base64` (RFC 4648), decoded as by Python's `standard_b64decode`: bytes outside the alphabet are skipped,
+//! and the padding ends the text.
 
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeSliceError, Engine as _, alphabet};
@@ -19,7 +19,7 @@ const STRICT: GeneralPurpose = GeneralPurpose::new(
 impl Decode for Base64 {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let text = decoded.try_map(|n| n.div_ceil(3).checked_mul(4))?;
-        // Room for line ends.
+        // Adds space for line ends.
         Some(Size::AtMost(
             text.compressed().bytes().saturating_add(text.bytes() / 32),
         ))
@@ -37,7 +37,7 @@ impl Decode for Base64 {
     }
 }
 
-/// The digits up to the padding that completes a group of four, and that padding.
+/// Returns the digits up to the padding that completes a group of four, with that padding.
 fn canonical(src: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(src.len());
     let mut pads = 0;

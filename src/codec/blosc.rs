@@ -1,7 +1,7 @@
-//! `blosc` (version 1 of its format) over C-Blosc, with the header checked before the call.
+//! `blosc` (version 1 of its format), decoded by C-Blosc after a check of the header.
 //!
-//! The compressor, the shuffle and the type size are those of the chunk's header; those of the
-//! metadata are ignored. The chunk must be exactly as long as its header declares.
+//! The header of the chunk gives the compressor, the shuffle and the type size; those of the metadata are
+//! ignored. The chunk must be exactly as long as its header declares.
 #![allow(unsafe_code, reason = "the library is C")]
 
 use super::error::{DecodeError, head};
@@ -9,7 +9,7 @@ use super::stage::Decode;
 
 const HEADER_BYTES: u32 = 16;
 const FORMAT_VERSION: u8 = 2;
-/// Flag bits: stored without compression; reserved.
+/// Flag bits: stored without compression, and reserved.
 const FLAG_COPIED: u8 = 0x02;
 const FLAG_RESERVED: u8 = 0x08;
 /// `BLOSC_MAX_BUFFERSIZE` and `BLOSC_MAX_BLOCKSIZE` of C-Blosc 1.21.
@@ -29,7 +29,7 @@ struct Header {
 }
 
 impl Header {
-    /// Validates everything that C-Blosc trusts.
+    /// Validates all header fields that C-Blosc trusts.
     fn parse(src: &[u8], limit: usize) -> Result<Self, DecodeError> {
         let header: [u8; HEADER_BYTES as usize] = head(src)?;
         let [version, _, flags, type_bytes, rest @ ..] = header;
@@ -130,7 +130,7 @@ impl Decode for Blosc {
     }
 
     fn working_bytes(&self, src: &[u8]) -> usize {
-        // Two blocks; a block is as large as the writer chose.
+        // Two blocks, whose size the writer chose.
         Header::parse(src, usize::MAX).map_or(0, |header| header.block_bytes as usize * 2)
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         (0..256u32).flat_map(u32::to_le_bytes).collect()
     }
 
-    /// A chunk that is stored without compression.
+    /// Returns a chunk that is stored without compression.
     fn copied(payload: &[u8]) -> Vec<u8> {
         let n = u32::try_from(payload.len()).unwrap();
         let mut chunk = vec![2, 1, 0x02, 4];

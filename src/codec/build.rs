@@ -18,13 +18,13 @@ use super::stage::Stage;
 use super::transpose::Transpose;
 use super::vlen::Item;
 
-/// The longest codec chain; writers use fewer than ten codecs.
+/// The maximum length of a codec chain; writers use fewer than ten codecs.
 pub const MAX_CODECS: usize = 32;
 
-/// Where a chain is, and what it decodes to.
+/// The nesting depth of a chain, and the elements that it decodes to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
-    /// How many codecs it is nested in.
+    /// The number of codecs that contain the chain.
     pub(super) depth: usize,
     pub(super) elements: Elements,
 }
@@ -38,12 +38,12 @@ pub(super) enum Elements {
 }
 
 impl Position {
-    /// That of the chain of an array.
+    /// Returns the position of the chain of an array.
     pub(super) fn outermost(elements: Elements) -> Self {
         Self { depth: 0, elements }
     }
 
-    /// That of a chain in the configuration of a codec, which decodes to stored elements.
+    /// Returns the position of a chain in the configuration of a codec; it decodes to stored elements.
     pub(super) fn nested(self) -> Self {
         Self {
             depth: self.depth + 1,
@@ -55,13 +55,13 @@ impl Position {
 /// The stages of a codec chain.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// In the order of decoding.
+    /// The stages in the order of decoding.
     pub(super) stages: Vec<Stage>,
-    /// The codec of elements of variable length, with its name, after all stages.
+    /// The codec of elements of variable length, with its name; it decodes after all stages.
     pub(super) object: Option<(String, ObjectCodec, Option<Transpose>)>,
-    /// The sharding codec, if it is the only one of the chain.
+    /// The sharding codec, if it is the only codec of the chain.
     pub(super) sharding: Option<Arc<Sharding>>,
-    /// What the stages decode to.
+    /// The elements that the stages decode to.
     pub(super) elements: Elements,
     pub(super) text: String,
 }
@@ -132,8 +132,8 @@ fn v2(
         let stored = data_type.fixed().filter(|_| first).and_then(Number::of);
         stages.extend(registry::v2(config(spec), stored)?);
     }
-    // zarr-python applies the order to `json2` and `msgpack2` as well, though their nested lists are
-    // in C order already: arrays of several axes are read as it reads them.
+    // zarr-python applies the order to `json2` and `msgpack2` as well, although their nested lists are
+    // already in C order. Arrays with several axes are decoded the same way.
     let mut transpose = None;
     if order == Order::F && shape.len() > 1 {
         names.insert(0, "order F");
@@ -155,7 +155,7 @@ fn v2(
     })
 }
 
-/// The codec that encodes elements of variable length.
+/// Returns the codec that encodes elements of variable length.
 fn object(config: Config<'_>, variable: &Variable) -> Result<ObjectCodec, CodecError> {
     let item_bytes = match variable {
         Variable::Array(item) => item.size_bytes.max(1),

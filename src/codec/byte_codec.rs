@@ -1,9 +1,9 @@
-//! How the elements of an encoded chunk are stored, for file formats that have chunks in the same form.
+//! The form of the elements in an encoded chunk, for file formats whose chunks have the same form.
 
 use super::pipeline::Pipeline;
 use super::stage::{Action, Stage};
 
-/// A codec from bytes to bytes that other file formats have too.
+/// A bytes-to-bytes codec that other file formats have too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteCodec {
     /// One zlib stream (RFC 1950).
@@ -12,34 +12,34 @@ pub enum ByteCodec {
     Zstd,
     /// The bytes of elements of this size, plane by plane.
     Shuffle {
-        /// Bytes of an element.
+        /// Size of an element in bytes.
         element_bytes: u64,
     },
     /// The bytes, followed by the checksum of HDF5 in little-endian order.
     Fletcher32,
 }
 
-/// How the elements of an encoded chunk are stored, in C order.
+/// The form of the elements in an encoded chunk; they are in C order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredForm {
-    /// Whether numbers have the other byte order than that of the data type.
+    /// Whether numbers have the opposite byte order of the data type.
     pub is_swapped: bool,
     /// The codecs, in the order of encoding.
     pub codecs: Vec<ByteCodec>,
 }
 
 impl Pipeline {
-    /// How the elements are stored.
+    /// Returns the form of the stored elements.
     ///
     /// # Errors
-    /// The name of a codec that other file formats do not have.
+    /// Returns the name of the first codec that other file formats do not have.
     pub fn stored_form(&self) -> Result<StoredForm, String> {
         let mut form = StoredForm {
             is_swapped: false,
             codecs: Vec::new(),
         };
         for stage in self.stages().iter().rev() {
-            // Only the byte order is decoded in place.
+            // Swapping bytes is the only stage that decodes in place.
             if matches!(stage.action, Action::InPlace(_)) {
                 form.is_swapped = !form.is_swapped;
                 continue;

@@ -1,4 +1,4 @@
-//! `bz2`: one or more bzip2 streams; checksums are verified by the library.
+//! `bz2`: one or more bzip2 streams; the library verifies their checksums.
 
 use bzip2::{Decompress, Status};
 

@@ -1,5 +1,5 @@
-//! `cast_value` (zarr-extensions): numbers of another type, with explicit rules for rounding, for
-//! values out of range and for single values.
+//! `cast_value` (zarr-extensions): conversion to a different number type, with explicit rules for rounding,
+//! for values out of range and for single values.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::stage::{Decode, Size};
 use crate::zarr::Fixed;
 use crate::zarr::real::{Exact, Real, Rounding, Unrepresentable};
 
-/// What happens to values that the type cannot hold; without it they are errors.
+/// The handling of values that the type cannot hold; without it, such values are errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutOfRange {
     Clamp,
@@ -24,7 +24,7 @@ struct Cast {
     to: Real,
     rounding: Rounding,
     out_of_range: Option<OutOfRange>,
-    /// Values that have an explicit result, as [`key`] and word, sorted by key.
+    /// Values with an explicit result, as [`key`] and word, sorted by key.
     map: Vec<(u64, u64)>,
 }
 
@@ -33,17 +33,17 @@ struct Cast {
 pub(super) struct CastValue {
     decoding: Cast,
     encoding: Cast,
-    /// The results for all words of a type of one byte.
+    /// The result for each word of a one-byte type; `None` for larger types.
     table: Option<Vec<Option<u64>>>,
 }
 
-/// The most entries of a `scalar_map`.
+/// The maximum number of entries of a `scalar_map`.
 const MAX_MAPPED: usize = 1 << 16;
 
-/// Reads the configuration for an array of elements of `decoded`.
+/// Parses the configuration for an array of elements of `decoded`.
 ///
 /// # Errors
-/// Types that are no real numbers; members that are wrong or not in the specification.
+/// A type is not a real number, or a member is wrong or not in the specification.
 pub(super) fn new(config: Config<'_>, decoded: &Fixed) -> Result<RealFilter, CodecError> {
     config.only(&["data_type", "rounding", "out_of_range", "scalar_map"])?;
     let name = config.required("data_type", config.get("data_type"))?;
@@ -90,7 +90,7 @@ pub(super) fn new(config: Config<'_>, decoded: &Fixed) -> Result<RealFilter, Cod
     })
 }
 
-/// One direction of `scalar_map`: pairs of values, in the encoding of fill values.
+/// Parses one direction of `scalar_map`: pairs of values, in the encoding of fill values.
 fn scalar_map(
     config: Config<'_>,
     direction: &str,
@@ -123,13 +123,13 @@ fn scalar_map(
         let key = key(real, scalar(config, from, input)?);
         map.push((key, scalar(config, to, output)?));
     }
-    // Of equal inputs the first counts: the sort keeps their order.
+    // The first of equal inputs counts: the sort is stable.
     map.sort_by_key(|(key, _)| *key);
     map.dedup_by_key(|(key, _)| *key);
     Ok(map)
 }
 
-/// What values that are equal have in common: NaN is NaN, and minus zero is zero.
+/// Returns a key that equal values share: all NaNs are equal, and minus zero equals zero.
 fn key(real: Real, word: u64) -> u64 {
     match real.read(word) {
         Exact::Int(_) => {
@@ -156,7 +156,7 @@ impl Cast {
             .or_else(|reason| self.fit(value, reason))
     }
 
-    /// The word of a value that the type does not have.
+    /// Returns the word for a value that the type cannot hold.
     fn fit(&self, value: Exact, reason: Unrepresentable) -> Result<u64, DecodeError> {
         let is_negative = match value {
             Exact::Int(integer) => integer < 0,
@@ -178,17 +178,17 @@ impl Cast {
     }
 }
 
-/// An integer that is congruent to a float without a fraction, modulo 2^64.
+/// Returns an integer that is congruent, modulo 2^64, to a float without a fraction.
 #[expect(clippy::cast_possible_truncation, reason = "smaller than 2^127")]
 fn modulo(float: f64) -> i128 {
     match float.abs() < 2_f64.powi(126) {
         true => float as i128,
-        // A multiple of 2^74.
+        // Such a float is a multiple of 2^74.
         false => 0,
     }
 }
 
-/// A number in a message.
+/// Formats a number for a message.
 struct Shown(Exact);
 
 impl std::fmt::Display for Shown {
@@ -219,7 +219,7 @@ impl Decode for CastValue {
                 let found = usize::try_from(word)
                     .ok()
                     .and_then(|place| table.get(place));
-                // The error of the word that has no value.
+                // The error of the word without a value.
                 found
                     .copied()
                     .flatten()
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(decoded(&*clamp, &src, 3).unwrap(), [0x7f, 0x80, 0x7f]);
         let wrap = codec("int8", with("wrap".into())).unwrap();
         assert_eq!(decoded(&*wrap, &src, 3).unwrap(), [0x80, 0x7f, 44]);
-        // Infinity is no value out of range.
+        // Infinity does not count as out of range.
         let clamp = codec(
             "int8",
             json!({"data_type": "float32", "out_of_range": "clamp"}),

@@ -1,4 +1,4 @@
-//! `categorize`: integers that index labels from 1; any other number is empty text.
+//! `categorize`: integers that index labels from 1; any other number is an empty text.
 
 use serde_json::Value;
 
@@ -18,10 +18,10 @@ pub(super) struct Categorize {
 }
 
 impl Categorize {
-    /// Reads `labels` and `astype` (default one byte).
+    /// Parses `labels` and `astype` (default: one byte).
     ///
     /// # Errors
-    /// Labels that are not strings; numbers that are not integers.
+    /// The labels are not strings, or the numbers are not integers.
     pub(super) fn new(config: Config<'_>) -> Result<Self, CodecError> {
         let labels = config.required("labels", config.list("labels")?)?;
         let labels: Option<Vec<String>> = labels
@@ -73,7 +73,7 @@ impl Categorize {
         Ok(())
     }
 
-    /// The labels of an array of objects.
+    /// Returns the labels of an array of objects.
     pub(super) fn elements(
         &self,
         src: &[u8],
@@ -100,8 +100,8 @@ impl Categorize {
         self.encoded.width as u64
     }
 
-    /// The labels of an array of fixed-length text (`dtype` `<U6`); `None` if `dtype` is
-    /// another type.
+    /// Returns the labels of an array of fixed-length text (`dtype` `<U6`); `None` if `dtype` is of a
+    /// different kind.
     pub(super) fn fixed(self, config: Config<'_>) -> Result<Option<FixedLabels>, CodecError> {
         let dtype = config
             .get("dtype")
@@ -121,7 +121,7 @@ impl Categorize {
     }
 }
 
-/// Labels as fixed-length text, cut off or padded with zeros.
+/// Labels as fixed-length text, truncated or padded with zeros.
 #[derive(Debug)]
 pub(super) struct FixedLabels {
     labels: Categorize,

@@ -32,10 +32,10 @@ impl Checksum {
         }
     }
 
-    /// `crc32`, `crc32c` (of v3 too) or `adler32` with a `location`.
+    /// Parses `crc32`, `crc32c` (also of v3) or `adler32` with a `location`.
     ///
     /// # Errors
-    /// A location that is neither `start` nor `end`.
+    /// The location is neither `start` nor `end`.
     pub(super) fn located(config: Config<'_>) -> Result<Self, CodecError> {
         let (kind, start_is_default) = match config.codec.rsplit('.').next() {
             Some("crc32") => (NumberKind::Crc32, true),
@@ -51,10 +51,10 @@ impl Checksum {
         Ok(Self { kind, at_start })
     }
 
-    /// `jenkins_lookup3` with `initval` and `prefix`.
+    /// Parses `jenkins_lookup3` with `initval` and `prefix`.
     ///
     /// # Errors
-    /// Numbers that do not fit.
+    /// The numbers do not fit in their types.
     pub(super) fn jenkins_lookup3(config: Config<'_>) -> Result<Self, CodecError> {
         let initial = config.u64("initval")?.unwrap_or(0);
         let initial = u32::try_from(initial)
@@ -115,7 +115,7 @@ impl Verify for Checksum {
     }
 }
 
-/// The checksum of HDF5 and netCDF: big-endian 16-bit words, sums folded every 360 words.
+/// Returns the Fletcher-32 checksum of HDF5 and netCDF: big-endian 16-bit words, sums folded every 360 words.
 fn fletcher32(data: &[u8]) -> u32 {
     let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
     let (mut sum1, mut sum2) = (0u32, 0u32);
@@ -135,13 +135,12 @@ fn fletcher32(data: &[u8]) -> u32 {
     fold(sum2) << 16 | fold(sum1)
 }
 
-/// `hashlittle` of Bob Jenkins' lookup3.c with the initial value 0: what HDF5 sums its metadata
-/// with.
+/// Returns `hashlittle` of Bob Jenkins' lookup3.c with the initial value 0, the checksum of HDF5 metadata.
 pub fn lookup3(bytes: &[u8]) -> u32 {
     jenkins_lookup3(bytes.iter().copied(), bytes.len(), 0)
 }
 
-/// `hashlittle` of Bob Jenkins' lookup3.c (public domain), as in HDF5.
+/// Returns `hashlittle` of Bob Jenkins' lookup3.c (public domain), as in HDF5.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "the length is mixed in as 32 bits"
@@ -218,7 +217,7 @@ mod tests {
             located("numcodecs.adler32", None).unwrap().of(b"123456789"),
             0x091e_01de
         );
-        // lookup3.c's own examples.
+        // The examples of lookup3.c.
         assert_eq!(jenkins_lookup3([].into_iter(), 0, 0), 0xdead_beef);
         let text = b"Four score and seven years ago";
         assert_eq!(
@@ -229,7 +228,7 @@ mod tests {
             jenkins_lookup3(text.iter().copied(), text.len(), 1),
             0xcd62_8161
         );
-        // netCDF's: big-endian words.
+        // The variant of netCDF: big-endian words.
         assert_eq!(fletcher32(&[0, 1, 0, 2]), 0x0004_0003);
         assert_eq!(fletcher32(&[0, 1, 2]), 0x0202_0201);
     }

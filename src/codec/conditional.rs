@@ -1,19 +1,19 @@
-//! `conditional` (zarr-extensions): a header says which of several codecs were applied to a chunk.
+//! `conditional` (zarr-extensions): a header declares which of several codecs encoded a chunk.
 
 use super::cursor::{Cursor, copy};
 use super::error::{DecodeError, part, part_mut, truncated};
 use super::stage::{Decode, Size, Stage};
 
-/// Decodes a header of bits and what the codecs encoded whose bits are set.
+/// Decodes a header of bits, and then the codecs whose bits are set.
 #[derive(Debug)]
 pub(super) struct Conditional {
     header_bytes: usize,
-    /// In the order of encoding; `None` for a codec that changes no byte.
+    /// The stages in the order of encoding; `None` for a codec that changes no byte.
     stages: Vec<Option<Stage>>,
 }
 
 impl Conditional {
-    /// `header_bytes` have a bit for each codec.
+    /// Creates the codec. The `header_bytes` bytes of the header have a bit for each codec.
     pub(super) fn new(header_bytes: usize, stages: Vec<Option<Stage>>) -> Self {
         Self {
             header_bytes,
@@ -21,7 +21,7 @@ impl Conditional {
         }
     }
 
-    /// The stages that were applied, in the order of decoding, and the bytes behind the header.
+    /// Returns the stages that encoded the chunk, in the order of decoding, and the bytes after the header.
     fn parse<'a>(&self, src: &'a [u8]) -> Result<(Vec<&Stage>, &'a [u8]), DecodeError> {
         let (header, payload) = src
             .split_at_checked(self.header_bytes)
@@ -60,7 +60,7 @@ impl Decode for Conditional {
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let (stages, payload) = self.parse(src)?;
         let limit = dst.len();
-        // The sizes behind each stage, the last one first.
+        // The sizes after each stage, the last stage first.
         let mut sizes = vec![Size::AtMost(limit as u64)];
         for stage in stages.iter().skip(1).rev() {
             let last = sizes.last().copied().unwrap_or(Size::AtMost(0));

@@ -1,4 +1,4 @@
-//! Reads a codec's configuration.
+//! Parses a codec's configuration.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::error::CodecError;
 use super::number::Number;
 use crate::zarr::error::printable;
 
-/// The configuration of one codec. An entry that is `null` counts as absent.
+/// The configuration of one codec. A `null` entry counts as absent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Config<'a> {
     pub(super) codec: &'a str,
@@ -73,17 +73,17 @@ impl<'a> Config<'a> {
         self.typed(key, "a list", |value| value.as_array().map(Vec::as_slice))
     }
 
-    /// A list of unsigned integers.
+    /// Returns a list of unsigned integers.
     pub(super) fn integers(self, key: &str) -> Result<Option<Vec<u64>>, CodecError> {
         self.typed(key, "a list of unsigned integers", |value| {
             value.as_array()?.iter().map(Value::as_u64).collect()
         })
     }
 
-    /// A numeric type, as numpy writes it.
+    /// Returns a numeric type, as numpy writes it.
     ///
     /// # Errors
-    /// Unsupported, if it is not a number.
+    /// [`CodecError::Unsupported`] if the type is not numeric.
     pub(super) fn number(self, key: &str) -> Result<Option<Number>, CodecError> {
         let Some(text) = self.str(key)? else {
             return Ok(None);

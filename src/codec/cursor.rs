@@ -6,8 +6,8 @@ use super::error::{DecodeError, part, part_mut};
 use super::scratch::Scratch;
 use super::stage::{Action, Size, Stage};
 
-/// A codec that takes this much memory by itself decodes into the caller's buffer first, so that no
-/// third chunk-sized buffer is alive meanwhile.
+/// A codec that takes at least this much memory decodes into the caller's buffer first, so that at most two
+/// chunk-sized buffers exist at a time.
 const LARGE_WORKING_BYTES: usize = 4 << 20;
 
 /// The buffer with the input of the next stage.
@@ -37,17 +37,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the bytes are in `out`.
+    /// Returns whether the bytes are in `out`.
     pub(super) fn is_in_out(&self) -> bool {
         self.buffer == Buffer::Out
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub(super) fn size(&self) -> usize {
         self.range.len()
     }
 
-    /// The bytes, which are not in `out`.
+    /// Returns the bytes, which must not be in `out`.
     pub(super) fn bytes(&self) -> Result<&[u8], DecodeError> {
         let all = match (self.buffer, &self.scratch) {
             (Buffer::Input, _) => self.encoded,
@@ -57,8 +57,8 @@ impl<'a> Cursor<'a> {
         part(all, self.range.clone())
     }
 
-    /// Applies a stage. `last`: its output goes to `out`. `in_tail`: all following stages decode in
-    /// place, so that `out` has their size.
+    /// Applies a stage. `last` means that its output goes to `out`. `in_tail` means that all following stages
+    /// decode in place, so `out` has their size.
     pub(super) fn apply(
         &mut self,
         stage: &Stage,

@@ -1,7 +1,7 @@
-//! `zlib` and `gzip` (RFC 1950, 1952) over libdeflate; members after the first over zlib-rs.
+//! `zlib` and `gzip` (RFC 1950, 1952), decoded by libdeflate; gzip members after the first by zlib-rs.
 //!
-//! Bytes after the end of a zlib stream are ignored, and zeros after a gzip member, as Python's
-//! `zlib` and `gzip` do; anything else after a gzip member is an error.
+//! Bytes after the end of a zlib stream and zeros after a gzip member are ignored, as in Python's `zlib` and
+//! `gzip`. Anything else after a gzip member is an error.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -37,7 +37,7 @@ impl Decode for Zlib {
     }
 }
 
-/// Decodes `gzip`, of one or more members.
+/// Decodes `gzip` with one or more members.
 #[derive(Debug)]
 pub(super) struct Gzip;
 
@@ -50,10 +50,10 @@ impl Decode for Gzip {
     }
 }
 
-/// Decodes `src` if it is provably exactly one member.
+/// Decodes `src` if it provably consists of exactly one member.
 ///
-/// libdeflate does not return the end of the member. It is the end of `src` if the last eight bytes
-/// are the checksum and size, and no byte sequence can begin a second member.
+/// libdeflate does not return the end of the member. The end is the end of `src` if the last eight bytes are
+/// the checksum and size, and no byte sequence can begin a second member.
 fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     if has_second_header(src) {
         return None;
@@ -69,7 +69,7 @@ fn single_member(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     (trailer == *[checksum, size].as_flattened()).then_some(written)
 }
 
-/// Whether the fixed bytes of a member's header occur after the first member's.
+/// Returns whether the fixed bytes of a member's header occur after those of the first member.
 fn has_second_header(src: &[u8]) -> bool {
     let mut headers = src.windows(4).skip(1);
     headers.any(|header| matches!(header, [0x1f, 0x8b, 8, flags] if flags & 0xe0 == 0))

@@ -1,6 +1,6 @@
-//! `delta`: differences between neighbours; decoding is `numpy.cumsum`.
+//! `delta`: differences between neighbours; decoding is the same as `numpy.cumsum`.
 //!
-//! Sums have the type that numpy promotes both types to; integers wrap.
+//! Sums have the type to which numpy promotes both types; integers wrap.
 
 use super::astype::{for_each_block, resized};
 use super::error::DecodeError;
@@ -19,7 +19,7 @@ pub(super) struct Delta {
 /// The type of the running sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sum {
-    /// Wraps, and is truncated to the decoded type's width at the end.
+    /// The sum wraps, and is truncated to the decoded type's width at the end.
     Integer,
     Half,
     Single,
@@ -32,7 +32,7 @@ impl Delta {
         use NumberKind::{Float, Int, UInt};
         let sum = match (encoded.kind, decoded.kind) {
             (Int | UInt, Int | UInt) => {
-                // numpy has no common integer type and sums them as floats.
+                // numpy has no common integer type for these and sums them as floats.
                 let wide = |n: Number| n.kind == UInt && n.width == 8;
                 if encoded.kind != decoded.kind && (wide(encoded) || wide(decoded)) {
                     Sum::Double
@@ -62,7 +62,7 @@ impl Delta {
         })
     }
 
-    /// Adds up floats; `f64` holds every value of the narrower sums exactly.
+    /// Adds floats; `f64` holds every value of the narrower sums exactly.
     fn add_floats(&self, total: &mut f64, block: &mut [f64]) {
         match self.sum {
             Sum::Half => accumulate(total, block, |sum| to_f16(sum).to_f64()),
@@ -72,8 +72,8 @@ impl Delta {
     }
 }
 
-/// Rounds the `f64` sum of two `f32` to `f32`. Double rounding is exact here, because 53 bits are
-/// more than twice 24 and two.
+/// Rounds the `f64` sum of two `f32` to `f32`. The double rounding is exact, because 53 significant bits are
+/// at least 2 x 24 + 2.
 #[allow(clippy::cast_possible_truncation, reason = "it is the rounding")]
 fn single(sum: f64) -> f64 {
     f64::from(sum as f32)
@@ -102,7 +102,7 @@ impl Decode for Delta {
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
         let to = self.decoded;
-        // numpy begins with the first element, not with zero, so that -0.0 stays -0.0.
+        // numpy starts with the first element, not with zero, so -0.0 stays -0.0.
         let (mut integer, mut float) = (0i64, -0.0f64);
         for_each_block((src, self.encoded), (dst, to), |block, dst| {
             match (&mut *block, self.sum) {

@@ -1,4 +1,4 @@
-//! Elements of variable length, and the memory budget for them.
+//! Elements of variable length, and their memory budget.
 
 use serde_json::Value;
 
@@ -13,12 +13,12 @@ pub enum Element {
     Bytes(Vec<u8>),
     /// The items of a one-dimensional array, as stored.
     Array(Vec<u8>),
-    /// Any value of `json2` and `msgpack2`; numbers that are not finite are the strings `NaN`,
-    /// `Infinity` and `-Infinity`.
+    /// Any value of `json2` and `msgpack2`. Numbers that are not finite are the strings `NaN`, `Infinity` and
+    /// `-Infinity`.
     Json(Value),
 }
 
-/// A limit of the memory for elements.
+/// A memory limit for elements.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
@@ -48,7 +48,7 @@ impl Budget {
     }
 
     /// # Errors
-    /// `count` elements exceed the limit, even if each is empty.
+    /// Even `count` empty elements exceed the limit.
     pub(super) fn check(&self, count: u64) -> Result<(), DecodeError> {
         let needed = usize::try_from(count).unwrap_or(usize::MAX);
         let needed = needed.saturating_mul(size_of::<Element>());
@@ -61,10 +61,10 @@ impl Budget {
         }
     }
 
-    /// An empty list with room for `count` elements.
+    /// Returns an empty list with capacity for `count` elements.
     ///
     /// # Errors
-    /// The limit is exceeded, or memory is out.
+    /// The limit is exceeded, or the system is out of memory.
     pub(super) fn list(&mut self, count: u64) -> Result<Vec<Element>, DecodeError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let needed = count.saturating_mul(size_of::<Element>());
@@ -79,12 +79,12 @@ impl Budget {
     }
 }
 
-/// Memory of a parsed JSON value for each node of its text.
+/// Memory of a parsed JSON value per node of its text, in bytes.
 pub(super) const NODE_BYTES: usize = size_of::<Value>() + 2 * size_of::<String>();
 
-/// The elements of an array that `json2` and `msgpack2` store as nested lists, in C order.
+/// Returns the elements of an array that `json2` and `msgpack2` store as nested lists, in C order.
 ///
-/// Both end with a numpy type and the shape; a zero-dimensional array has its element first.
+/// Both lists end with a numpy type and the shape; a zero-dimensional array has its element first.
 pub(super) fn flatten(mut items: Vec<Value>, expected: u64) -> Result<Vec<Value>, DecodeError> {
     let shape = items.pop().and_then(|shape| {
         let axes = shape.as_array()?.iter().map(Value::as_u64);

@@ -1,4 +1,4 @@
-//! Why a chunk cannot be decoded.
+//! Errors of decoding a chunk.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The chain has an unknown codec, or a known one with an unknown option.
+    /// The chain contains an unknown codec, or a known codec with an unknown option.
     #[error("codec {name} is not supported")]
     Unsupported {
         /// The codec's name in the metadata, with the unknown option.
@@ -17,15 +17,15 @@ pub enum CodecError {
     Invalid {
         /// The codec's name in the metadata.
         codec: String,
-        /// What is wrong, with the actual value.
+        /// The contradiction, with the actual value.
         what: String,
     },
     /// The encoded bytes are damaged, or belong to another array.
     #[error("corrupt chunk: {codec}: {what}")]
     Corrupt {
-        /// The codec that found it.
+        /// The codec that detected the damage.
         codec: String,
-        /// What is wrong, with actual and expected numbers.
+        /// The damage, with actual and expected numbers.
         what: String,
     },
     /// Decoding needs more memory than the system has or the caller allows.
@@ -33,17 +33,17 @@ pub enum CodecError {
     TooLarge {
         /// The codec.
         codec: String,
-        /// Bytes needed.
+        /// The memory needed, in bytes.
         needed_bytes: u64,
-        /// Bytes that the caller allows; 0 if the system is out of memory.
+        /// The limit of the caller in bytes; 0 if the system is out of memory.
         limit_bytes: u64,
     },
-    /// A bug: this program found its own data inconsistent.
+    /// A bug in this program: its own data are inconsistent.
     #[error("internal error: codec {codec}: {what}")]
     Internal {
         /// The codec.
         codec: String,
-        /// Which rule does not hold.
+        /// The violated invariant.
         what: String,
     },
 }
@@ -71,7 +71,7 @@ impl CodecError {
         DecodeError::internal(what).in_codec(codec)
     }
 
-    /// The same error with the part of the chunk that it is about.
+    /// Returns the same error, with the affected part of the chunk.
     pub(super) fn within(self, part: &str) -> Self {
         match self {
             Self::Corrupt { codec, what } => Self::Corrupt {
@@ -97,17 +97,17 @@ impl DecodeError {
         Self::Corrupt(what.into())
     }
 
-    /// This program's own data are inconsistent.
+    /// Returns the error for inconsistent data of this program.
     pub(super) fn internal(what: impl Into<String>) -> Self {
         Self::Internal(what.into())
     }
 
-    /// The output is larger than its buffer.
+    /// Returns the error for an output that is larger than its buffer.
     pub(super) fn overflow(limit: usize) -> Self {
         Self::Corrupt(format!("decodes to more than {limit} bytes"))
     }
 
-    /// The encoded bytes declare a size above the limit.
+    /// Returns the error for encoded bytes that declare a size above the limit.
     pub(super) fn declared_size(claimed: u64, limit: usize) -> Self {
         Self::Corrupt(format!("claims {claimed} bytes, at most {limit} expected"))
     }
@@ -132,7 +132,7 @@ impl DecodeError {
     }
 }
 
-/// The first bytes of `src`, as an array, and those after them.
+/// Returns the first bytes of `src`, as an array, and the bytes after them.
 pub(super) fn split_head<const N: usize>(src: &[u8]) -> Result<([u8; N], &[u8]), DecodeError> {
     match src.split_first_chunk::<N>() {
         Some((head, rest)) => Ok((*head, rest)),
@@ -140,7 +140,7 @@ pub(super) fn split_head<const N: usize>(src: &[u8]) -> Result<([u8; N], &[u8]),
     }
 }
 
-/// The first bytes of `src`, as an array.
+/// Returns the first bytes of `src`, as an array.
 pub(super) fn head<const N: usize>(src: &[u8]) -> Result<[u8; N], DecodeError> {
     split_head(src).map(|(head, _)| head)
 }
@@ -149,26 +149,26 @@ pub(super) fn truncated(found: usize, needed: usize) -> DecodeError {
     DecodeError::Corrupt(format!("{found} bytes are left, {needed} are needed"))
 }
 
-/// `src[range]`, where the range comes from encoded bytes.
+/// Returns `src[range]`, for a range from encoded bytes.
 ///
 /// # Errors
-/// Corrupt, if `src` is shorter.
+/// [`DecodeError::Corrupt`] if `src` is shorter.
 pub(super) fn slice(src: &[u8], range: Range<usize>) -> Result<&[u8], DecodeError> {
     let end = range.end;
     src.get(range).ok_or_else(|| truncated(src.len(), end))
 }
 
-/// `bytes[range]`, where the range was computed by this program.
+/// Returns `bytes[range]`, for a range that this program computed.
 ///
 /// # Errors
-/// Internal, if there is no such range.
+/// [`DecodeError::Internal`] if `bytes` has no such range.
 pub(super) fn part(bytes: &[u8], range: Range<usize>) -> Result<&[u8], DecodeError> {
     let length = bytes.len();
     let found = bytes.get(range.clone());
     found.ok_or_else(|| DecodeError::internal(format!("{range:?} of {length} bytes")))
 }
 
-/// As [`part`], of bytes that are written.
+/// As [`part`], for mutable bytes.
 ///
 /// # Errors
 /// As [`part`].

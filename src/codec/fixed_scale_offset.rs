@@ -19,10 +19,10 @@ pub(super) struct FixedScaleOffset {
 }
 
 impl FixedScaleOffset {
-    /// Reads `offset`, `scale`, `dtype` (else `default`) and `astype` (else the same).
+    /// Parses `offset`, `scale`, `dtype` (default: `default`) and `astype` (default: `dtype`).
     ///
     /// # Errors
-    /// Types that are not real numbers; a missing `scale` or `offset`.
+    /// A type is not a real number, or `scale` or `offset` is missing.
     pub(super) fn new(config: Config<'_>, default: Option<Number>) -> Result<Self, CodecError> {
         let (offset, scale) = (config.f64("offset")?, config.f64("scale")?);
         let decoded = config.required("dtype", config.number("dtype")?.or(default))?;
@@ -45,7 +45,7 @@ impl FixedScaleOffset {
         (self.encoded, self.decoded)
     }
 
-    /// Integers are divided as `f64`, floats in their own type with the parameters rounded to it.
+    /// Divides integers as `f64`, and floats in their own type with the parameters rounded to it.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,

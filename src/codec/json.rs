@@ -7,7 +7,7 @@ use super::error::DecodeError;
 use crate::zarr::document::quote_constants;
 
 /// # Errors
-/// Text that is not such a list, or exceeds the budget.
+/// The text is not such a list, or exceeds the budget.
 pub(super) fn decode(
     src: &[u8],
     expected: u64,

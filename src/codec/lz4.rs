@@ -1,5 +1,5 @@
-//! `lz4` of numcodecs: the decoded size as a little-endian `u32`, then one LZ4 block, which must
-//! end where the chunk ends.
+//! `lz4` of numcodecs: the decoded size as a little-endian `u32`, then one LZ4 block, which must end at the
+//! end of the chunk.
 
 use super::error::{DecodeError, split_head};
 use super::stage::Decode;
@@ -24,7 +24,7 @@ impl Decode for Lz4 {
 /// Decodes one LZ4 block to exactly the size of `dst`.
 ///
 /// # Errors
-/// Corrupt, if it is damaged or has another size.
+/// [`DecodeError::Corrupt`] if the block is damaged or has a different size.
 pub(super) fn decode_block(block: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
     let size = dst.len();
     let decoded = lz4_flex::block::decompress_into(block, dst)

@@ -1,10 +1,10 @@
-//! `lz4` of N5, a name for three formats: n5-java writes a stream of `LZ4BlockOutputStream` (lz4-java),
-//! zarr-python the framing of numcodecs, z5 one block of LZ4 without a size. The stream has magic bytes,
-//! which as a size of numcodecs are more than a gigabyte. The size of numcodecs is that of the elements,
-//! and only its configuration has `acceleration`.
+//! `lz4` of N5, a name for three formats. n5-java writes a stream of `LZ4BlockOutputStream` (lz4-java),
+//! zarr-python the framing of numcodecs, and z5 one LZ4 block without a size. The stream begins with magic
+//! bytes, which as a size of numcodecs would exceed a gigabyte. The size of numcodecs equals the size of the
+//! elements, and only the configuration of numcodecs has `acceleration`.
 //!
-//! A stream has blocks with a header of 21 bytes: magic, a token with method and block size, and, in
-//! little-endian words, compressed size, decoded size and checksum. A block without bytes ends it.
+//! A stream consists of blocks with a header of 21 bytes: magic, a token with method and block size, and, as
+//! little-endian words, compressed size, decoded size and checksum. An empty block ends the stream.
 
 use super::error::{DecodeError, part, part_mut, slice, split_head};
 use super::lz4::{Lz4, decode_block};
@@ -14,16 +14,16 @@ const MAGIC: [u8; 8] = *b"LZ4Block";
 /// The method of a block, in the high bits of its token.
 const STORED: u8 = 0x10;
 const COMPRESSED: u8 = 0x20;
-/// The low bits of the token are the binary logarithm of the block size, less this.
+/// The low bits of the token are the binary logarithm of the block size, minus this.
 const LEVEL_BASE: u32 = 10;
-/// lz4-java's seed, and the bits of the hash that it keeps.
+/// The seed of lz4-java, and the bits of the hash that lz4-java keeps.
 const SEED: u32 = 0x9747_b28c;
 const CHECKSUM_BITS: u32 = 0x0fff_ffff;
 
 /// Decodes `lz4` of N5 to exactly the size of the output.
 #[derive(Debug)]
 pub(super) struct N5Lz4 {
-    /// Whether the configuration is that of numcodecs.
+    /// Whether the configuration is one of numcodecs.
     pub(super) is_of_numcodecs: bool,
 }
 
@@ -104,7 +104,7 @@ const PRIMES: [u32; 5] = [
     0x1656_67b1,
 ];
 
-/// XXH32 (xxHash specification 0.2.0, "XXH32 Algorithm Description").
+/// Returns the XXH32 hash (xxHash specification 0.2.0, "XXH32 Algorithm Description").
 fn xxh32(bytes: &[u8], seed: u32) -> u32 {
     let [p1, p2, p3, p4, p5] = PRIMES;
     let (stripes, rest) = bytes.as_chunks::<16>();
@@ -157,7 +157,7 @@ mod tests {
         [&MAGIC[..], &[token], &sizes, body].concat()
     }
 
-    /// The block that ends a stream.
+    /// Returns the block that ends a stream.
     fn end() -> Vec<u8> {
         [&MAGIC[..], &[STORED | 6], &[0; 12]].concat()
     }
@@ -247,7 +247,7 @@ mod tests {
             let found = message(&bad, 5);
             assert!(found.contains(expected), "{at}: {found}");
         }
-        // A block is not longer than its token says.
+        // A block must not be longer than its token declares.
         let long = [block(STORED, &[0; 1025], &[0; 1025]), end()].concat();
         assert!(message(&long, 2000).contains("at most 1024 expected"));
     }

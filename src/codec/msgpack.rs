@@ -5,13 +5,13 @@ use serde_json::{Map, Number, Value};
 use super::element::{Budget, Element, NODE_BYTES, flatten};
 use super::error::{DecodeError, truncated};
 
-/// How deep lists and maps may nest; the limit of JSON.
+/// The maximum nesting depth of lists and maps, as for JSON.
 const MAX_DEPTH: usize = 128;
 
-/// Decodes the list. Byte strings have no JSON form and are an error; so is text that is not UTF-8.
+/// Decodes the list. Byte strings, which have no JSON form, and invalid UTF-8 are errors.
 ///
 /// # Errors
-/// Bytes that are not such a list, or exceed the budget.
+/// The bytes are not such a list, or exceed the budget.
 pub(super) fn decode(
     src: &[u8],
     expected: u64,
@@ -133,7 +133,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn list(&mut self, n: u32, depth: usize) -> Result<Value, DecodeError> {
-        // Grows with the actual items, not with the declared count.
+        // The list grows with the actual items, not with the declared count.
         let mut items = Vec::new();
         for _ in 0..n {
             items.push(self.value(depth + 1)?);

@@ -1,34 +1,34 @@
-//! Blocks of N5 (N5 specification 4.0.0, "File-system specification"): a big-endian header with the
-//! mode, the number of axes, the size along each axis and, in the mode `varlength`, the number of
-//! elements; then the compressed elements.
+//! Blocks of N5 (N5 specification 4.0.0, "File-system specification"): a big-endian header, then the
+//! compressed elements. The header has the mode, the number of axes, the size along each axis and, in the
+//! mode `varlength`, the number of elements.
 //!
-//! A block may be shorter than the block size of its dataset, as most writers make those at the edges.
-//! It is decoded to a whole chunk, whose other elements are 0.
+//! A block may be smaller than the block size of its dataset; most writers shorten blocks at the edges. It
+//! decodes to a whole chunk, whose other elements are 0.
 
 use super::cursor::{check, copy};
 use super::error::{DecodeError, part, part_mut, split_head};
 use super::scratch::Scratch;
 use super::stage::{Action, Decode, Size, Stage};
 
-/// Mode, number of axes, and the number of elements.
+/// Size of mode, number of axes, and number of elements, in bytes.
 const FIXED_HEADER_BYTES: u64 = 8;
 
 /// Decodes blocks with a header.
 #[derive(Debug)]
 pub(super) struct N5Block {
-    /// Elements of a chunk along each axis, in C order.
+    /// The shape of a chunk, in C order.
     chunk_shape: Vec<u64>,
     item_bytes: usize,
-    /// Decodes the elements of a block; `None` if they are stored as they are.
+    /// Decodes the elements of a block; `None` if the elements are not compressed.
     compression: Option<Stage>,
-    /// The header of most full blocks; `None` if a size is too large for it.
+    /// The header of most full blocks; `None` if a size is too large for the header.
     full_header: Option<Vec<u8>>,
 }
 
-/// What a header says, and the bytes behind it.
+/// The parsed header of a block, and the bytes after it.
 #[derive(Debug)]
 struct Block<'a> {
-    /// Elements along each axis, in C order; no more than the chunk has.
+    /// The shape of the block, in C order; at most the shape of a chunk.
     shape: Vec<u64>,
     body: &'a [u8],
 }
@@ -43,7 +43,7 @@ impl N5Block {
         }
     }
 
-    /// Reads the header. All sizes in it are compared with the chunk.
+    /// Parses the header. All sizes in it are compared with the chunk.
     fn parse<'a>(&self, src: &'a [u8]) -> Result<Block<'a>, DecodeError> {
         let (mode, src) = split_head(src)?;
         let (rank, mut src) = split_head(src)?;
@@ -63,7 +63,7 @@ impl N5Block {
             return Err(other_rank(rank, expected));
         }
         let mut shape = Vec::with_capacity(rank);
-        // The header has the fastest axis first.
+        // The header lists the fastest axis first.
         for _ in 0..rank {
             let (size, rest) = split_head(src)?;
             shape.push(u64::from(u32::from_be_bytes(size)));
@@ -74,7 +74,7 @@ impl N5Block {
         if mode == 1 {
             let (found, rest) = split_head(src)?;
             let found = u64::from(u32::from_be_bytes(found));
-            // No more than the elements of a chunk, whose bytes are a u64.
+            // The product is at most the number of elements of a chunk, whose size in bytes fits in a u64.
             let expected: u64 = shape.iter().product();
             if found != expected {
                 let what = format!("{found} elements of variable length in a block of {expected}");
@@ -85,10 +85,10 @@ impl N5Block {
         Ok(Block { shape, body: src })
     }
 
-    /// The shape of a block, from that in its header.
+    /// Returns the shape of a block, from the shape in its header.
     ///
-    /// zarr-python leaves out axes along which a whole chunk was assigned by index. The block is full then,
-    /// and those axes have one element.
+    /// zarr-python omits axes along which a whole chunk was assigned by index. Such a block is full, and the
+    /// omitted axes have length 1.
     fn checked_shape(&self, shape: Vec<u64>) -> Result<Vec<u64>, DecodeError> {
         let edges = &self.chunk_shape;
         if shape.len() < edges.len() {
@@ -134,11 +134,11 @@ impl N5Block {
         })
     }
 
-    /// Copies a block of a shape into a chunk, whose other elements become 0.
+    /// Copies a block into a chunk, whose other elements become 0.
     fn spread(&self, shape: &[u64], block: &[u8], chunk: &mut [u8]) -> Result<(), DecodeError> {
         chunk.fill(0);
         let sizes = || shape.iter().zip(&self.chunk_shape);
-        // Axes behind the last short one lie in the same order in both.
+        // The axes after the last shortened axis have the same order in both.
         let inner = sizes().rposition(|(size, most)| size != most).unwrap_or(0);
         let run_bytes = self.elements_bytes(shape.get(inner..).unwrap_or_default())?;
         let stride_bytes =
@@ -162,7 +162,7 @@ impl N5Block {
     }
 }
 
-/// The header of a block of a shape in C order, in the mode `default`.
+/// Returns the header, in the mode `default`, of a block whose shape is in C order.
 fn header(shape: &[u64]) -> Option<Vec<u8>> {
     let rank = u16::try_from(shape.len()).ok()?;
     let mut header = [0_u16.to_be_bytes(), rank.to_be_bytes()].concat();
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::codec::deflate::Gzip;
 
-    /// A header for sizes along the axes, the fastest first.
+    /// Returns a header for sizes along the axes, the fastest first.
     fn header(mode: u16, sizes: &[u32]) -> Vec<u8> {
         let rank = u16::try_from(sizes.len()).unwrap();
         let mut header = [mode.to_be_bytes(), rank.to_be_bytes()].concat();

@@ -1,8 +1,8 @@
-//! Numbers of the filters: a numpy type over raw bytes, read and written in blocks.
+//! Numbers of the filters: numpy types over raw bytes, read and written in blocks.
 //!
-//! Conversions are those of numpy on x86-64. A float out of the range of an integer type has no
-//! defined value there (numpy's own loops disagree); it is converted as in C through 32 bits (8 and
-//! 16 bit types) or 64 bits (`u4`).
+//! Conversions are those of numpy on x86-64. A float out of the range of an integer type has no defined value
+//! in numpy (its own loops disagree). Such floats are converted as in C, through 32 bits (8- and 16-bit
+//! types) or 64 bits (`u4`).
 
 use half::f16;
 
@@ -13,12 +13,12 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) kind: NumberKind,
-    /// Bytes of one number (of both parts of a complex one).
+    /// Size of one number in bytes; for a complex number, of both parts.
     pub(super) width: usize,
     pub(super) order: ByteOrder,
 }
 
-/// What the bits of a number mean.
+/// The meaning of the bits of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberKind {
     Bool,
@@ -28,7 +28,7 @@ pub(super) enum NumberKind {
     Complex,
 }
 
-/// Numbers that are converted at a time.
+/// The number of numbers that are converted at a time.
 pub(super) const BLOCK: usize = 512;
 
 /// A block of numbers, wide enough for every type of its kind.
@@ -68,7 +68,7 @@ impl Number {
         Some(Self { kind, width, order })
     }
 
-    /// The type of an array's elements, if they are numbers.
+    /// Returns the type of an array's elements, if they are numbers.
     pub(super) fn of(fixed: &Fixed) -> Option<Self> {
         let (kind, order) = match &fixed.scalar {
             Scalar::Bool => (NumberKind::Bool, ByteOrder::Little),
@@ -99,7 +99,7 @@ impl Number {
         }
     }
 
-    /// The type of the parts of a complex number; any other type itself.
+    /// Returns the type of the parts of a complex number; any other type is unchanged.
     pub(super) fn part(self) -> Self {
         match self.kind {
             NumberKind::Complex => Self {
@@ -148,7 +148,7 @@ impl Number {
     reason = "numpy's conversions wrap and round"
 )]
 impl Number {
-    /// Writes numbers of this type (not complex), converting them, until `dst` is full.
+    /// Converts numbers to this type (not complex) and writes them until `dst` is full.
     pub(super) fn write(self, block: &Block, dst: &mut [u8]) {
         match block {
             Block::Int(from) => {
@@ -226,7 +226,7 @@ fn write<T: Copy, const W: usize>(
     }
 }
 
-/// Truncates; a value out of range becomes the smallest one, as in the x86 instruction.
+/// Truncates; a value out of range becomes the minimum, as in the x86 instruction.
 #[allow(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn to_i32(v: f64) -> i32 {
     if v > -2_147_483_649.0 && v < 2_147_483_648.0 {

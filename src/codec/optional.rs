@@ -1,8 +1,8 @@
-//! `optional` (of the library zarrs, codec.zarrs.dev/array_to_bytes/optional): which elements have a
-//! value, and the values of those that do.
+//! `optional` (of the library zarrs, codec.zarrs.dev/array_to_bytes/optional): marks for the elements that
+//! have a value, and the values of these elements.
 //!
-//! An element decodes to a structure of two fields: a byte that is 1 if it has a value, and the value,
-//! which is zero if it has none.
+//! An element decodes to a structure of two fields: a byte that is 1 if the element has a value, and the
+//! value. A missing value is zero.
 
 use super::build::Position;
 use super::error::{CodecError, DecodeError, split_head, truncated};
@@ -11,18 +11,18 @@ use super::scratch::Scratch;
 use super::stage::{Decode, Size};
 use crate::zarr::{CodecChain, DataType, FillValue};
 
-/// Bytes of the two sizes before the encoded marks and the encoded values.
+/// The size in bytes of the two size fields before the encoded marks and the encoded values.
 const HEADER_BYTES: usize = 16;
 
 /// Decodes marks and values to structures.
 #[derive(Debug)]
 pub(super) struct Optional {
-    /// Decodes the marks of a chunk, a byte for each element.
+    /// Decodes the marks of a chunk, one byte per element.
     marks: Pipeline,
     values: Values,
 }
 
-/// How the values of a chunk are encoded: one axis of as many as there are.
+/// The encoding of the values of a chunk: an array with one axis, as long as the number of values.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) chain: CodecChain,
@@ -32,7 +32,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The pipeline of `count` values.
+    /// Returns the pipeline for `count` values.
     pub(super) fn pipeline(&self, count: usize) -> Result<Pipeline, CodecError> {
         let shape = [count as u64];
         let fill = FillValue::Undefined;
@@ -45,7 +45,7 @@ impl Optional {
         Self { marks, values }
     }
 
-    /// The encoded marks and the encoded values.
+    /// Returns the encoded marks and the encoded values.
     fn split(src: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
         let (marks_bytes, rest) = split_head::<8>(src)?;
         let (values_bytes, rest) = split_head::<8>(rest)?;
@@ -60,7 +60,7 @@ impl Optional {
         (rest.split_at_checked(at)).ok_or_else(|| truncated(rest.len(), at))
     }
 
-    /// Writes the mark and the value of each element. `values` are as many as `marks` has.
+    /// Writes the mark and the value of each element. `values` has one value for each mark that is set.
     fn place(&self, marks: &[u8], values: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
         let item_bytes = self.values.item_bytes;
         let mut values = values.chunks_exact(item_bytes);
@@ -90,7 +90,7 @@ impl Optional {
 impl Decode for Optional {
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let packed = Size::AtMost(decoded.bytes().checked_add(HEADER_BYTES as u64)?);
-        // Both parts may be compressed, and values may be optional themselves.
+        // Both parts may be compressed, and the values may be optional themselves.
         Some(packed.compressed().compressed())
     }
 
@@ -107,7 +107,7 @@ impl Decode for Optional {
         let marks = marks.bytes()?;
         let count = marks.iter().filter(|mark| **mark != 0).count();
         let mut values = Scratch::new(count * self.values.item_bytes)?;
-        // A chunk without values has no encoded ones either, not even those of a checksum.
+        // A chunk without values has no encoded values, not even a checksum of them.
         if count > 0 {
             let pipeline = self.values.pipeline(count).map_err(DecodeError::Nested)?;
             (pipeline.decode(values_encoded, values.bytes_mut()?)).map_err(within("the values"))?;
@@ -116,7 +116,7 @@ impl Decode for Optional {
         Ok(dst.len())
     }
 
-    /// The marks and the values.
+    /// Returns the memory of the marks and the values.
     fn working_bytes(&self, _: &[u8]) -> usize {
         let element_bytes = 1 + self.values.item_bytes;
         self.elements()

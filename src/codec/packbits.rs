@@ -1,9 +1,9 @@
-//! `packbits` of numcodecs: the number of padding bits, then bits, the highest first.
+//! `packbits` of numcodecs: the number of padding bits, then bits, the highest bit first.
 
 use super::error::DecodeError;
 use super::stage::{Decode, Size};
 
-/// Decodes `packbits`: one byte, 0 or 1, for each bit.
+/// Decodes `packbits` to one byte, 0 or 1, per bit.
 #[derive(Debug)]
 pub(super) struct PackBits;
 
@@ -38,10 +38,10 @@ impl Decode for PackBits {
     }
 }
 
-/// One byte for each bit, the highest first.
+/// Returns one byte per bit, the highest bit first.
 fn unpack(byte: u8) -> [u8; 8] {
-    // Each byte of the product has all bits; the mask leaves a different one in each, and adding
-    // 0x7f carries it to the top.
+    // Each byte of the product has all bits. The mask keeps a different bit in each byte, and adding 0x7f
+    // carries it to the top.
     let spread = u64::from(byte).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let carried = (spread & 0x7f7f_7f7f_7f7f_7f7f).wrapping_add(0x7f7f_7f7f_7f7f_7f7f) | spread;
     (carried >> 7 & 0x0101_0101_0101_0101).to_be_bytes()

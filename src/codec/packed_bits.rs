@@ -1,5 +1,5 @@
-//! `packbits` of zarr-extensions: the lowest bits of each number, one behind the other. (`packbits` of
-//! numcodecs has only booleans, and the highest bit first.)
+//! `packbits` of zarr-extensions: the lowest bits of each number, consecutively. (`packbits` of numcodecs
+//! supports only booleans, and stores the highest bit first.)
 
 use super::config::Config;
 use super::error::{CodecError, DecodeError, part, part_mut};
@@ -8,7 +8,7 @@ use super::stage::{Decode, Size};
 use crate::zarr::real::Real;
 use crate::zarr::{Fixed, Scalar};
 
-/// Where the number of bits of padding is.
+/// The location of the number of padding bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Padding {
     None,
@@ -16,25 +16,25 @@ enum Padding {
     LastByte,
 }
 
-/// Decodes numbers of some bits.
+/// Decodes numbers that are stored with some of their bits.
 #[derive(Debug)]
 pub(super) struct PackedBits {
     padding: Padding,
-    /// The first of the bits of a component that are stored.
+    /// The first stored bit of a component.
     first: u32,
-    /// Stored bits of a component, 1 to 64.
+    /// The number of stored bits of a component, 1 to 64.
     bits: u32,
     is_signed: bool,
-    /// Bytes of a decoded component.
+    /// Size of a decoded component in bytes.
     component_bytes: usize,
     components: u64,
 }
 
 impl PackedBits {
-    /// Reads the configuration for an array of elements of `fixed`.
+    /// Parses the configuration for an array of elements of `fixed`.
     ///
     /// # Errors
-    /// A type that is no number; bits that it does not have.
+    /// The type is not a number, or does not have the configured bits.
     pub(super) fn new(config: Config<'_>, fixed: &Fixed) -> Result<Self, CodecError> {
         config.only(&["padding_encoding", "first_bit", "last_bit"])?;
         let padding = match config.str("padding_encoding")? {
@@ -66,7 +66,7 @@ impl PackedBits {
         })
     }
 
-    /// Bits and bytes of the packed elements of a decoded size.
+    /// Returns the size of the packed elements in bits and in bytes, for a decoded size.
     fn packed(&self, decoded_bytes: u64) -> Option<(u64, u64)> {
         let element_bytes = self.components.checked_mul(self.component_bytes as u64)?;
         let elements = decoded_bytes.checked_div(element_bytes)?;
@@ -78,7 +78,7 @@ impl PackedBits {
         Some((bits, bits.div_ceil(8)))
     }
 
-    /// The decoded word of the stored bits.
+    /// Returns the decoded word of the stored bits.
     fn word(&self, bits: u64) -> u64 {
         let unused = 64 - self.first - self.bits;
         let top = bits << (64 - self.bits);
@@ -89,7 +89,7 @@ impl PackedBits {
     }
 }
 
-/// Bits of a component, whether it has a sign in two's complement, and the number of components.
+/// Returns the bits of a component, whether it has a sign in two's complement, and the number of components.
 fn component(fixed: &Fixed) -> Option<(u32, bool, usize)> {
     let half = u32::try_from(fixed.size_bytes.checked_mul(4)?).ok()?;
     match &fixed.scalar {
@@ -153,7 +153,7 @@ impl Decode for PackedBits {
                 let take = from.len().min(8);
                 let next = word(part(from, 0..take)?);
                 held |= u128::from(next) << held_bits;
-                // At most 63 bits are held, and the last bytes have what is left.
+                // At most 63 bits are held; the last bytes add the rest.
                 held_bits += 64;
                 from = part(from, take..from.len())?;
             }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn ranges_of_bits_are_shifted_back_and_sign_extended() {
         let some = json!({"first_bit": 1, "last_bit": 3});
-        // 3 bits of each: 5, 2 and 7.
+        // 3 bits of each number: 5, 2 and 7.
         check("uint8", some.clone(), &[0b1101_0101, 1], &[10, 4, 14]);
         check("int8", some, &[0b1101_0101, 1], &[0xfa, 4, 0xfe]);
         let high = json!({"first_bit": 8, "last_bit": null});

@@ -1,6 +1,6 @@
-//! `pcodec`: numbers in the standalone format of pco, which become little-endian bytes.
+//! `pcodec`: numbers in the standalone format of pco, which decode to little-endian bytes.
 //!
-//! The chunk has the type of the numbers. Bytes after the end are ignored, as in numcodecs.
+//! The chunk declares the type of the numbers. Bytes after the end are ignored, as in numcodecs.
 
 use half::f16;
 use pco::data_types::{Number, NumberType};
@@ -11,16 +11,16 @@ use super::error::{DecodeError, part_mut};
 use super::number::{Number as Numeric, NumberKind};
 use super::stage::Decode;
 
-/// Numbers decoded at a time, a multiple of pco's own batch.
+/// The number of numbers that are decoded at a time, a multiple of pco's own batch.
 const BATCH: usize = 8192;
 
-/// The largest window that pco's own encoder uses.
+/// The maximum window of pco's own encoder.
 const MIN_WINDOW: u64 = 1 << 15;
 
 /// Decodes `pcodec`.
 #[derive(Debug)]
 pub(super) struct Pcodec {
-    /// The expected type, if known: the chunk has it in one byte, which no checksum covers.
+    /// The expected type, if known. The chunk declares the type in one byte, which no checksum covers.
     expected: Option<Numeric>,
 }
 
@@ -98,7 +98,7 @@ impl Decode for Pcodec {
     }
 }
 
-/// Decodes one of pco's chunks. Returns the rest of `src` and the bytes written; `None` at the end.
+/// Decodes one chunk of pco. Returns the rest of `src` and the bytes written; `None` at the end.
 fn chunk<'a, T: Number + Default, const W: usize>(
     file: &FileDecompressor,
     src: &'a [u8],
@@ -136,12 +136,12 @@ fn chunk<'a, T: Number + Default, const W: usize>(
     Ok(Some((chunk.into_src(), count * W)))
 }
 
-/// Rejects sizes that the library would allocate before it reads the data: a dictionary longer than
-/// the chunk, and a look-back window longer than the numbers.
+/// Rejects sizes that the library would allocate before it reads the data: a dictionary longer than the
+/// chunk, or a look-back window longer than the numbers.
 ///
-/// A chunk is the type, 24 bits of count, then (bits from the lowest): 4 of mode, with a base of the
-/// numbers' width, 8 bits, or 25 of length and a dictionary; from format 3 on 4 of delta encoding,
-/// with 5 of window.
+/// A chunk has the type, 24 bits of count, then (from the lowest bit): 4 bits of mode, followed by a base of
+/// the numbers' width, 8 bits, or 25 bits of length and a dictionary. From format 3 on, 4 bits of delta
+/// encoding with 5 bits of window follow.
 fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), DecodeError> {
     let count = bits(src, 8, 24) + 1;
     let mode = 32;
@@ -169,7 +169,7 @@ fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), Decode
     Ok(())
 }
 
-/// Up to 25 bits at a position, the lowest first; those beyond the end are zeros.
+/// Returns up to 25 bits at a position, the lowest first; bits beyond the end are zeros.
 fn bits(src: &[u8], at: usize, count: u32) -> u64 {
     let bytes = src.iter().skip(at / 8).take(5);
     let word = bytes

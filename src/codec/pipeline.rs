@@ -18,7 +18,7 @@ use super::widen::Widen;
 #[derive(Debug)]
 pub struct Pipeline {
     chunk_shape: Vec<u64>,
-    /// In the order of decoding.
+    /// The stages in the order of decoding.
     stages: Vec<Stage>,
     output: Output,
     sharding: Option<Arc<Sharding>>,
@@ -28,7 +28,7 @@ pub struct Pipeline {
 #[derive(Debug)]
 enum Output {
     Fixed {
-        /// `sizes[i]` goes into stage `i`; the last is the decoded chunk.
+        /// `sizes[i]` is the size of the input of stage `i`; the last one is that of the decoded chunk.
         sizes: Vec<Size>,
         decoded_bytes: u64,
     },
@@ -57,8 +57,8 @@ impl Pipeline {
         Self::build(chain, data_type, chunk_shape, fill, position)
     }
 
-    /// As [`Pipeline::new`], for elements of [the next type that NumPy has](crate::zarr::Fixed::widened)
-    /// if it lacks that of the array.
+    /// As [`Pipeline::new`]; if NumPy lacks the type of the array, elements decode to [the next type that
+    /// NumPy has](crate::zarr::Fixed::widened).
     ///
     /// # Errors
     /// As [`Pipeline::new`].
@@ -108,7 +108,7 @@ impl Pipeline {
                     let widen = Widen::new(stored)
                         .ok_or_else(|| CodecError::unsupported(format!("widening of {stored}")))?;
                     stages.push(Stage::decode("widening", widen));
-                    // Inner chunks are of the stored type.
+                    // Inner chunks have the stored type.
                     sharding = None;
                 }
                 let fixed = wide.as_ref().unwrap_or(stored);
@@ -135,17 +135,17 @@ impl Pipeline {
         })
     }
 
-    /// The stages, in the order of decoding.
+    /// Returns the stages, in the order of decoding.
     pub(super) fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Elements of a chunk along each axis.
+    /// Returns the number of elements of a chunk along each axis.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// Bytes of a decoded chunk; `None` for elements of variable length.
+    /// Returns the size of a decoded chunk in bytes; `None` for elements of variable length.
     pub fn decoded_size_bytes(&self) -> Option<u64> {
         match &self.output {
             Output::Fixed { decoded_bytes, .. } => Some(*decoded_bytes),
@@ -153,7 +153,7 @@ impl Pipeline {
         }
     }
 
-    /// Size of the buffer that [`Pipeline::decode`] takes.
+    /// Returns the size of the buffer that [`Pipeline::decode`] takes, in bytes.
     pub(super) fn decoded_length(&self) -> Result<usize, DecodeError> {
         let bytes = self.decoded_size_bytes();
         let bytes = bytes.ok_or_else(|| DecodeError::internal("elements of variable length"))?;
@@ -163,11 +163,11 @@ impl Pipeline {
         })
     }
 
-    /// What precedes the decoded bytes in an encoded chunk that has them as they are, so that ranges may
-    /// be read directly; `None` if chunks are encoded in another way.
+    /// Returns the header of encoded chunks that contain the decoded bytes unchanged, so that byte ranges of
+    /// them can be read directly; `None` for any other encoding.
     ///
-    /// A header of no bytes precedes those of all chunks. A chunk that does not begin with a longer header,
-    /// or that has not the bytes of the header and of a decoded chunk, has to be decoded.
+    /// An empty header means that all chunks have this form. With a longer header, a chunk has to be decoded
+    /// unless it begins with this header and has exactly the size of header and decoded chunk.
     pub fn raw_header(&self) -> Option<&[u8]> {
         match (&self.stages[..], &self.output) {
             ([], Output::Fixed { .. }) => Some(&[]),
@@ -179,8 +179,8 @@ impl Pipeline {
         }
     }
 
-    /// Bytes of every encoded chunk, if all have the same number: a stored chunk of another size is
-    /// corrupt.
+    /// Returns the size of every encoded chunk in bytes, if all chunks have the same size: a stored chunk of
+    /// another size is corrupt.
     pub fn encoded_size_bytes(&self) -> Option<u64> {
         match &self.output {
             Output::Fixed { sizes, .. } => match sizes.first() {
@@ -191,7 +191,7 @@ impl Pipeline {
         }
     }
 
-    /// Decoded size of the last codec of the chain, if it is the same for all chunks.
+    /// Returns the decoded size of the last codec of the chain in bytes, if it is the same for all chunks.
     pub fn outermost_decoded_bytes(&self) -> Option<u64> {
         match &self.output {
             Output::Fixed { sizes, .. } => match sizes.get(1) {
@@ -202,12 +202,12 @@ impl Pipeline {
         }
     }
 
-    /// The sharding codec, if inner chunks can be read alone: it is the only codec of the chain.
+    /// Returns the sharding codec, if it is the only codec of the chain: inner chunks can then be read alone.
     pub fn sharding(&self) -> Option<&Sharding> {
         self.sharding.as_deref()
     }
 
-    /// The codecs in the order of encoding, as text: `transpose(1, 0) | bytes(big) | zstd`.
+    /// Returns the codecs in the order of encoding, as text: `transpose(1, 0) | bytes(big) | zstd`.
     pub fn describe(&self) -> &str {
         &self.text
     }
@@ -260,13 +260,13 @@ impl Pipeline {
         self.decode_within(encoded, &mut Budget::new(limit_bytes))
     }
 
-    /// The most memory that [`Pipeline::decode_variable`] takes with a limit: elements and buffers
-    /// between codecs.
+    /// Returns the maximum memory of [`Pipeline::decode_variable`] with a limit, in bytes: elements, and
+    /// buffers between codecs.
     pub fn variable_memory_bytes(&self, limit_bytes: u64) -> u64 {
         limit_bytes.saturating_add(self.buffer_bytes(limit_bytes))
     }
 
-    /// The buffers between two codecs: the input and the output of one.
+    /// Returns the size of the buffers between two codecs: the input and the output of one codec.
     fn buffer_bytes(&self, limit_bytes: u64) -> u64 {
         let Output::Variable {
             object, elements, ..
@@ -274,7 +274,7 @@ impl Pipeline {
         else {
             return self.decoded_size_bytes().unwrap_or(0).saturating_mul(2);
         };
-        // More elements than the limit allows are an error.
+        // More elements than the limit allows cause an error.
         let elements = (*elements).min(limit_bytes / size_of::<Element>() as u64);
         let bytes = Size::AtMost(object_bytes(elements, limit_bytes));
         let changes = self.stages.iter().filter(|stage| stage.needs_buffer());
@@ -305,7 +305,7 @@ impl Pipeline {
             let what = "elements of constant size decode to bytes";
             return Err(CodecError::internal("chain", what));
         };
-        // Nothing is allocated for more elements than the budget allows.
+        // Nothing is allocated if the number of elements exceeds the budget.
         budget
             .check(*elements)
             .map_err(|error| error.in_codec(name))?;
@@ -322,7 +322,7 @@ impl Pipeline {
         list.map_err(|error| error.in_codec(name))
     }
 
-    /// The payload of `encoded`, if all codecs are checksums.
+    /// Returns the payload of `encoded`, if all codecs are checksums.
     pub(super) fn strip_checksums<'a>(
         &self,
         encoded: &'a [u8],
@@ -349,7 +349,7 @@ impl Pipeline {
         )
     }
 
-    /// Runs all stages; from `tail` on they decode in place, in `out`.
+    /// Runs all stages; stages from `tail` on decode in place, in `out`.
     fn run<'a>(
         &self,
         encoded: &'a [u8],
@@ -376,14 +376,14 @@ impl Pipeline {
     }
 }
 
-/// The largest encoded size of elements within a limit, with their lengths and counts, which are not
-/// in the limit.
+/// Returns the maximum encoded size of elements within a limit, plus their lengths and counts, which the
+/// limit does not include.
 fn object_bytes(elements: u64, limit_bytes: u64) -> u64 {
     let lengths = elements.saturating_mul(8).saturating_add(4);
     lengths.saturating_add(limit_bytes)
 }
 
-/// The sizes before, between and after the stages.
+/// Returns the sizes before, between and after the stages.
 fn sizes(stages: &[Stage], decoded: Size) -> Result<Vec<Size>, CodecError> {
     let mut sizes = vec![decoded];
     let mut size = decoded;

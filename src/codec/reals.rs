@@ -1,4 +1,4 @@
-//! What the codecs `cast_value` and `scale_offset` of zarr-extensions share: words of real numbers.
+//! Common parts of the codecs `cast_value` and `scale_offset` of zarr-extensions: words of real numbers.
 
 use serde_json::Value;
 
@@ -9,36 +9,36 @@ use crate::zarr::data_type::v3;
 use crate::zarr::real::Real;
 use crate::zarr::{DataType, FillValue, Fixed, ZarrFormat};
 
-/// A codec from real numbers to real numbers, which encodes fill values too.
+/// A codec from real numbers to real numbers, which also encodes fill values.
 pub(super) trait RealCodec: Decode {
-    /// The encoded word of a decoded one.
+    /// Returns the encoded word of a decoded word.
     ///
     /// # Errors
-    /// It cannot be encoded.
+    /// The word cannot be encoded.
     fn encode_word(&self, word: u64) -> Result<u64, DecodeError>;
 }
 
 /// A codec for one type of decoded elements.
 #[derive(Debug)]
 pub(super) struct RealFilter {
-    /// None if decoding changes no byte.
+    /// The codec; `None` if decoding changes no byte.
     pub(super) codec: Option<Box<dyn RealCodec>>,
     /// The type of the encoded elements.
     pub(super) encoded: Fixed,
 }
 
 impl Config<'_> {
-    /// The type of real numbers that elements are.
+    /// Returns the type of elements that are real numbers.
     ///
     /// # Errors
-    /// Unsupported, for any other type.
+    /// [`CodecError::Unsupported`] for any other type.
     pub(super) fn real(self, fixed: &Fixed) -> Result<Real, CodecError> {
         let unsupported = || CodecError::unsupported(format!("{} of {fixed}", self.codec));
         Real::of(fixed).ok_or_else(unsupported)
     }
 }
 
-/// A data type in a configuration.
+/// Parses a data type in a configuration.
 pub(super) fn type_of(config: Config<'_>, value: &Value) -> Result<Fixed, CodecError> {
     match v3::parse(value) {
         Ok(DataType::Fixed(fixed)) => Ok(fixed),
@@ -50,9 +50,9 @@ pub(super) fn type_of(config: Config<'_>, value: &Value) -> Result<Fixed, CodecE
     }
 }
 
-/// The word of a value in the encoding of fill values.
+/// Parses a value in the encoding of fill values and returns its word.
 pub(super) fn scalar(config: Config<'_>, fixed: &Fixed, value: &Value) -> Result<u64, CodecError> {
-    // The specification of `cast_value` has it in its example.
+    // The example in the specification of `cast_value` has this name.
     let infinity = Value::from("Infinity");
     let value = match value.as_str() {
         Some("+Infinity") => &infinity,
@@ -66,7 +66,7 @@ pub(super) fn scalar(config: Config<'_>, fixed: &Fixed, value: &Value) -> Result
     }
 }
 
-/// A word of at most 8 bytes, the lowest first.
+/// Returns a word of at most 8 bytes, the lowest byte first.
 pub(super) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.iter_mut()
@@ -75,12 +75,12 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Bytes of a word.
+/// Returns the size of a word in bytes.
 pub(super) fn width(real: Real) -> usize {
     real.bits().div_ceil(8) as usize
 }
 
-/// The encoded size of the numbers whose decoded size is `decoded_size`.
+/// Returns the encoded size of the numbers whose decoded size is `decoded_size`.
 pub(super) fn resized(decoded_size: Size, encoded: Real, decoded: Real) -> Option<Size> {
     let (from, to) = (width(decoded) as u64, width(encoded) as u64);
     decoded_size.try_map(|n| match n.is_multiple_of(from) {
@@ -89,7 +89,7 @@ pub(super) fn resized(decoded_size: Size, encoded: Real, decoded: Real) -> Optio
     })
 }
 
-/// Words that are converted to as many of another type.
+/// Words that are converted one by one to another type.
 pub(super) struct Words<'a> {
     src: &'a [u8],
     from: usize,
@@ -98,7 +98,7 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The words of `src`, and the beginning of `dst` for the results.
+    /// Returns the words of `src`, and the beginning of `dst` for the results.
     ///
     /// # Errors
     /// `src` is not whole words, or the results do not fit.

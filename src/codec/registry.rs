@@ -1,5 +1,5 @@
-//! The table of codecs by name. Zarr v2 has the codecs of numcodecs; v3 has them as
-//! `numcodecs.<name>`, next to its own.
+//! The table of codecs by name. Zarr v2 has the codecs of numcodecs; v3 has them as `numcodecs.<name>`,
+//! beside its own codecs.
 //!
 //! A new codec is one file with a [`Stage`] and one row in [`CODECS`].
 
@@ -28,19 +28,19 @@ use super::zfp::Zfpy;
 use super::zstandard::Zstd;
 use crate::zarr::Fixed;
 
-/// What a codec encodes to what (Zarr v3, "Codecs"), with its constructor where that is the same in
-/// both versions. No stage means that the encoded bytes are the decoded ones.
+/// The kind of a codec (Zarr v3, "Codecs"), with its constructor if both Zarr versions share it. If the
+/// constructor returns no stage, the encoded bytes are the decoded bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Codec {
-    /// An array to an array of other shape or type.
+    /// An array to an array of a different shape or type.
     ArrayToArray,
-    /// Numbers to numbers; the second argument is their type where the configuration has none.
+    /// Numbers to numbers; the second argument is their type if the configuration has none.
     NumbersToNumbers(fn(Config<'_>, Option<Number>) -> Result<Filter, CodecError>),
-    /// Numbers to numbers, only in v3; the second argument is the type of the decoded ones.
+    /// Numbers to numbers, only in v3; the second argument is the type of the decoded numbers.
     RealsToReals(fn(Config<'_>, &Fixed) -> Result<RealFilter, CodecError>),
     /// An array to bytes.
     ArrayToBytes,
-    /// Bytes to bytes; the second argument is the element size where the configuration has none.
+    /// Bytes to bytes; the second argument is the element size if the configuration has none.
     BytesToBytes(fn(Config<'_>, usize) -> Result<Option<Stage>, CodecError>),
     /// Bytes to bytes through other codecs, only in v3.
     Conditional,
@@ -102,7 +102,7 @@ pub(super) static CODECS: [(&str, Codec); 39] = [
     ("zstd", BytesToBytes(|config, _| stage(config, Zstd))),
 ];
 
-/// The codec of this name.
+/// Returns the codec of this name.
 pub(super) fn find(name: &str) -> Option<Codec> {
     let row = CODECS.iter().find(|(own, _)| *own == name);
     row.map(|(_, codec)| *codec)
@@ -111,9 +111,9 @@ pub(super) fn find(name: &str) -> Option<Codec> {
 /// A codec from numbers to numbers.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    /// None if decoding changes no byte.
+    /// The stage; `None` if decoding changes no byte.
     pub(super) stage: Option<Stage>,
-    /// The types of the encoded and of the decoded numbers, where the configuration has them.
+    /// The types of the encoded and of the decoded numbers, if the configuration has them.
     pub(super) types: Option<(Number, Number)>,
 }
 
@@ -143,7 +143,7 @@ fn shuffle(config: Config<'_>, element_bytes: usize) -> Result<Option<Stage>, Co
     Ok(shuffle.map(|shuffle| Stage::decode(config.codec, shuffle)))
 }
 
-/// The decoded and the encoded type, `dtype` and `astype`.
+/// Returns the decoded and the encoded type, `dtype` and `astype`.
 fn types(config: Config<'_>, default: Option<Number>) -> Result<(Number, Number), CodecError> {
     let decoded = config.required("dtype", config.number("dtype")?.or(default))?;
     Ok((decoded, config.number("astype")?.unwrap_or(decoded)))
@@ -173,7 +173,7 @@ fn quantize(config: Config<'_>, default: Option<Number>) -> Result<Filter, Codec
 }
 
 fn astype(config: Config<'_>, default: Option<Number>) -> Result<Filter, CodecError> {
-    // Types that are no numbers (times, text) are only compared.
+    // Types other than numbers (times, text) are only compared.
     let same = config.str("encode_dtype")? == config.str("decode_dtype")?;
     if same && config.get("encode_dtype").is_some() {
         return Ok(Filter::default());
@@ -203,15 +203,15 @@ fn unsupported_pair(name: &str, encoded: Number, decoded: Number) -> CodecError 
     ))
 }
 
-/// The element size of `shuffle` in v2 where the configuration has none.
+/// The element size of `shuffle` in v2 if the configuration has none.
 const V2_SHUFFLE_BYTES: usize = 4;
 
-/// A codec of a v2 array of elements of constant size.
+/// Returns the stage of a codec of a v2 array with elements of constant size.
 ///
-/// `stored` is the type of the numbers that the codec encoded, where that is known.
+/// `stored` is the type of the numbers that the codec encoded, if known.
 ///
 /// # Errors
-/// An unknown name, or a configuration that is wrong or not supported.
+/// The name is unknown, or the configuration is wrong or not supported.
 pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<Stage>, CodecError> {
     match (find(config.codec), config.codec) {
         (Some(BytesToBytes(new)), _) => new(config, V2_SHUFFLE_BYTES),

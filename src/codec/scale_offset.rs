@@ -24,8 +24,8 @@ enum Arithmetic {
         scale: f32,
         offset: f32,
     },
-    /// In doubles, each result rounded to the format: no format with fewer than 26 digits is rounded
-    /// twice by that.
+    /// Arithmetic in doubles, with each result rounded to the format. The double rounding has no effect on
+    /// formats with fewer than 26 significant bits.
     Float {
         format: FloatFormat,
         scale: f64,
@@ -33,10 +33,10 @@ enum Arithmetic {
     },
 }
 
-/// Reads the configuration for an array of elements of `data_type`.
+/// Parses the configuration for an array of elements of `data_type`.
 ///
 /// # Errors
-/// A type that is no real number; values that it cannot hold; a scale of 0.
+/// The type is not a real number, a value does not fit in the type, or the scale is 0.
 pub(super) fn new(config: Config<'_>, data_type: &Fixed) -> Result<RealFilter, CodecError> {
     config.only(&["offset", "scale"])?;
     let real = config.real(data_type)?;
@@ -123,7 +123,7 @@ impl ScaleOffset {
     }
 
     fn decode_integer(&self, value: i128, scale: i128, offset: i128) -> Result<u64, DecodeError> {
-        // Divisions of 128 bits are slow.
+        // 128-bit divisions are slow.
         let (quotient, rest) = match (i64::try_from(value), i64::try_from(scale)) {
             _ if scale == 1 => (value, 0),
             (Ok(value), Ok(scale)) if scale != -1 => {
@@ -155,7 +155,7 @@ fn single_bits(word: u64) -> u32 {
     word as u32
 }
 
-/// The word of a result. A value beyond the largest one is an infinity, if there is one, as in IEEE 754.
+/// Returns the word of a result. As in IEEE 754, overflow gives an infinity, if the format has one.
 fn word_of(format: FloatFormat, value: f64) -> Result<u64, DecodeError> {
     let real = Real::Float(format);
     let word = real.round(Exact::Float(value), Rounding::default());
@@ -168,7 +168,7 @@ fn word_of(format: FloatFormat, value: f64) -> Result<u64, DecodeError> {
     })
 }
 
-/// The value of a result.
+/// Returns a result, rounded to the format.
 fn rounded(format: FloatFormat, value: f64) -> Result<f64, DecodeError> {
     word_of(format, value).map(|word| format.to_f64(word))
 }
@@ -245,7 +245,7 @@ mod tests {
         let quotient = half::f16::from_f32(7.0 / 3.0).to_f32();
         let offset = half::f16::from_f32(0.1).to_f32();
         assert_eq!(dst, half::f16::from_f32(quotient + offset).to_le_bytes());
-        // Too large results are infinite where the type has infinities.
+        // Results that are too large become infinite if the type has infinities.
         half.decode(&[0xff, 0x7b], &mut dst).unwrap();
         let tiny = codec("float16", json!({"scale": 0.001}));
         tiny.decode(&[0xff, 0x7b], &mut dst).unwrap();

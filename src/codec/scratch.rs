@@ -1,11 +1,11 @@
-//! Buffers between two codecs, pooled per thread.
+//! Buffers between two codecs, with a pool per thread.
 
 use std::cell::RefCell;
 
 use super::error::{DecodeError, part, part_mut};
 
-/// Number and largest size of a thread's pooled buffers: small chunks decode without allocation, and
-/// idle threads hold little memory.
+/// The number and maximum size of a thread's pooled buffers. Small chunks decode without allocation, and idle
+/// threads hold little memory.
 const POOLED_BUFFERS: usize = 2;
 const MAX_POOLED_BYTES: usize = 4 << 20;
 
@@ -13,7 +13,7 @@ thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer whose content is arbitrary at first; it goes back to the thread's pool when dropped.
+/// A buffer with arbitrary initial content; dropping it returns it to the thread's pool.
 #[derive(Debug)]
 pub(super) struct Scratch {
     buffer: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// # Errors
-    /// Memory is out.
+    /// The system is out of memory.
     pub(super) fn new(len: usize) -> Result<Self, DecodeError> {
         let mut buffer = POOL
             .with_borrow_mut(|pool| {
@@ -31,7 +31,7 @@ impl Scratch {
             })
             .unwrap_or_default();
         if buffer.len() < len {
-            // The system zeroes pages on first access; most pages of an upper limit are never used.
+            // The system zeroes pages on first access; most pages of an upper limit are never touched.
             buffer = bytemuck::try_zeroed_vec(len).map_err(|()| DecodeError::Memory {
                 needed: len,
                 limit: 0,
@@ -53,7 +53,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if (1..=MAX_POOLED_BYTES).contains(&self.buffer.capacity()) {
             let buffer = std::mem::take(&mut self.buffer);
-            // The pool is gone when the thread ends; then the buffer is freed.
+            // At the end of the thread its pool no longer exists; the buffer is then freed.
             let _ = POOL.try_with(|pool| {
                 let mut pool = pool.borrow_mut();
                 if pool.len() == POOLED_BUFFERS {

@@ -19,16 +19,16 @@ use layout::{InnerLayout, fill_with};
 
 const NAME: &str = "sharding_indexed";
 
-/// Where the index of a shard is.
+/// The location of the index in a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexLocation {
-    /// Its first bytes.
+    /// The first bytes.
     Start,
-    /// Its last bytes.
+    /// The last bytes.
     End,
 }
 
-/// The fill value of an inner chunk that is not stored.
+/// The fill value of inner chunks that are not stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum InnerFill {
     Bytes(Vec<u8>),
@@ -100,32 +100,32 @@ impl Sharding {
         })
     }
 
-    /// The codecs of one inner chunk.
+    /// Returns the codecs of an inner chunk.
     pub fn inner(&self) -> &Pipeline {
         &self.inner
     }
 
-    /// Elements of an inner chunk along each axis.
+    /// Returns the number of elements of an inner chunk along each axis.
     pub fn inner_chunk_shape(&self) -> &[u64] {
         self.inner.chunk_shape()
     }
 
-    /// Inner chunks of a shard along each axis.
+    /// Returns the number of inner chunks of a shard along each axis.
     pub fn inner_grid(&self) -> &[u64] {
         &self.grid
     }
 
-    /// Number of inner chunks of a shard.
+    /// Returns the number of inner chunks of a shard.
     pub fn inner_count(&self) -> u64 {
         self.inner_count
     }
 
-    /// Bytes of the encoded index.
+    /// Returns the size of the encoded index in bytes.
     pub fn index_size_bytes(&self) -> u64 {
         self.index_size_bytes
     }
 
-    /// Where the encoded index is.
+    /// Returns the location of the encoded index.
     pub fn index_location(&self) -> IndexLocation {
         self.location
     }
@@ -133,7 +133,7 @@ impl Sharding {
     /// Decodes the index of a shard from its [`Sharding::index_size_bytes`] bytes.
     ///
     /// # Errors
-    /// [`CodecError::Corrupt`] if the shard is too short to have one, or a checksum is wrong.
+    /// [`CodecError::Corrupt`] if the shard is too short for an index, or a checksum is wrong.
     pub fn decode_index(
         &self,
         bytes: &[u8],
@@ -182,7 +182,7 @@ impl Sharding {
         Ok(Cow::Owned(entries))
     }
 
-    /// The decoded index of a whole shard.
+    /// Decodes the index of a whole shard.
     fn index_of<'a>(&self, shard: &'a [u8]) -> Result<(EntryBounds, Cow<'a, [u8]>), CodecError> {
         let bounds = self.bounds(shard.len() as u64)?;
         let range = match self.location {
@@ -262,7 +262,7 @@ impl Sharding {
         copied.map_err(outside)
     }
 
-    /// All elements of a shard of elements of variable length.
+    /// Returns all elements of a shard, for elements of variable length.
     pub(super) fn elements(
         &self,
         shard: &[u8],
@@ -316,14 +316,14 @@ fn in_sharding(error: DecodeError) -> CodecError {
     error.in_codec(NAME)
 }
 
-/// A range of a shard in memory, which was checked against its size.
+/// Returns a range of a shard in memory; the range was checked against the size of the shard.
 fn range_of<'a>(shard: &'a [u8], range: &Range<u64>) -> Result<&'a [u8], DecodeError> {
     let length = |n| usize::try_from(n).map_err(|_| DecodeError::internal(format!("{n} bytes")));
     part(shard, length(range.start)?..length(range.end)?)
 }
 
 impl Decode for Arc<Sharding> {
-    /// Inner codecs add little to each chunk; the gaps of a shard are limited to the size of its data.
+    /// Inner codecs add little to each chunk; gaps in a shard are limited to the size of its data.
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let decoded = decoded.bytes();
         let added = self.inner_count.saturating_mul(256);

@@ -1,4 +1,4 @@
-//! `shuffle`: first the first bytes of all elements, then the second ones, and so on.
+//! `shuffle`: the first bytes of all elements, then their second bytes, and so on.
 
 use super::byte_codec::ByteCodec;
 use super::config::Config;
@@ -11,14 +11,14 @@ pub(super) struct Shuffle {
     element_bytes: usize,
 }
 
-/// Elements per tile: one tile of every byte plane stays in the first-level cache.
+/// Number of elements per tile: one tile of every byte plane fits in the first-level cache.
 const TILE: usize = 512;
 
 impl Shuffle {
-    /// Reads `elementsize`, else takes `default`; `None` if nothing is shuffled.
+    /// Parses `elementsize` (default: `default`); `None` if nothing is shuffled.
     ///
     /// # Errors
-    /// A size that no `usize` holds.
+    /// The size does not fit in a `usize`.
     pub(super) fn new(config: Config<'_>, default: usize) -> Result<Option<Self>, CodecError> {
         let element_bytes = match config.u64("elementsize")? {
             None => default,
@@ -89,7 +89,7 @@ fn unshuffle<const W: usize>(
     Ok(())
 }
 
-// Words are composed in registers, so that these loops compile to vector instructions.
+// Words are composed in registers, so these loops compile to vector instructions.
 
 fn join_2([a, b]: &[&[u8]; 2], to: &mut [[u8; 2]]) {
     for ((to, a), b) in to.iter_mut().zip(*a).zip(*b) {

@@ -1,4 +1,4 @@
-//! Stages: one step of decoding, from the encoded bytes to the elements.
+//! Stages: single steps of decoding, from the encoded bytes to the elements.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::ops::Range;
 use super::byte_codec::ByteCodec;
 use super::error::DecodeError;
 
-/// Size in bytes of what passes between two codecs.
+/// The size in bytes of the data between two codecs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Exact(u64),
-    /// An upper limit of what an encoder writes.
+    /// An upper limit of the output of encoders.
     AtMost(u64),
 }
 
@@ -21,7 +21,7 @@ impl Size {
         }
     }
 
-    /// Applies `f` to the size; an exact size stays exact.
+    /// Applies `f` to the size; an exact size remains exact.
     pub(super) fn try_map(self, f: impl FnOnce(u64) -> Option<u64>) -> Option<Self> {
         match self {
             Self::Exact(n) => f(n).map(Self::Exact),
@@ -29,7 +29,7 @@ impl Size {
         }
     }
 
-    /// The largest output of a compressor: each codec here adds less than 1/64 and 64 KiB to
+    /// Returns the maximum output of a compressor. Each codec here adds less than 1/64 and 64 KiB to
     /// incompressible input.
     pub(super) fn compressed(self) -> Self {
         let n = self.bytes();
@@ -39,11 +39,11 @@ impl Size {
 
 /// A checksum codec: verifies the bytes and returns the range of the payload.
 pub(super) trait Verify: fmt::Debug + Send + Sync {
-    /// Bytes that the checksum adds.
+    /// Returns the number of bytes that the checksum adds.
     fn overhead(&self) -> u64;
     fn verify(&self, src: &[u8]) -> Result<Range<usize>, DecodeError>;
 
-    /// The codec, if other file formats have it too.
+    /// Returns the codec, if other file formats have it too.
     fn byte_codec(&self) -> Option<ByteCodec> {
         None
     }
@@ -56,17 +56,17 @@ pub(super) trait DecodeInPlace: fmt::Debug + Send + Sync {
 
 /// A codec that decodes into another buffer.
 pub(super) trait Decode: fmt::Debug + Send + Sync {
-    /// Size of the encoded bytes for decoded bytes of a size, by default that of a compressor; `None` if
-    /// no encoder takes that size.
+    /// Returns the size of the encoded bytes for a decoded size, by default that of a compressor; `None` if
+    /// no encoder accepts that size.
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         Some(decoded.compressed())
     }
 
-    /// Decodes into the beginning of `dst` and returns how many bytes came out. Output that does not
-    /// fit is an error; nothing of the size of what `src` claims is allocated.
+    /// Decodes into the beginning of `dst` and returns how many bytes were written. Output that does not fit
+    /// is an error. The decoder never allocates memory of a size that `src` declares.
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError>;
 
-    /// Memory the codec itself takes while it decodes `src`, where that grows with the chunk.
+    /// Returns the memory that the codec itself takes to decode `src`, if it grows with the chunk, in bytes.
     fn working_bytes(&self, _src: &[u8]) -> usize {
         0
     }
@@ -76,13 +76,13 @@ pub(super) trait Decode: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The codec, if other file formats have it too.
+    /// Returns the codec, if other file formats have it too.
     fn byte_codec(&self) -> Option<ByteCodec> {
         None
     }
 }
 
-/// What a stage does.
+/// The action of a stage.
 #[derive(Debug)]
 pub(super) enum Action {
     Verify(Box<dyn Verify>),
@@ -119,7 +119,7 @@ impl Stage {
         }
     }
 
-    /// Whether its output is in another buffer than its input.
+    /// Returns whether the output is in a different buffer than the input.
     pub(super) fn needs_buffer(&self) -> bool {
         !matches!(self.action, Action::Verify(_))
     }

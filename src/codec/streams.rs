@@ -12,12 +12,12 @@ pub(super) struct Step {
 
 /// A stream that is being decoded.
 pub(super) trait Stream {
-    /// Reads some of `src` and writes some of `dst`.
+    /// Reads a part of `src` and writes a part of `dst`.
     fn step(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Step, DecodeError>;
 }
 
-/// Decodes all streams. Bytes after the first stream that are not a stream are ignored, as in
-/// Python's `bz2.decompress` and `lzma.decompress`.
+/// Decodes all streams. Bytes after the first stream that do not form a stream are ignored, as in Python's
+/// `bz2.decompress` and `lzma.decompress`.
 pub(super) fn decode_all<S: Stream>(
     src: &[u8],
     dst: &mut [u8],

@@ -1,4 +1,4 @@
-//! Byte order of the codec `bytes`: swaps the bytes of each word in place.
+//! The byte order of the codec `bytes`: swaps the bytes of each word in place.
 
 use crate::zarr::data_type::Words;
 

@@ -1,4 +1,4 @@
-//! Whole pipelines: chains, limits, shards, damage.
+//! Tests of whole pipelines: chains, limits, shards, damage.
 
 mod extensions;
 
@@ -249,7 +249,7 @@ fn bombs_stop_at_the_expected_size() {
     bzip.write_all(&zeros).unwrap();
     let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 0);
     xz.write_all(&zeros).unwrap();
-    // Without the size in its header.
+    // A frame without the size in its header.
     let mut zstd = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
     zstd.include_contentsize(false).unwrap();
     zstd.write_all(&zeros).unwrap();
@@ -262,7 +262,7 @@ fn bombs_stop_at_the_expected_size() {
     ] {
         let pipeline = v3(&json!([little(), codec])).unwrap();
         assert!(is_corrupt(&decode(&pipeline, &bomb)), "{codec}");
-        // Behind another codec there is an upper limit, too.
+        // After another codec, the limit applies as well.
         let pipeline = v3(&json!([little(), "zstd", codec])).unwrap();
         assert!(is_corrupt(&decode(&pipeline, &bomb)), "{codec}");
         let exact = v3_of(&u8s(), &[8 << 20], &json!([little(), codec])).unwrap();
@@ -278,7 +278,7 @@ fn shard_codec(location: &str, codecs: &Value) -> Value {
         "index_codecs": [little(), "crc32c"]}}])
 }
 
-/// A shard of 4 x 4 bytes: inner chunks 0 and 3 stored, 1 and 2 not.
+/// Returns a shard of 4 x 4 bytes: inner chunks 0 and 3 are stored, 1 and 2 are not.
 fn shard(location: &str, entries: [(u64, u64); 4]) -> Vec<u8> {
     let words = entries
         .iter()
@@ -622,7 +622,7 @@ fn a_missing_element_size_is_four_in_v2_and_that_of_the_array_in_v3() {
     assert_eq!(decode(&old, &planes(4)).unwrap(), expected);
     let new = v3_of(&doubles, &[2], &json!([little(), "numcodecs.shuffle"])).unwrap();
     assert_eq!(decode(&new, &planes(8)).unwrap(), expected);
-    // Filters that store other numbers do not matter.
+    // Filters whose stored numbers have a different type do not matter.
     let filter = json!({"name": "numcodecs.astype",
         "configuration": {"encode_dtype": "<f4", "decode_dtype": "<f8"}});
     let chain = json!([filter, little(), "numcodecs.shuffle"]);

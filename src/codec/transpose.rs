@@ -3,28 +3,28 @@
 use super::error::DecodeError;
 use super::stage::{Decode, Size};
 
-/// A permutation of axes, with the elements' size.
+/// A permutation of axes, with the element size.
 #[derive(Debug, Clone)]
 pub(super) struct Transpose {
-    /// Axes of the output, outermost first; contiguous ones are merged.
+    /// The axes of the output, outermost first; contiguous axes are merged.
     axes: Vec<Axis>,
-    /// Bytes per copy: 1, 2, 4, 8 or 16.
+    /// The number of bytes per copy: 1, 2, 4, 8 or 16.
     unit: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Axis {
     length: usize,
-    /// Units between neighbours in the encoded bytes.
+    /// The number of units between neighbours in the encoded bytes.
     stride: usize,
 }
 
-/// Columns and rows of a tile; both sides of one stay in the first-level cache.
+/// The number of columns and rows of a tile; its source and destination fit in the first-level cache.
 const TILE: usize = 32;
 
 impl Transpose {
-    /// Decodes an encoding in which axis `i` of the stored array is axis `order[i]` of the decoded
-    /// one of the given shape. None if the bytes are the same, or the array does not fit memory.
+    /// Returns the decoder; axis `i` of the stored array is axis `order[i]` of the decoded array of this
+    /// shape. `None` if the bytes are the same, or the array does not fit in memory.
     pub(super) fn new(shape: &[u64], order: &[usize], element_bytes: usize) -> Option<Self> {
         let unit = [16, 8, 4, 2, 1]
             .into_iter()
@@ -64,7 +64,7 @@ impl Transpose {
     /// Transposes elements of any type to C order.
     ///
     /// # Errors
-    /// Internal, if the elements are not those of the shape.
+    /// [`DecodeError::Internal`] if the number of elements contradicts the shape.
     pub(super) fn elements<T>(&self, encoded: Vec<T>) -> Result<Vec<T>, DecodeError> {
         let count = encoded.len();
         let mut slots: Vec<Option<T>> = encoded.into_iter().map(Some).collect();
@@ -89,8 +89,8 @@ impl Transpose {
         ))
     }
 
-    /// Calls `f` with the start of each row along the last axis in the encoded elements, until `f`
-    /// returns `None`.
+    /// Calls `f` with the start of each row along the last axis in the encoded elements, until `f` returns
+    /// `None`.
     fn for_each_row(
         &self,
         depth: usize,
@@ -104,7 +104,7 @@ impl Transpose {
         }
     }
 
-    /// Transposes elements of `U` bytes; `None` if a range is not in the buffers.
+    /// Transposes elements of `U` bytes; `None` if a range exceeds the buffers.
     fn run<const U: usize>(&self, src: &[u8], dst: &mut [u8]) -> Option<()> {
         let (src, dst) = (src.as_chunks::<U>().0, dst.as_chunks_mut::<U>().0);
         let (columns, outer) = self.axes.split_last()?;
@@ -117,8 +117,8 @@ impl Transpose {
                 Some(())
             });
         }
-        // Rows run along the axis with the smallest stride in the encoded elements, so that a tile
-        // reads and writes whole cache lines.
+        // Rows run along the axis with the smallest stride in the encoded elements, so that a tile reads and
+        // writes whole cache lines.
         let mut others = Vec::with_capacity(outer.len());
         let mut step = columns.length;
         for axis in outer.iter().rev() {
@@ -140,7 +140,7 @@ impl Transpose {
     }
 }
 
-/// Two axes of a transposition; strides count in the source, steps in the destination.
+/// Two axes of a transposition; strides apply to the source, steps to the destination.
 #[derive(Debug, Clone, Copy)]
 struct Plane {
     rows: usize,
@@ -151,7 +151,7 @@ struct Plane {
 }
 
 impl Plane {
-    /// Copies the planes at all positions along the other axes, given with their steps.
+    /// Copies the planes at all positions along the other axes, which are given with their steps.
     fn copy_all<T: Copy>(
         &self,
         others: &[(Axis, usize)],
@@ -215,7 +215,7 @@ impl Decode for Transpose {
 mod tests {
     use super::*;
 
-    /// What the permutation means, one element at a time.
+    /// A reference implementation, one element at a time.
     fn model(shape: &[usize], order: &[usize], width: usize, src: &[u8]) -> Vec<u8> {
         let n: usize = shape.iter().product();
         let mut dst = vec![0; n * width];

@@ -1,5 +1,5 @@
-//! `vlen-utf8`, `vlen-bytes` and `vlen-array`: a count, then a length and the bytes of each element,
-//! all counts little-endian `u32`. Bytes after the last element are ignored, as in numcodecs.
+//! `vlen-utf8`, `vlen-bytes` and `vlen-array`: a count, then the length and the bytes of each element. All
+//! counts are little-endian `u32`. Bytes after the last element are ignored, as in numcodecs.
 
 use super::element::{Budget, Element};
 use super::error::{DecodeError, split_head, truncated};
@@ -26,7 +26,7 @@ impl Item {
                 "{count} elements, expected {expected}"
             )));
         }
-        // Each element has at least a length: no list is allocated for a wrong count.
+        // Each element has at least a length, so a wrong count allocates no list.
         if (rest.len() as u64) / 4 < expected {
             return Err(DecodeError::corrupt(format!(
                 "{count} elements in {} bytes",

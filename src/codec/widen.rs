@@ -1,4 +1,4 @@
-//! The last step for data types that NumPy lacks: each number as one of the next type that it has.
+//! The last step for data types that NumPy lacks: converts each number to the next type that NumPy has.
 
 use super::error::DecodeError;
 use super::reals::{Words, resized};
@@ -11,12 +11,12 @@ use crate::zarr::real::{Real, Rounding};
 pub(super) struct Widen {
     from: Real,
     to: Real,
-    /// The results for all words of a byte; else none.
+    /// The result for each word of a one-byte type; empty for larger types.
     table: Vec<u64>,
 }
 
 impl Widen {
-    /// Creates the step from a type to its [wider one](Fixed::widened); `None` if it has none.
+    /// Creates the step from a type to its [wider type](Fixed::widened); `None` if the type has none.
     pub(super) fn new(stored: &Fixed) -> Option<Self> {
         let wide = stored.widened()?;
         let (from, to) = (Real::part_of(stored)?, Real::part_of(&wide)?);

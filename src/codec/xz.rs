@@ -1,9 +1,9 @@
-//! `lzma` of numcodecs: `.xz`, `.lzma` ("alone") and raw streams with a chain of filters, over
-//! liblzma, which verifies the checks.
+//! `lzma` of numcodecs: `.xz`, `.lzma` ("alone") and raw streams with a chain of filters, decoded by liblzma,
+//! which verifies the checks.
 //!
-//! A dictionary larger than the output has no use, so that a raw chain gets one of the chunk's size.
-//! The headers of `.xz` and `.lzma` may declare more; liblzma allocates that without touching it,
-//! and [`DICTIONARY_LIMIT`] bounds it.
+//! A dictionary larger than the output is useless, so a raw chain gets a dictionary of the chunk's size. The
+//! headers of `.xz` and `.lzma` may declare a larger one. liblzma allocates it without touching it, and
+//! [`DICTIONARY_LIMIT`] bounds it.
 
 use liblzma::stream::{self, Action, Filters, LzmaOptions, Status};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::error::{CodecError, DecodeError};
 use super::stage::Decode;
 use super::streams::{Step, Stream, decode_all};
 
-/// Address space that a decoder may take besides twice the chunk: preset 9 needs 65 MiB.
+/// The address space in bytes that a decoder may take besides twice the chunk: preset 9 needs 65 MiB.
 const DICTIONARY_LIMIT: u64 = 128 << 20;
 const MIN_DICTIONARY_BYTES: u32 = 4096;
 /// liblzma's `LZMA_FILTERS_MAX`.
@@ -37,7 +37,7 @@ pub(super) enum Filter {
     Branch(Branch),
 }
 
-/// Filters that turn relative jumps of machine code into absolute ones.
+/// Filters that convert relative jumps of machine code to absolute ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Branch {
     X86,
@@ -49,10 +49,10 @@ pub(super) enum Branch {
 }
 
 impl Lzma {
-    /// Reads `format` (Python's constants, default `.xz`) and, for raw streams, `filters`.
+    /// Parses `format` (Python's constants, default `.xz`) and, for raw streams, `filters`.
     ///
     /// # Errors
-    /// Unknown formats and filters; a raw stream without filters.
+    /// The format or a filter is unknown, or a raw stream has no filters.
     pub(super) fn new(config: Config<'_>) -> Result<Self, CodecError> {
         match config.u64("format")?.unwrap_or(1) {
             0 => Ok(Self::Auto),
@@ -114,7 +114,7 @@ impl Filter {
                         .filter(|n| *n <= 4)
                         .ok_or_else(|| config.invalid(format!("{key} is {n}, expected 0 to 4"))),
                 };
-                // The same in all presets.
+                // These are the same in all presets.
                 let (lc, lp, pb) = (small("lc", 3)?, small("lp", 0)?, small("pb", 2)?);
                 if lc + lp > 4 {
                     return Err(config.invalid(format!("lc + lp is {}, at most 4", lc + lp)));
@@ -219,7 +219,7 @@ impl Stream for stream::Stream {
 mod tests {
     use super::*;
 
-    /// Python: `lzma.compress(b"hello")`, and with FORMAT_ALONE, and raw with delta 4 and LZMA2.
+    /// The output of Python's `lzma.compress(b"hello")`, with FORMAT_ALONE, and raw with delta 4 and LZMA2.
     const XZ: &[u8] = &[
         0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
         0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x04, 0x68, 0x65, 0x6c,
@@ -279,7 +279,7 @@ mod tests {
             decode(&Lzma::Xz, &[XZ, b"junk junk junk"].concat(), 5).unwrap(),
             b"hello"
         );
-        // Too short to be recognised as a stream.
+        // The data are too short to be recognised as a stream.
         assert!(decode(&Lzma::Xz, &[XZ, b"junk"].concat(), 5).is_err());
         assert!(decode(&Lzma::Xz, b"junk", 5).is_err());
     }

@@ -1,11 +1,11 @@
 //! `zfpy` and `zfp`: arrays of one to four axes in the stream format of zfp 1.0 (codec version 5).
 //!
-//! An array is cut into blocks of four values along each axis. A block has a common exponent (floats),
-//! the bit planes of its coefficients, and a transform. `zfpy` of numcodecs writes a header with type,
-//! shape and parameters in front of the blocks; `zfp` of Zarr v3 has these in its configuration.
+//! An array is divided into blocks of four values along each axis. A block has a common exponent (for floats)
+//! and the bit planes of its transformed coefficients. `zfpy` of numcodecs writes a header with type, shape
+//! and parameters before the blocks; `zfp` of Zarr v3 has these in its configuration.
 //!
-//! The output equals that of the C library bit by bit, except that a stream which ends before its last
-//! block is an error: the library reads what is behind its buffer. Bytes after the end are ignored.
+//! The output equals that of the C library bit for bit, with one exception: a stream that ends before its
+//! last block is an error, while the library reads beyond its buffer. Bytes after the end are ignored.
 
 mod bits;
 mod block;
@@ -25,23 +25,23 @@ use super::number::{Number, NumberKind};
 use super::stage::{Decode, Size};
 use crate::zarr::ByteOrder;
 
-/// The largest header, in bits.
+/// The maximum size of a header, in bits.
 const HEADER_BITS: u64 = 148;
 
 /// Decodes `zfpy`.
 #[derive(Debug)]
 pub(super) struct Zfpy {
-    /// The type of the numbers, where the metadata has it.
+    /// The type of the numbers, if the metadata declare it.
     expected: Option<Number>,
-    /// The largest encoded size, where the shape is known.
+    /// The maximum encoded size in bytes, if the shape is known.
     most_bytes: Option<u64>,
 }
 
 impl Zfpy {
-    /// `shape` is that of a chunk, if known.
+    /// Creates the codec. `shape` is the shape of a chunk, if known.
     ///
     /// # Errors
-    /// Unsupported, for big-endian numbers.
+    /// [`CodecError::Unsupported`] for big-endian numbers.
     pub(super) fn new(
         config: Config<'_>,
         expected: Option<Number>,
@@ -51,7 +51,7 @@ impl Zfpy {
             let what = format!("{} of big-endian numbers", config.codec);
             return Err(CodecError::unsupported(what));
         }
-        // The parameters are in the stream; the configuration only says how long it can be.
+        // The stream contains the parameters; the configuration only bounds its length.
         let rate = config.f64("rate")?.unwrap_or(0.0);
         let most_bytes = shape.map(|shape| {
             let params = Params::fixed_rate(rate, values(shape), None);
@@ -110,16 +110,16 @@ pub(super) struct Zfp {
     decoder: Decoder,
     shape: Vec<u64>,
     params: Params,
-    /// The parameters of `fixed_rate` as the crate zarrs computes them, where these are others.
+    /// The parameters of `fixed_rate` as computed by the crate zarrs, if they differ.
     of_zarrs: Option<Params>,
     most_bytes: u64,
 }
 
 impl Zfp {
-    /// The codec of chunks of numbers of this shape.
+    /// Creates the codec for chunks of numbers of this shape.
     ///
     /// # Errors
-    /// Unsupported, for other numbers or more than four axes; an invalid configuration.
+    /// [`CodecError::Unsupported`] for other numbers or more than four axes; or the configuration is invalid.
     pub(super) fn new(
         config: Config<'_>,
         number: Option<Number>,
@@ -136,7 +136,7 @@ impl Zfp {
             return Err(CodecError::unsupported(what));
         };
         let params = params(config, number, values(shape))?;
-        // zarrs sets the rate of blocks of three axes, whatever the array has.
+        // zarrs sets the rate for blocks of three axes, whatever the rank of the array is.
         let of_zarrs = match params.is_fixed_rate() && config.str("mode")? == Some("fixed_rate") {
             true => Some(self::params(config, number, 64)?).filter(|other| *other != params),
             false => None,
@@ -152,7 +152,7 @@ impl Zfp {
         })
     }
 
-    /// The parameters of a chunk of fixed rate, from its size: nothing else tells the two rates apart.
+    /// Returns the parameters of a fixed-rate chunk. Only the size of the chunk distinguishes the two rates.
     fn params_of(&self, bytes: u64) -> Result<Params, DecodeError> {
         let Some(of_zarrs) = self.of_zarrs else {
             return Ok(self.params);
@@ -188,7 +188,7 @@ impl Decode for Zfp {
     }
 }
 
-/// The parameters of a configuration of `zfp`, for blocks of `values` values.
+/// Returns the parameters of a configuration of `zfp`, for blocks of `values` values.
 fn params(config: Config<'_>, number: Number, values: u32) -> Result<Params, CodecError> {
     let mode = config.required("mode", config.str("mode")?)?;
     let small = |key| {
@@ -227,7 +227,7 @@ fn params(config: Config<'_>, number: Number, values: u32) -> Result<Params, Cod
     params.ok_or_else(|| config.invalid(format!("parameters out of range in mode {mode}")))
 }
 
-/// The values of a block.
+/// Returns the number of values of a block.
 fn values(shape: &[u64]) -> u32 {
     1 << (2 * shape.len().clamp(1, 4))
 }
@@ -237,7 +237,7 @@ fn blocks(shape: &[u64]) -> u64 {
     axes.fold(1, u64::saturating_mul)
 }
 
-/// The largest encoded size of numbers of `width` bits.
+/// Returns the maximum encoded size of numbers of `width` bits, in bytes.
 fn most_bytes(params: Params, shape: &[u64], width: u32) -> u64 {
     let block = params.block_bits(u64::from(values(shape)), width);
     let bits = blocks(shape).saturating_mul(block);
@@ -248,8 +248,8 @@ fn most_bytes(params: Params, shape: &[u64], width: u32) -> u64 {
 
 type Decoder = fn(&mut BitReader<'_>, &Params, &[u64], &mut [u8]) -> Result<(), DecodeError>;
 
-/// Decodes all blocks to numbers of a type. Smaller types are the highest bits of 32, without sign
-/// (`zfp_demote_*`); zarrs stores unsigned numbers of 32 and 64 bits as signed ones.
+/// Returns the function that decodes all blocks to numbers of a type. Smaller types are the highest bits of
+/// 32, without sign (`zfp_demote_*`); zarrs stores unsigned numbers of 32 and 64 bits as signed numbers.
 fn decoder(kind: NumberKind, width: usize) -> Option<Decoder> {
     use NumberKind::{Float, Int, UInt};
     Some(match (kind, width) {
@@ -295,7 +295,7 @@ fn decoder(kind: NumberKind, width: usize) -> Option<Decoder> {
     })
 }
 
-/// The lowest `S` bytes of a number, limited to those that begin with `least`.
+/// Returns the lowest `S` bytes of a number, clamped to the range of `S` bytes that begins with `least`.
 fn narrow<const S: usize>(value: i32, least: i32) -> [u8; S] {
     let most = least + (1 << (8 * S)) - 1;
     let bytes = value.clamp(least, most).to_le_bytes();

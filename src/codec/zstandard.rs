@@ -1,5 +1,5 @@
-//! `zstd` (RFC 8878): any number of frames, skippable ones included; checksums are verified by the
-//! library. Bytes after the last frame are an error, as in numcodecs.
+//! `zstd` (RFC 8878): any number of frames, including skippable ones; the library verifies checksums. Bytes
+//! after the last frame are an error, as in numcodecs.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ impl Decode for Zstd {
         if src.is_empty() {
             return Err(DecodeError::corrupt("no zstd frame: the chunk is empty"));
         }
-        // The size that the first frame declares makes a better message; the buffer is the limit.
+        // The size that the first frame declares is only for the message; the buffer is the limit.
         match get_frame_content_size(src) {
             Ok(Some(claimed)) if claimed > dst.len() as u64 => {
                 return Err(DecodeError::declared_size(claimed, dst.len()));

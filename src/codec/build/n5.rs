@@ -1,4 +1,4 @@
-//! The one stage of a dataset of N5: its blocks, and the compression in them.
+//! The single stage of an N5 dataset: its blocks, and their compression.
 
 use crate::zarr::{CodecSpec, DataType};
 
@@ -13,10 +13,10 @@ use crate::codec::stage::{Action, Stage};
 /// The name of the stage in messages.
 const BLOCK: &str = "n5 block";
 
-/// The stages of a chain, for chunks of a shape.
+/// Builds the stages of a chain, for chunks of a shape.
 ///
 /// # Errors
-/// An unknown compression, or one whose parameters are wrong.
+/// The compression is unknown, or its parameters are wrong.
 pub(super) fn chain(
     compression: Option<&CodecSpec>,
     data_type: &DataType,
@@ -37,8 +37,8 @@ pub(super) fn chain(
     })
 }
 
-/// The decoder of a compression. `lzma`, `zlib` and `zstd` are those of numcodecs: zarr-python writes
-/// them with their parameters, n5-zstandard writes the same frames.
+/// Returns the decoder of a compression. `lzma`, `zlib` and `zstd` are the codecs of numcodecs, which
+/// zarr-python writes with their parameters; n5-zstandard writes the same frames.
 fn decompress(spec: &CodecSpec) -> Result<Stage, CodecError> {
     let config = Config {
         codec: &spec.name,
@@ -51,7 +51,7 @@ fn decompress(spec: &CodecSpec) -> Result<Stage, CodecError> {
         }
         "gzip" if config.bool("useZlib")? == Some(true) => "zlib",
         "bzip2" => "bz2",
-        // `.xz` is the default of numcodecs' codec.
+        // `.xz` is the default of numcodecs' `lzma`.
         "xz" => "lzma",
         name @ ("blosc" | "gzip" | "lzma" | "zlib" | "zstd") => name,
         other => return Err(CodecError::unsupported(format!("{other} of N5"))),
@@ -89,7 +89,7 @@ mod tests {
         Pipeline::new(&chain, &data_type.unwrap(), &[2, 4], &FillValue::Undefined)
     }
 
-    /// A block of 2 times 3 elements, which are 0 to 5.
+    /// A block of 2 x 3 elements, with the values 0 to 5.
     fn block(body: &[u8]) -> Vec<u8> {
         let header = [0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2];
         [&header[..], body].concat()

@@ -27,12 +27,12 @@ use crate::codec::transpose::Transpose;
 use crate::codec::zfp::{Zfp, Zfpy};
 use crate::zarr::{ByteOrder, CodecSpec, DataType, FillValue, Fixed, Scalar};
 
-/// How deep codecs may nest whose configurations have codecs.
+/// The maximum nesting depth of codecs whose configurations contain codecs.
 const MAX_NESTING_DEPTH: usize = 8;
 
 /// Collects the codecs of a v3 chain, with the data type and shape after each codec.
 pub(super) struct Builder<'a> {
-    /// The encoded fill value, or why it cannot be encoded; only shards need it.
+    /// The encoded fill value, or why it cannot be encoded; only shards need the fill value.
     fill: Result<Cow<'a, FillValue>, CodecError>,
     position: Position,
     /// The element size of `shuffle` without `elementsize`: that of the array, before any filter
@@ -47,22 +47,22 @@ pub(super) struct Builder<'a> {
 }
 
 enum ArrayStep {
-    /// Axes of the encoded array as numbers of axes of the decoded one, which has this shape.
+    /// For each axis of the encoded array, the axis of the decoded array, which has this shape.
     Transpose {
         shape: Vec<u64>,
         order: Vec<usize>,
         element_bytes: usize,
     },
     Stage(Stage),
-    /// Another shape of the same sequence of elements.
+    /// A different shape for the same sequence of elements.
     Reshape,
 }
 
 enum Serializer {
-    /// The elements, with swapped bytes if there is a stage.
+    /// The elements, whose bytes are swapped if a stage is given.
     Bytes(Option<Stage>),
     Stage(Stage),
-    /// Blocks of N5, and the swap of the bytes of their elements.
+    /// Blocks of N5, and the stage that swaps the bytes of their elements.
     N5(Stage, Option<Stage>),
     Object(String, ObjectCodec),
     Sharding(Arc<Sharding>),
@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
         let config = config(spec);
         let (id, wrapped) = match spec.name.strip_prefix("numcodecs.") {
             Some(id) => (id, true),
-            // A codec's name may be a URL that ends with a known name.
+            // The name of a codec may be a URL that ends with a known name.
             None => match spec.name.strip_prefix("https://") {
                 Some(url) => (url.rsplit_once('/').map_or(url, |(_, id)| id), false),
                 None => (spec.name.as_str(), false),
@@ -122,7 +122,7 @@ impl<'a> Builder<'a> {
             (Some(Codec::ArrayToArray), None) => match id {
                 "transpose" => self.transpose(config),
                 "reshape" if !wrapped => self.reshape(config),
-                // That of numcodecs encodes to an array of bytes, the registered one to bytes.
+                // `packbits` of numcodecs encodes to an array of bytes, the registered codec to bytes.
                 "packbits" if wrapped => self.packbits(config),
                 "packbits" => self.serializer(id, config),
                 _ => Err(CodecError::unsupported(&spec.name)),
@@ -145,7 +145,7 @@ impl<'a> Builder<'a> {
     fn transpose(&mut self, config: Config<'_>) -> Result<(), CodecError> {
         let rank = self.shape.len();
         let order: Vec<usize> = match config.get("order") {
-            // Drafts of the specification have these.
+            // Drafts of the specification have these values.
             Some(Value::String(order)) if order == "C" => (0..rank).collect(),
             Some(Value::String(order)) if order == "F" => (0..rank).rev().collect(),
             _ => {
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
         };
         let encoded_shape = permute(&self.shape);
         match self.arrays.last_mut() {
-            // Two consecutive permutations are one.
+            // Two consecutive permutations are merged into one.
             Some(ArrayStep::Transpose { order: before, .. }) => {
                 *before = order
                     .iter()
@@ -245,7 +245,7 @@ impl<'a> Builder<'a> {
                 let zfp = Zfp::new(config, Number::of(self.fixed(config)?), &self.shape)?;
                 Serializer::Stage(Stage::decode(config.codec, zfp))
             }
-            // Drafts of `zfp` had the header as an option.
+            // In drafts of `zfp`, the header was optional.
             "zfp" | "zfpy" => {
                 let number = Number::of(self.fixed(config)?);
                 let zfpy = Zfpy::new(config, number, Some(&self.shape))?;
@@ -270,11 +270,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The stage that gives the words of elements the byte order of the data type.
+    /// Returns the stage that converts the words of elements to the byte order of the data type.
     fn swap(&mut self, config: Config<'_>) -> Result<Option<Stage>, CodecError> {
         let fixed = self.fixed(config)?;
         let (element_bytes, words) = (fixed.size_bytes, fixed.words());
-        // zarr-python omits it for structures, which are little-endian.
+        // zarr-python omits `endian` for structures, which are little-endian.
         let optional = words.is_empty() || matches!(fixed.scalar, Scalar::Struct(_));
         let big = match config.str("endian")? {
             Some("little") => false,
@@ -342,7 +342,7 @@ impl<'a> Builder<'a> {
                             return Err(CodecError::unsupported(what));
                         }
                         Some((_, _, slot)) => *slot = transpose,
-                        // Bytes are swapped after the transposition, in place.
+                        // Bytes are swapped in place, after the transposition.
                         None => {
                             stages.extend(transpose.map(|t| Stage::decode("transpose", t)));
                         }
@@ -361,7 +361,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Why shards behind a filter are not decoded: the fill value of their inner chunks is encoded too.
+/// Returns why shards after a filter are not decoded: the fill value of their inner chunks is encoded too.
 fn after_filters(config: Config<'_>) -> CodecError {
     CodecError::unsupported(format!("sharding_indexed after {}", config.codec))
 }

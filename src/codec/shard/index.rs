@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::NAME;
 use crate::codec::error::{CodecError, DecodeError};
 
-/// An index entry: offset and length, 64 bits each, little-endian once decoded.
+/// Size of an index entry in bytes: offset and length, 64 bits each, little-endian once decoded.
 pub(super) const ENTRY_BYTES: usize = 16;
 
-/// The decoded index of one shard. Each entry is validated when it is read.
+/// The decoded index of one shard. Each entry is validated on access.
 #[derive(Debug, Clone)]
 pub struct ShardIndex {
     entries: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct ShardIndex {
 /// The limits of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryBounds {
-    /// The range of inner chunks: the shard without its index.
+    /// The range that may contain inner chunks: the shard without its index.
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) inner_encoded_bytes: Option<u64>,
@@ -29,23 +29,23 @@ impl ShardIndex {
         Self { entries, bounds }
     }
 
-    /// The number of inner chunks, stored or not.
+    /// Returns the number of inner chunks, stored or not.
     pub fn len(&self) -> usize {
         self.entries.len() / ENTRY_BYTES
     }
 
-    /// Whether the shard has no inner chunks.
+    /// Returns whether the shard has no inner chunks.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The byte range of inner chunk `number` (C order over the inner grid) in the shard; `None` if it is
-    /// not stored, which means the fill value.
+    /// Returns the byte range in the shard of the inner chunk with the index `number` (C order over the inner
+    /// grid); `None` if the chunk is not stored, so that its elements are the fill value.
     ///
     /// # Errors
-    /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index or has a length
-    /// that the inner codecs cannot have; other inner chunks remain readable.
-    /// [`CodecError::Internal`] if the shard has fewer inner chunks.
+    /// [`CodecError::Corrupt`] if the entry leaves the shard, overlaps the index, or has a length that the
+    /// inner codecs cannot produce. Other inner chunks remain readable. [`CodecError::Internal`] if the shard
+    /// has fewer inner chunks.
     pub fn entry(&self, number: usize) -> Result<Option<Range<u64>>, CodecError> {
         let (entries, _) = self.entries.as_chunks::<ENTRY_BYTES>();
         let entry = entries.get(number).ok_or_else(|| {

@@ -1,20 +1,20 @@
-//! Where the elements of inner chunks are in a decoded shard.
+//! The positions of the elements of inner chunks in a decoded shard.
 
 /// Strides of inner chunks in the decoded shard, in bytes or elements.
 #[derive(Debug)]
 pub(super) struct InnerLayout {
-    /// Bytes from one inner chunk to the next along each axis.
+    /// Number of bytes from one inner chunk to the next along each axis.
     chunk_steps: Vec<usize>,
-    /// Axes along which an inner chunk has several runs: their number, and bytes between them.
+    /// The axes along which an inner chunk has several runs: number of runs, and bytes between them.
     rows: Vec<(usize, usize)>,
-    /// Contiguous bytes of an inner chunk.
+    /// Size of a contiguous run of an inner chunk in bytes.
     pub(super) run: usize,
-    /// Bytes of a shard.
+    /// Size of a shard in bytes.
     pub(super) total: usize,
 }
 
 impl InnerLayout {
-    /// None if the sizes overflow.
+    /// Returns the layout; `None` if the sizes overflow.
     pub(super) fn new(outer: &[u64], inner: &[u64], item: usize) -> Option<Self> {
         let mut stride = item;
         let mut run = item;
@@ -41,12 +41,12 @@ impl InnerLayout {
         })
     }
 
-    /// Whether an inner chunk is contiguous.
+    /// Returns whether an inner chunk is contiguous.
     pub(super) fn is_one_run(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The start of the inner chunk at a grid position.
+    /// Returns the start of the inner chunk at a grid position.
     pub(super) fn start(&self, place: &[usize]) -> usize {
         place
             .iter()
@@ -71,7 +71,7 @@ impl InnerLayout {
     }
 }
 
-/// Repeats `fill` over `to`, whose length is a multiple of its length.
+/// Fills `to` with repetitions of `fill`; the length of `to` must be a multiple of that of `fill`.
 pub(super) fn fill_with(to: &mut [u8], fill: &[u8]) {
     match fill {
         [] => {}
@@ -81,7 +81,7 @@ pub(super) fn fill_with(to: &mut [u8], fill: &[u8]) {
             if let (Some(head), Some(fill)) = (to.get_mut(..filled), fill.get(..filled)) {
                 head.copy_from_slice(fill);
             }
-            // Doubles what is there.
+            // Each step doubles the filled part.
             let mut done = filled;
             while done < to.len() {
                 let more = done.min(to.len() - done);

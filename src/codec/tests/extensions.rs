@@ -1,4 +1,4 @@
-//! Chains with the codecs of zarr-extensions.
+//! Tests of chains with the codecs of zarr-extensions.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn codec(name: &str, configuration: Value) -> Value {
 
 #[test]
 fn packed_floats_in_shards_have_the_encoded_fill_value_in_missing_inner_chunks() {
-    // What zarr-python 3.4 writes for `fill_value: 5.0` and a shard with one inner chunk.
+    // The output of zarr-python 3.4 for `fill_value: 5.0` and a shard with one inner chunk.
     let inner = json!({"chunk_shape": [2], "codecs": [little()], "index_codecs": [little()]});
     let chain = json!([
         codec("scale_offset", json!({"offset": 5, "scale": 10})),
@@ -112,7 +112,7 @@ fn a_conditional_codec_decodes_what_its_header_says() {
             assert!(is_corrupt(&found), "{header:b} {end}: {found:?}");
         }
     }
-    // A bit of a codec that is not configured.
+    // The bit of a codec that is not configured.
     let chunk = [&[0b1000], &plain[..]].concat();
     assert!(is_corrupt(&decode(&pipeline, &chunk)));
     let long = [&[0], &plain[..], &[0]].concat();
@@ -163,12 +163,12 @@ fn blocks_of_n5_are_whole_or_truncated_chunks_in_reversed_order() {
         .iter()
         .flat_map(|v| v.to_be_bytes())
         .collect();
-    // The header has the axes in the order of the array: 2 and 3.
+    // The header lists the axes in the order of the array: 2 and 3.
     let header = [0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3];
     let chunk = [&header[..], &zstd(&stored)].concat();
     let expected: Vec<u8> = (0..6_i32).flat_map(i32::to_le_bytes).collect();
     assert_eq!(decode(&pipeline, &chunk).unwrap(), expected);
-    // A block of 2 times 1 elements at the edge.
+    // A block of 2 x 1 elements at the edge.
     let header = [0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 1];
     let chunk = [&header[..], &zstd(&stored[..8])].concat();
     let expected: Vec<u8> = [0, 0, 0, 3, 0, 0_i32]
@@ -203,7 +203,7 @@ fn the_registered_packbits_encodes_to_bytes() {
     let bytes = decode(&pipeline, &crc32c(&[7, 0b1001, 1])).unwrap();
     assert_eq!(bytes, [1, 0, 0, 1, 0, 0, 0, 0, 1]);
     assert_eq!(pipeline.encoded_size_bytes(), Some(7));
-    // numcodecs has none of the others.
+    // numcodecs does not have the other codecs.
     for name in [
         "cast_value",
         "scale_offset",

@@ -1,13 +1,13 @@
-//! The bits of a zfp stream, from the lowest bit of the first byte on.
+//! The bits of a zfp stream, starting with the lowest bit of the first byte.
 
-/// Reads bits. Behind the end of the bytes all bits are zero, and [`BitReader::overrun_bits`] tells
-/// how many of them were read.
+/// Reads bits. After the end of the bytes all bits are zero, and [`BitReader::overrun_bits`] returns how many
+/// of them were read.
 #[derive(Debug)]
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
-    /// The first byte that `buffered` does not count.
+    /// The index of the first byte that is not buffered.
     next: usize,
-    /// The next bits; those above `buffered` are zero, or equal to the bits of the byte at `next`.
+    /// The next bits. Bits above `buffered` are zero, or equal to the bits of the byte at `next`.
     buffer: u64,
     buffered: u32,
 }
@@ -22,17 +22,17 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// The number of bits before the next one.
+    /// Returns the number of bits before the next bit.
     pub(super) fn position(&self) -> u64 {
         (self.next as u64 * 8).saturating_sub(u64::from(self.buffered))
     }
 
-    /// The number of bits that were read or skipped behind the end.
+    /// Returns the number of bits that were read or skipped after the end.
     pub(super) fn overrun_bits(&self) -> u64 {
         self.position().saturating_sub(self.src.len() as u64 * 8)
     }
 
-    /// Skips the rest of `least` bits, of which `used` were read.
+    /// Skips to the end of `least` bits, of which `used` were read.
     pub(super) fn skip_to_least(&mut self, used: u64, least: u32) {
         if used < u64::from(least) {
             self.skip(u64::from(least) - used);
@@ -48,7 +48,7 @@ impl<'a> BitReader<'a> {
         self.read((position % 8) as u32);
     }
 
-    /// The next `count` bits, at most 64, the first as the lowest.
+    /// Returns the next `count` bits, at most 64; the first bit is the lowest.
     pub(super) fn read(&mut self, count: u32) -> u64 {
         if count <= self.buffered {
             return self.take(count);
@@ -61,13 +61,13 @@ impl<'a> BitReader<'a> {
         low | self.read(count - 32) << 32
     }
 
-    /// The next `count` bits, at most 32.
+    /// Returns the next `count` bits, at most 32.
     #[allow(clippy::cast_possible_truncation, reason = "at most 32 bits")]
     pub(super) fn read_u32(&mut self, count: u32) -> u32 {
         self.read(count) as u32
     }
 
-    /// Whether the next bit is one.
+    /// Returns whether the next bit is one.
     pub(super) fn bit(&mut self) -> bool {
         if self.buffered == 0 {
             self.refill();
@@ -75,7 +75,7 @@ impl<'a> BitReader<'a> {
         self.take(1) == 1
     }
 
-    /// Reads zeros until a one, at most `limit` bits. Returns the number of zeros, and whether the one
+    /// Reads zeros up to the next one, at most `limit` bits. Returns the number of zeros, and whether the one
     /// was read.
     pub(super) fn zeros(&mut self, limit: u32) -> (u32, bool) {
         let mut zeros = 0;
@@ -95,7 +95,7 @@ impl<'a> BitReader<'a> {
         (zeros, false)
     }
 
-    /// Removes `count` buffered bits, at most 63.
+    /// Removes and returns `count` buffered bits, at most 63.
     fn take(&mut self, count: u32) -> u64 {
         let bits = self.buffer & ((1 << count) - 1);
         self.buffer >>= count;

@@ -5,12 +5,12 @@ use super::params::Params;
 use super::planes;
 use super::value::{Float, Int};
 
-/// Values of a block, the fastest axis last: `W` groups of `R`.
+/// The values of a block, the fastest axis last: `W` groups of `R` values.
 pub(super) type Block<T, const R: usize, const W: usize> = [[T; R]; W];
 
-/// A type of which a stream has blocks.
+/// A type of values that a stream can have.
 pub(super) trait Value: Copy + Default {
-    /// Reads the next block, all its bits.
+    /// Reads all bits of the next block.
     fn read<const R: usize, const W: usize>(
         bits: &mut BitReader<'_>,
         params: &Params,
@@ -56,7 +56,7 @@ fn floats<F: Float, const R: usize, const W: usize>(
     if !bits.bit() {
         return [[F::default(); R]; W];
     }
-    // As in the library, a budget below the bits that are always there is none at all.
+    // As in the library, a budget below the bits that are always present means no limit.
     let budget = params.max_bits.wrapping_sub(1);
     if !params.is_reversible() {
         let exponent = exponent::<F>(bits);
@@ -85,7 +85,7 @@ fn exponent<F: Float>(bits: &mut BitReader<'_>) -> i32 {
     bits.read_u32(F::EXPONENT_BITS).cast_signed() - bias::<F>()
 }
 
-/// The number of bit planes of a block of floats.
+/// Returns the number of bit planes of a block of floats.
 fn precision<const R: usize, const W: usize>(exponent: i32, params: &Params) -> u32 {
     let axes = (R * W).ilog2().cast_signed() / 2;
     let planes = exponent
@@ -94,7 +94,7 @@ fn precision<const R: usize, const W: usize>(exponent: i32, params: &Params) -> 
     params.max_precision.min(planes.max(0).unsigned_abs())
 }
 
-/// Floats of integers with a common exponent.
+/// Converts integers with a common exponent to floats.
 fn scale<F: Float, const R: usize, const W: usize>(
     block: Block<F::Int, R, W>,
     exponent: i32,
@@ -103,7 +103,7 @@ fn scale<F: Float, const R: usize, const W: usize>(
     block.map(|group| group.map(|int| scale.times(int)))
 }
 
-/// Integers of the modes that lose precision.
+/// Reads integers in the modes that lose precision.
 fn rounded<I: Int, const R: usize, const W: usize>(
     bits: &mut BitReader<'_>,
     budget: u32,
@@ -126,7 +126,7 @@ fn rounded<I: Int, const R: usize, const W: usize>(
     block
 }
 
-/// Integers of the reversible mode.
+/// Reads integers in the reversible mode.
 fn exact<I: Int, const R: usize, const W: usize>(
     bits: &mut BitReader<'_>,
     budget: u32,
@@ -146,7 +146,7 @@ fn exact<I: Int, const R: usize, const W: usize>(
     block
 }
 
-/// The coefficients as integers at their places in the block.
+/// Returns the coefficients as integers at their positions in the block.
 fn ordered<I: Int, const R: usize, const W: usize>(
     coefficients: planes::Coefficients<R, W>,
 ) -> Block<I, R, W> {
@@ -166,7 +166,7 @@ fn ordered<I: Int, const R: usize, const W: usize>(
     block
 }
 
-/// Applies a transform of four values along each axis, the slowest first.
+/// Applies a transform of four values along each axis, the slowest axis first.
 fn transform<I: Int, const R: usize, const W: usize>(
     block: &mut Block<I, R, W>,
     lift: impl Fn([I; 4]) -> [I; 4],

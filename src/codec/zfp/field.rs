@@ -5,12 +5,12 @@ use super::block::{Block, Value};
 use super::params::Params;
 use crate::codec::error::DecodeError;
 
-/// Decodes the blocks at `bits` into all of `dst`, elements of `S` bytes in C order.
+/// Decodes the blocks at `bits` into all of `dst`, with elements of `S` bytes in C order.
 ///
 /// `shape` has at most four axes, the slowest first, and as many elements as `dst`.
 ///
 /// # Errors
-/// Corrupt, if the bits end before the last block does; internal, if `dst` has another size.
+/// [`DecodeError::Corrupt`] if the bits end too early, [`DecodeError::Internal`] if `dst` has a wrong size.
 pub(super) fn decode<T: Value, const S: usize>(
     bits: &mut BitReader<'_>,
     params: &Params,
@@ -41,7 +41,7 @@ pub(super) fn decode<T: Value, const S: usize>(
 
 struct Field<'a> {
     params: &'a Params,
-    /// The slowest first, one where there is no axis.
+    /// The length of each axis, the slowest first; 1 for missing axes.
     axes: [usize; 4],
 }
 
@@ -70,7 +70,7 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// Stores the part of a block that is within the array.
+    /// Stores the part of a block that lies within the array.
     fn store<T: Value, const S: usize, const R: usize, const W: usize>(
         &self,
         block: &Block<T, R, W>,

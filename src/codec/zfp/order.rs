@@ -1,4 +1,4 @@
-//! The places of the coefficients of a block, in the order of the stream: by the sum of their indexes,
+//! The positions of the coefficients of a block, in the order of the stream: by the sum of their indexes,
 //! then by the sum of the squares (`perm` of the specification).
 
 #[rustfmt::skip]

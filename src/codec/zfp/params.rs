@@ -4,7 +4,7 @@ use super::bits::BitReader;
 use crate::codec::error::DecodeError;
 use crate::codec::number::NumberKind;
 
-/// `ZFP_MAX_BITS`: more than any block has.
+/// `ZFP_MAX_BITS`: more bits than any block has.
 const MAX_BITS: u32 = 16_658;
 const MAX_PRECISION: u32 = 64;
 /// `ZFP_MIN_EXP`: the exponent of the smallest double.
@@ -16,13 +16,13 @@ const VERSION: u64 = 5;
 /// The four parameters of the expert mode, to which the library maps every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Params {
-    /// Bits of a block at least.
+    /// The minimum number of bits of a block.
     pub(super) min_bits: u32,
-    /// Bits of a block at most.
+    /// The maximum number of bits of a block.
     pub(super) max_bits: u32,
-    /// Bit planes of a block at most, 1 to 64.
+    /// The maximum number of bit planes of a block, 1 to 64.
     pub(super) max_precision: u32,
-    /// The lowest bit plane of floats. Below that of the smallest double the mode is reversible.
+    /// The lowest bit plane of floats. Below the lowest one of doubles, the mode is reversible.
     pub(super) min_exponent: i32,
 }
 
@@ -39,7 +39,7 @@ impl Params {
         ..Self::ALL
     };
 
-    /// Each block has `bits` bits.
+    /// Returns parameters for blocks of exactly `bits` bits.
     pub(super) fn fixed_bits(bits: u32) -> Self {
         Self {
             min_bits: bits,
@@ -48,8 +48,8 @@ impl Params {
         }
     }
 
-    /// `zfp_stream_set_rate`: `rate` bits a value in blocks of `values` values, at least the
-    /// `exponent_bits` of a float and one more. None if that is no number of bits.
+    /// `zfp_stream_set_rate`: `rate` bits per value in blocks of `values` values, at least one bit more than
+    /// the `exponent_bits` of a float. `None` if the rate gives no valid number of bits.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -63,7 +63,7 @@ impl Params {
         Some(Self::fixed_bits(bits.max(least)))
     }
 
-    /// `zfp_stream_set_precision`: zero is all.
+    /// `zfp_stream_set_precision`: zero means all bit planes.
     pub(super) fn fixed_precision(precision: u32) -> Self {
         Self {
             max_precision: match precision {
@@ -74,7 +74,7 @@ impl Params {
         }
     }
 
-    /// `zfp_stream_set_accuracy`: the largest power of two up to the tolerance, which is a number.
+    /// `zfp_stream_set_accuracy`: the largest power of two up to the tolerance, which is not NaN.
     pub(super) fn fixed_accuracy(tolerance: f64) -> Self {
         Self {
             min_exponent: match tolerance > 0.0 {
@@ -85,27 +85,27 @@ impl Params {
         }
     }
 
-    /// The parameters; `None` if the library refuses them.
+    /// Returns the parameters; `None` if the library rejects them.
     pub(super) fn valid(self) -> Option<Self> {
         let valid = self.min_bits <= self.max_bits && (1..=64).contains(&self.max_precision);
         valid.then_some(self)
     }
 
-    /// The most bits of a block of `values` numbers of `width` bits.
+    /// Returns the maximum number of bits of a block of `values` numbers of `width` bits.
     pub(super) fn block_bits(self, values: u64, width: u32) -> u64 {
         // Flags, exponent and precision of a reversible double.
         const OVERHEAD: u64 = 1 + 1 + 11 + 6;
         let planes = u64::from(self.max_precision.min(width));
         let most = OVERHEAD + values - 1 + values * planes;
         let least = u64::from(self.min_bits);
-        // The library takes a limit that is less than its own fields for none.
+        // The library treats a limit that is less than its own fields as no limit.
         match u64::from(self.max_bits) {
             limit if limit < OVERHEAD => most.max(least),
             limit => most.min(limit).max(least),
         }
     }
 
-    /// Whether all blocks have the same number of bits.
+    /// Returns whether all blocks have the same number of bits.
     pub(super) fn is_fixed_rate(self) -> bool {
         self.min_bits == self.max_bits
     }
@@ -114,7 +114,7 @@ impl Params {
         self.min_exponent < MIN_EXPONENT
     }
 
-    /// `zfp_stream_set_mode`: the modes have 12 bits, any other parameters 64.
+    /// Reads a mode as `zfp_stream_set_mode` does: standard modes have 12 bits, other parameters 64.
     fn read(bits: &mut BitReader<'_>) -> Option<Self> {
         let short = bits.read_u32(12);
         match short {
@@ -143,7 +143,7 @@ impl Params {
     }
 }
 
-/// The exponent of the largest power of two up to a positive number.
+/// Returns the exponent of the largest power of two up to a positive number.
 fn exponent(number: f64) -> i32 {
     let bits = number.to_bits();
     match (bits >> 52) as i32 {
@@ -152,22 +152,22 @@ fn exponent(number: f64) -> i32 {
     }
 }
 
-/// A full header: `ZFP_HEADER_FULL`.
+/// A full header (`ZFP_HEADER_FULL`).
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) kind: NumberKind,
-    /// Bytes of a number.
+    /// Size of a number in bytes.
     pub(super) width: usize,
-    /// The slowest axis first, 1 to 4 axes.
+    /// The shape, the slowest axis first, with 1 to 4 axes.
     pub(super) shape: Vec<u64>,
     pub(super) params: Params,
 }
 
 impl Header {
-    /// Reads the header in front of the blocks.
+    /// Reads the header before the blocks.
     ///
     /// # Errors
-    /// Corrupt, if there is no valid header of the supported version.
+    /// [`DecodeError::Corrupt`] without a valid header of the supported version.
     pub(super) fn read(bits: &mut BitReader<'_>) -> Result<Self, DecodeError> {
         if bits.read(24) != u64::from(u32::from_le_bytes(*b"zfp\0")) {
             return Err(DecodeError::corrupt("no zfp header"));

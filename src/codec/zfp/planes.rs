@@ -1,16 +1,16 @@
-//! The coefficients of a block: bit planes from the highest to the lowest, each with a group-tested
+//! The coefficients of a block: bit planes from the highest to the lowest. Each plane has a group-tested
 //! run-length code for the coefficients that were zero in all planes above.
 
 use super::bits::BitReader;
 
-/// The coefficients of a block in the order of the stream, as negabinary numbers: `W` groups of `R`,
-/// which is at most 64.
+/// The coefficients of a block in the order of the stream, as negabinary numbers: `W` groups of `R`
+/// coefficients, with `R` at most 64.
 pub(super) type Coefficients<const R: usize, const W: usize> = [[u64; R]; W];
 
 /// Reads the coefficients of a block.
 ///
-/// The numbers have `width` bits, of which at most the `precision` highest are read; `budget` is the
-/// number of bits that the block has left.
+/// The numbers have `width` bits, of which at most the `precision` highest are read. `budget` is the number
+/// of bits that the block has left.
 pub(super) fn read<const R: usize, const W: usize>(
     bits: &mut BitReader<'_>,
     mut budget: u32,
@@ -32,7 +32,7 @@ pub(super) fn read<const R: usize, const W: usize>(
         }
         ones += active;
     }
-    // Few bits of a large block are faster moved one by one.
+    // A few bits of a large block are moved faster one by one.
     match R == 64 && ones < 512 {
         true => rows.map(|rows| scatter(&rows)),
         false => {
@@ -42,7 +42,7 @@ pub(super) fn read<const R: usize, const W: usize>(
     }
 }
 
-/// Reads one plane. The first `active` coefficients have a bit each; the others are tested in groups.
+/// Reads one plane. The first `active` coefficients have one bit each; the others are tested in groups.
 fn read_plane<const R: usize, const W: usize>(
     bits: &mut BitReader<'_>,
     budget: &mut u32,
@@ -77,14 +77,14 @@ fn read_plane<const R: usize, const W: usize>(
     plane
 }
 
-/// Transposes the `64 / R` square matrices of bits that the lanes of `R` bits make: bit `c` of lane
-/// `l` of row `r` becomes bit `r` of lane `l` of row `c`.
+/// Transposes the `64 / R` square bit matrices that the lanes of `R` bits form: bit `c` of lane `l` of row
+/// `r` becomes bit `r` of lane `l` of row `c`.
 ///
 /// Plane `k` is lane `k / R` of row `k % R`, so row `c` becomes coefficient `c`.
 fn transpose<const R: usize>(rows: &mut [u64; R]) {
     let mut half = R / 2;
     while half > 0 {
-        // The lower half of each group of `2 * half` bits.
+        // Selects the lower half of each group of `2 * half` bits.
         let mask = u64::MAX / ((1 << half) + 1);
         for rows in rows.chunks_exact_mut(2 * half) {
             let (low, high) = rows.split_at_mut(half);
@@ -98,7 +98,7 @@ fn transpose<const R: usize>(rows: &mut [u64; R]) {
     }
 }
 
-/// As [`transpose`], into zeros.
+/// As [`transpose`], by setting single bits in zeroed columns.
 fn scatter<const R: usize>(rows: &[u64; R]) -> [u64; R] {
     let mut columns = [0; R];
     for (r, row) in rows.iter().enumerate() {

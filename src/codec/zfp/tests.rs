@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Type, shape, configuration (or `zfpy`), a chunk of the C library, and what the library decodes it to.
-/// The first seven of the smaller types are promoted as the specification of `zfp` says.
+/// Type, shape, configuration (or `zfpy`), a chunk of the C library, and the library's decoded values. The
+/// first seven of the smaller types are promoted as in the specification of `zfp`.
 #[rustfmt::skip]
 const CHUNKS: &[(&str, &[u64], &str, &str, &str)] = &[
     ("<f8", &[5, 3], "{'mode': 'reversible'}",
@@ -103,7 +103,7 @@ fn a_truncated_chunk_is_an_error_or_lacks_only_padding() {
         let (chunk, expected) = (bytes(chunk), bytes(expected));
         let mut errors = 0;
         for length in 0..chunk.len() {
-            // The size of a chunk of the other rate.
+            // The size of a chunk with the other rate.
             if configuration.contains("fixed_rate") && length * 4 == chunk.len() {
                 errors += 1;
                 continue;

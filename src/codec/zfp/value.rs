@@ -1,28 +1,28 @@
-//! The numbers of zfp: integers of a block, and the values that are made from them.
+//! The numbers of zfp: integers of a block, and the values that result from them.
 
-/// An integer of a block. Arithmetic wraps, as that of the C library.
+/// An integer of a block. Arithmetic wraps, as in the C library.
 pub(super) trait Int: Copy + Default {
-    /// Its bits.
+    /// The number of bits.
     const WIDTH: u32;
-    /// Bits of the precision in front of a block of the reversible mode.
+    /// The number of bits of the precision field before a block in the reversible mode.
     const PRECISION_BITS: u32;
-    /// The integer of a negabinary number, of which the lowest [`Int::WIDTH`] bits count.
+    /// Returns the integer of a negabinary number, of which the lowest [`Int::WIDTH`] bits count.
     fn from_negabinary(number: u64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
-    /// Half of it, rounded down.
+    /// Returns half of the integer, rounded down.
     fn half(self) -> Self;
 }
 
-/// A floating-point value, from integers with a common exponent.
+/// A floating-point value, computed from integers with a common exponent.
 pub(super) trait Float: Copy + Default {
     type Int: Int;
-    /// Bits of the exponent.
+    /// The number of bits of the exponent.
     const EXPONENT_BITS: u32;
-    /// Two to the power of `exponent`, zero below the range.
+    /// Returns two to the power of `exponent`, or zero below the range.
     fn power_of_two(exponent: i32) -> Self;
     fn times(self, int: Self::Int) -> Self;
-    /// The value of which the bits are an integer of two's complement, instead of sign and magnitude.
+    /// Returns the value whose bits are a two's complement integer, converted to sign and magnitude.
     fn from_ordered(int: Self::Int) -> Self;
 }
 

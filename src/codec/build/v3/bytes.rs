@@ -1,5 +1,4 @@
-//! Codecs of zarr-extensions that have other codecs in their configuration: `conditional` and
-//! `n5_default`.
+//! Codecs of zarr-extensions whose configuration contains other codecs: `conditional` and `n5_default`.
 
 use super::sharding::specs;
 use super::{Builder, Serializer};
@@ -38,7 +37,7 @@ impl Builder<'_> {
         ))
     }
 
-    /// The stage of a bytes-to-bytes codec in the configuration of another; `None` if it changes no byte.
+    /// Returns the stage of a bytes-to-bytes codec in a configuration; `None` if it changes no byte.
     fn bytes_stage(
         &self,
         outer: Config<'_>,
@@ -54,7 +53,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Blocks of N5: elements in reversed order of the axes, big-endian, with a header.
+    /// Builds the stages of N5 blocks: elements in reversed order of the axes, big-endian, with a header.
     pub(super) fn n5_default(&mut self, config: Config<'_>) -> Result<Serializer, CodecError> {
         config.only(&["codecs"])?;
         let codecs = config.required("codecs", specs(config, "codecs")?)?;

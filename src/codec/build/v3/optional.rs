@@ -37,7 +37,7 @@ impl Builder<'_> {
             item_bytes: value.size_bytes,
             position,
         };
-        // Whether these codecs can be read does not depend on the number of values.
+        // The number of values does not affect whether these codecs are supported.
         values.pipeline(1)?;
         Ok(Stage::decode(config.codec, Optional::new(marks, values)))
     }

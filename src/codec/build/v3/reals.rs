@@ -38,7 +38,7 @@ impl Builder<'_> {
     }
 }
 
-/// The fill value of the encoded array; an undefined one counts as zero.
+/// Returns the fill value of the encoded array; an undefined fill value counts as zero.
 fn encoded_fill(
     fill: &FillValue,
     codec: &dyn RealCodec,

@@ -1,4 +1,4 @@
-//! `reshape` (zarr-extensions): another shape of the same sequence of elements.
+//! `reshape` (zarr-extensions): a different shape for the same sequence of elements.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ impl Builder<'_> {
     }
 }
 
-/// The shape of the encoded array of a decoded one.
+/// Returns the shape of the encoded array for the shape of the decoded array.
 fn shape(decoded: &[u64], entries: &[Value]) -> Result<Vec<u64>, String> {
     if entries.len() > MAX_RANK {
         return Err(format!("a shape of {} axes", entries.len()));
@@ -30,7 +30,7 @@ fn shape(decoded: &[u64], entries: &[Value]) -> Result<Vec<u64>, String> {
     let count = product(decoded).ok_or_else(overflow)?;
     let mut shape = Vec::with_capacity(entries.len());
     let (mut inferred, mut next_axis) = (None, 0);
-    // The axes of the decoded array of each entry that names them.
+    // For each entry with axes, the axes of the decoded array.
     let mut named = Vec::new();
     for (place, entry) in entries.iter().enumerate() {
         shape.push(match entry {
@@ -74,7 +74,7 @@ fn shape(decoded: &[u64], entries: &[Value]) -> Result<Vec<u64>, String> {
     Ok(shape)
 }
 
-/// The size of axes of the decoded array that are multiplied, and their range.
+/// Returns the product of the lengths of the axes of the decoded array, and the range of the axes.
 fn axes_of(
     decoded: &[u64],
     axes: &[Value],
@@ -85,7 +85,7 @@ fn axes_of(
         let wrong = || format!("axis {axis} of {decoded:?} in the shape");
         let number = axis.as_u64().and_then(|axis| usize::try_from(axis).ok());
         let number = number.ok_or_else(wrong)?;
-        // In increasing order, over all entries; without gaps, or the sizes beside them differ.
+        // Axes must increase over all entries. A gap within an entry would make the neighbouring sizes wrong.
         if number < range.end || !range.is_empty() && number != range.end {
             return Err(wrong());
         }

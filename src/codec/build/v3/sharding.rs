@@ -51,7 +51,7 @@ impl Builder<'_> {
         Sharding::new(&self.shape, inner, index, location, fill)
     }
 
-    /// What inner chunks decode to: other codecs of arrays take them as they are stored.
+    /// Returns the elements that inner chunks decode to: other array codecs take the stored elements.
     pub(super) fn inner_elements(&self) -> Elements {
         match self.arrays.is_empty() {
             true => self.position.elements,
@@ -102,7 +102,7 @@ impl Builder<'_> {
     }
 }
 
-/// The codecs under `key`.
+/// Returns the codecs under `key`.
 pub(super) fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpec>>, CodecError> {
     let Some(list) = config.list(key)? else {
         return Ok(None);
@@ -113,7 +113,7 @@ pub(super) fn specs(config: Config<'_>, key: &str) -> Result<Option<Vec<CodecSpe
         .map_err(|error| config.invalid(format!("{key}: {error}")))
 }
 
-/// What zarr-python writes; for metadata without `index_codecs`.
+/// Returns the index codecs that zarr-python writes, for metadata without `index_codecs`.
 fn default_index_codecs() -> Result<Vec<CodecSpec>, CodecError> {
     let bytes = serde_json::json!({"name": "bytes", "configuration": {"endian": "little"}});
     let specs: Result<_, _> = [bytes, "crc32c".into()]
