@@ -1,7 +1,7 @@
-//! Metadata of Zarr, version 2 and 3, and of N5: bytes in, types out, no I/O.
+//! Parses metadata of Zarr versions 2 and 3, and of N5: bytes in, types out, no I/O.
 //!
-//! Owns nodes (groups and arrays), data types, chunk grids and chunk key encodings. It does not depend
-//! on stores, and has only names and configurations of codecs.
+//! The module owns nodes (groups and arrays), data types, chunk grids and chunk key encodings. It does not
+//! depend on stores, and knows codecs only by name and configuration.
 
 pub mod array;
 pub mod chunk_key;
@@ -36,7 +36,7 @@ pub use grid::ChunkGrid;
 pub use n5::{is_n5_dataset, is_n5_root};
 pub use node::{ATTRIBUTES_JSON, DOCUMENT_NAMES, Detected, Documents, Group, Node};
 
-/// The specification that a node is written in.
+/// The specification of a node's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ZarrFormat {
     /// Zarr version 2: `.zarray`, `.zgroup`, `.zattrs`.

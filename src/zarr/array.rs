@@ -1,8 +1,8 @@
 //! The metadata of an array.
 //!
-//! A document is an array if it is JSON with a format version and a shape. Every other field may fail
-//! alone: with an unknown data type, shape and attributes remain available, and the error of the field
-//! is the reason why no element can be read. [`Array::decodable`] returns all fields or the first error.
+//! A document is an array if it is JSON with a format version and a shape. Other fields may fail separately:
+//! with an unknown data type, shape and attributes remain available. The error is the reason why elements
+//! cannot be read. [`Array::decodable`] returns all fields or the first error.
 
 use serde_json::{Map, Value};
 
@@ -19,26 +19,26 @@ use super::{ZarrFormat, v2, v3};
 pub struct Array {
     /// The version of the metadata.
     pub format: ZarrFormat,
-    /// Elements along each axis; none for a scalar.
+    /// Number of elements along each axis; empty for a scalar.
     pub shape: Vec<u64>,
     /// The attributes.
     pub attributes: Result<Map<String, Value>, MetadataError>,
-    /// The name of each axis, if it has one: v3 `dimension_names`, v2 xarray's attribute
-    /// `_ARRAY_DIMENSIONS`. Empty if no axis has a name.
+    /// The name of each axis, if it has one: from `dimension_names` in v3, from xarray's attribute
+    /// `_ARRAY_DIMENSIONS` in v2. Empty if no axis has a name.
     pub dimension_names: Vec<Option<String>>,
     /// The data type.
     pub data_type: Result<DataType, MetadataError>,
-    /// The chunk grid. For a data type of constant size, the bytes of the largest chunk and of the
-    /// array fit a `u64` too.
+    /// The chunk grid. For a data type of constant size, the sizes in bytes of the largest chunk and of the
+    /// array also fit in a `u64`.
     pub grid: Result<ChunkGrid, MetadataError>,
     /// The chunk key encoding.
     pub chunk_keys: Result<ChunkKeys, MetadataError>,
     /// The fill value.
     pub fill_value: Result<FillValue, MetadataError>,
-    /// The codec chain; codecs may be unknown.
+    /// The codec chain, which may contain unknown codecs.
     pub codecs: Result<CodecChain, MetadataError>,
-    /// Extensions that must be understood and are not supported: members without
-    /// `must_understand: false`, storage transformers.
+    /// Unsupported extensions that must be understood: members without `must_understand: false`, and storage
+    /// transformers.
     pub extensions: Vec<Unsupported>,
 }
 
@@ -54,26 +54,26 @@ pub struct Decodable<'a> {
 }
 
 impl Array {
-    /// Reads a v2 array: `.zarray`, and `.zattrs` if it exists.
+    /// Parses a v2 array: `.zarray`, and `.zattrs` if it exists.
     ///
     /// # Errors
-    /// Not JSON, not `zarr_format` 2, or no shape. Other errors are in their field.
+    /// The document is not JSON, its `zarr_format` is not 2, or it has no shape. Other errors are in fields.
     pub fn from_v2(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Self, MetadataError> {
         v2::array(zarray, zattrs)
     }
 
-    /// Reads a v3 array: `zarr.json`.
+    /// Parses a v3 array: `zarr.json`.
     ///
     /// # Errors
-    /// Not JSON, not `zarr_format` 3, not an array, or no shape. Other errors are in their field.
+    /// The document is not JSON, not `zarr_format` 3, no array, or has no shape. Other errors are in fields.
     pub fn from_v3(zarr_json: &[u8]) -> Result<Self, MetadataError> {
         v3::array(zarr_json)
     }
 
-    /// The fields that are needed to read elements.
+    /// Returns the fields that are needed to read elements.
     ///
     /// # Errors
-    /// The error of the first field that has one.
+    /// The first error of a field.
     pub fn decodable(&self) -> Result<Decodable<'_>, MetadataError> {
         match self.problems().next() {
             Some(problem) => Err(problem),
@@ -87,7 +87,7 @@ impl Array {
         }
     }
 
-    /// The errors of all fields. The error of the data type is not repeated for the fill value.
+    /// Returns the errors of all fields. An error of the data type is not repeated for the fill value.
     pub fn problems(&self) -> impl Iterator<Item = MetadataError> + '_ {
         let extensions = self.extensions.iter().cloned().map(MetadataError::from);
         let data_type = self.data_type.as_ref().err();
@@ -102,30 +102,30 @@ impl Array {
         extensions.chain(parts.into_iter().flatten().cloned())
     }
 
-    /// One attribute.
+    /// Returns the attribute with this name.
     pub fn attribute(&self, name: &str) -> Option<&Value> {
         self.attributes.as_ref().ok()?.get(name)
     }
 
-    /// Number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Elements of the array; `None` if a `u64` cannot hold the number.
+    /// Returns the number of elements; `None` if it exceeds a `u64`.
     pub fn element_count(&self) -> Option<u64> {
         product(self.shape.iter().copied())
     }
 
-    /// Bytes of all elements; `None` if elements have no constant size, the data type is unknown, or a
-    /// `u64` cannot hold the number.
+    /// Returns the size of all elements in bytes; `None` if elements have no constant size, the data type is
+    /// unknown, or the size exceeds a `u64`.
     pub fn size_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;
         self.element_count()?.checked_mul(u64::try_from(size).ok()?)
     }
 
-    /// Bytes of the largest chunk, decoded; `None` if elements have no constant size, or the grid or the
-    /// data type is unknown.
+    /// Returns the size of the largest decoded chunk in bytes; `None` if elements have no constant size, or
+    /// the grid or the data type is unknown.
     pub fn largest_chunk_bytes(&self) -> Option<u64> {
         let size = self.data_type.as_ref().ok()?.size_bytes()?;
         let elements = self.grid.as_ref().ok()?.largest_chunk_elements();
@@ -133,7 +133,7 @@ impl Array {
     }
 }
 
-/// The grid, if its sizes in bytes fit a `u64` too.
+/// Returns the grid, if its sizes in bytes also fit in a `u64`.
 pub(super) fn checked_grid(
     grid: Result<ChunkGrid, MetadataError>,
     data_type: &Result<DataType, MetadataError>,

@@ -13,7 +13,7 @@ use super::error::{MetadataError, excerpt, printable};
 pub struct ChunkKeys {
     /// The prefix of the key.
     pub encoding: KeyEncoding,
-    /// The separator of the numbers.
+    /// The separator of the chunk indices.
     pub separator: Separator,
 }
 
@@ -24,11 +24,11 @@ pub enum KeyEncoding {
     Default,
     /// `0.1`; `0` for an array without axes. The only encoding of Zarr v2.
     V2,
-    /// `1/0`: as [`KeyEncoding::V2`], with the numbers in reverse order. The only encoding of N5.
+    /// `1/0`: as [`KeyEncoding::V2`], with the indices in reverse order. The only encoding of N5.
     N5,
 }
 
-/// The separator of the numbers of a key.
+/// The separator of the chunk indices in a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
     /// `.`: all chunks in one directory.
@@ -38,10 +38,10 @@ pub enum Separator {
 }
 
 impl ChunkKeys {
-    /// The keys of a v2 array: `dimension_separator`, default `.`.
+    /// Parses the `dimension_separator` of a v2 array (default: `.`).
     ///
     /// # Errors
-    /// Another separator.
+    /// The separator is neither `.` nor `/`.
     pub fn from_v2(separator: Option<&Value>) -> Result<Self, MetadataError> {
         let separator = match separator {
             None | Some(Value::Null) => Separator::Dot,
@@ -53,10 +53,10 @@ impl ChunkKeys {
         })
     }
 
-    /// Reads a v3 `chunk_key_encoding`.
+    /// Parses a v3 `chunk_key_encoding`.
     ///
     /// # Errors
-    /// An unknown encoding is unsupported; another separator is invalid.
+    /// An unknown encoding is unsupported; any separator other than `.` and `/` is invalid.
     pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
         let (name, configuration) = named_configuration("chunk_key_encoding", value)?;
         let (encoding, default) = match name {
@@ -77,7 +77,7 @@ impl ChunkKeys {
         })
     }
 
-    /// The key of a chunk.
+    /// Returns the key of a chunk.
     pub fn encode(&self, index: &[u64]) -> String {
         let mut key = String::new();
         if self.encoding == KeyEncoding::Default {
@@ -99,8 +99,8 @@ impl ChunkKeys {
         key
     }
 
-    /// The index of the chunk with this key, in a grid with `grid_shape` chunks along each axis. Only
-    /// the canonical key of [`ChunkKeys::encode`] has one: no leading zeros, no signs, nothing outside
+    /// Returns the index of the chunk with this key, in a grid with `grid_shape` chunks along each axis. Only
+    /// canonical keys of [`ChunkKeys::encode`] are accepted: no leading zeros, no signs, and no index outside
     /// of the grid.
     pub fn decode(&self, key: &[u8], grid_shape: &[u64]) -> Option<Vec<u64>> {
         let separator = self.separator.as_byte();
@@ -139,7 +139,7 @@ impl Separator {
         }
     }
 
-    /// The character.
+    /// Returns the separator as a character.
     pub fn as_char(self) -> char {
         char::from(self.as_byte())
     }
@@ -152,7 +152,7 @@ impl Separator {
     }
 }
 
-/// The number of a canonical decimal representation.
+/// Parses a number in canonical decimal form.
 pub(super) fn canonical(digits: &[u8]) -> Option<u64> {
     if !digits.iter().all(u8::is_ascii_digit) || (digits.len() > 1 && digits.starts_with(b"0")) {
         return None;

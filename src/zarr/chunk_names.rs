@@ -1,14 +1,14 @@
-//! Chunk keys as a tree of directories, computed for a grid of any size.
+//! Chunk keys as a tree of directories, which is computed for grids of any size.
 
 use super::array::Array;
 use super::chunk_key::{ChunkKeys, KeyEncoding, Separator, canonical};
 use super::grid::product;
 
-/// The chunk keys of a grid; none if it has no chunks, or more than a `u64` can count.
+/// The chunk keys of a grid; empty if the grid has no chunks, or more than a `u64` can count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkNames {
     style: Style,
-    /// Chunks along each axis, in the order of the components of a path.
+    /// The number of chunks along each axis, in the order of the components of a path.
     counts: Vec<u64>,
 }
 
@@ -16,18 +16,18 @@ pub struct ChunkNames {
 enum Style {
     /// One directory with the keys of all chunks.
     Flat(ChunkKeys),
-    /// A directory for each axis but the last, below one of the name `c` if there is a prefix.
+    /// A directory for each axis but the last, inside a directory `c` if there is a prefix.
     Nested { prefix: bool },
-    /// A directory for each axis but the first, the last axis first (N5).
+    /// A directory for each axis but the first, beginning with the last axis (N5).
     Reversed,
 }
 
 /// A directory of chunk keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChunkDir {
-    /// Path components from the array.
+    /// The number of path components below the array.
     pub depth: u8,
-    /// Linear index of the components so far, of which the last one varies fastest.
+    /// The linear index of these components, of which the last one varies fastest.
     pub index: u64,
 }
 
@@ -41,7 +41,7 @@ pub enum ChunkEntry {
 }
 
 impl ChunkNames {
-    /// The chunk keys of a grid with `counts` chunks along each axis.
+    /// Returns the chunk keys of a grid with `counts` chunks along each axis.
     pub fn of_keys(keys: ChunkKeys, counts: &[u64]) -> Self {
         let mut counts = counts.to_vec();
         let style = match (keys.separator, keys.encoding) {
@@ -56,7 +56,7 @@ impl ChunkNames {
         Self { style, counts }
     }
 
-    /// The chunk keys of an array; `None` if its grid or key encoding is not supported.
+    /// Returns the chunk keys of an array; `None` if its grid or key encoding is not supported.
     pub fn of_array(array: &Array) -> Option<Self> {
         let (Ok(keys), Ok(grid)) = (&array.chunk_keys, &array.grid) else {
             return None;
@@ -64,7 +64,7 @@ impl ChunkNames {
         Some(Self::of_keys(*keys, grid.shape()))
     }
 
-    /// One directory for each axis but the last.
+    /// Returns keys with one directory for each axis but the last.
     pub fn nested(counts: &[u64]) -> Self {
         Self {
             style: Style::Nested { prefix: false },
@@ -72,7 +72,7 @@ impl ChunkNames {
         }
     }
 
-    /// The axis of the names in a directory; `None` for the prefix.
+    /// Returns the axis whose indices name the entries of a directory; `None` for the prefix.
     fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);
         match self.style {
@@ -81,12 +81,12 @@ impl ChunkNames {
         }
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     fn chunks(&self) -> u64 {
         product(self.counts.iter().copied()).unwrap_or(0)
     }
 
-    /// Number of names in a directory.
+    /// Returns the number of names in a directory.
     pub fn len(&self, cell: ChunkDir) -> u64 {
         let chunks = self.chunks();
         match self.style {
@@ -101,7 +101,7 @@ impl ChunkNames {
         }
     }
 
-    /// The number of directories in a directory, which has either only directories or only chunks.
+    /// Returns the number of directories in a directory, whose entries are all directories or all chunks.
     pub fn directories(&self, cell: ChunkDir) -> u64 {
         let len = self.len(cell);
         match self.style {
@@ -113,12 +113,12 @@ impl ChunkNames {
         }
     }
 
-    /// Whether there are no names at all.
+    /// Returns whether the grid has no chunk keys.
     pub fn is_empty(&self) -> bool {
         self.len(ChunkDir::default()) == 0
     }
 
-    /// The name at a position in a directory, and its entry.
+    /// Returns the name at a position in a directory, and its entry.
     pub fn nth(&self, cell: ChunkDir, place: u64) -> Option<(String, ChunkEntry)> {
         if place >= self.len(cell) {
             return None;
@@ -141,7 +141,7 @@ impl ChunkNames {
         }
     }
 
-    /// The entry at a relative path; the empty path is the array's directory.
+    /// Returns the entry at a relative path; the empty path is the array's directory.
     pub fn find_path(&self, path: &[u8]) -> Option<ChunkEntry> {
         let mut found = ChunkEntry::Directory(ChunkDir::default());
         if path.is_empty() {
@@ -156,7 +156,7 @@ impl ChunkNames {
         Some(found)
     }
 
-    /// The entry of a name in a directory.
+    /// Returns the entry of a name in a directory.
     pub fn find(&self, cell: ChunkDir, name: &[u8]) -> Option<ChunkEntry> {
         match self.style {
             Style::Flat(_) if self.chunks() == 0 => None,
@@ -179,7 +179,7 @@ impl ChunkNames {
         }
     }
 
-    /// The linear index in the grid of a chunk, from that of the components of its path.
+    /// Returns the linear index of a chunk in the grid, from the linear index of its path components.
     fn in_grid(&self, index: u64) -> u64 {
         if self.style != Style::Reversed {
             return index;
@@ -193,7 +193,7 @@ impl ChunkNames {
         })
     }
 
-    /// The entry at a position of a nested directory.
+    /// Returns the entry at a position of a nested directory.
     fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
@@ -273,7 +273,7 @@ mod tests {
                             (keys.encode(&index), linear)
                         })
                         .collect();
-                    // Directories of N5 are visited with the last axis first.
+                    // Directories of N5 list the last axis first.
                     found.sort_by_key(|(_, linear)| *linear);
                     assert_eq!(found, expected, "{counts:?} {keys:?}");
                 }

@@ -11,16 +11,16 @@ pub enum CodecChain {
     V2 {
         /// The order of the elements of a chunk before the first filter.
         order: Order,
-        /// Applied from first to last when encoding.
+        /// The filters in the order of encoding.
         filters: Vec<CodecSpec>,
-        /// Applied last when encoding.
+        /// The compressor, which encodes last.
         compressor: Option<CodecSpec>,
     },
     /// Zarr v3: array to array, array to bytes, bytes to bytes (v3 core, "Codecs").
     V3(Vec<CodecSpec>),
     /// N5: blocks with a header, and big-endian elements in C order.
     N5 {
-        /// Applied to the elements of a block; `None` if they are stored as they are.
+        /// The compression of the elements of a block; `None` if they are not compressed.
         compression: Option<CodecSpec>,
     },
 }
@@ -34,8 +34,8 @@ pub enum Order {
     F,
 }
 
-/// A codec by name, known or not. A codec with `must_understand: false` is not skipped, because the
-/// chunk would decode to wrong bytes.
+/// A codec by name, known or not. A codec with `must_understand: false` is not skipped: without the codec,
+/// the chunk would decode to wrong bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodecSpec {
     /// v2: the `id` of numcodecs; v3: the registered name; N5: the `type`.
@@ -45,7 +45,7 @@ pub struct CodecSpec {
 }
 
 impl CodecChain {
-    /// The codecs in the order of encoding.
+    /// Returns the codecs in the order of encoding.
     pub fn specs(&self) -> impl Iterator<Item = &CodecSpec> {
         let (first, last) = match self {
             Self::V2 {
@@ -59,10 +59,10 @@ impl CodecChain {
         first.iter().chain(last)
     }
 
-    /// The array as v3 lists it: names, or objects with `name` and `configuration`.
+    /// Parses the list of v3: names, or objects with `name` and `configuration`.
     ///
     /// # Errors
-    /// Not a list, or an entry without a name.
+    /// The value is not a list, or an entry has no name.
     pub(super) fn from_v3(value: &Value) -> Result<Self, MetadataError> {
         let list = value.as_array().ok_or_else(|| {
             MetadataError::invalid(
@@ -79,10 +79,10 @@ impl CodecChain {
 }
 
 impl CodecSpec {
-    /// A v3 extension: a name, or an object with `name` and `configuration`.
+    /// Parses a v3 extension: a name, or an object with `name` and `configuration`.
     ///
     /// # Errors
-    /// Neither of the two.
+    /// The value is neither of the two.
     pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
         let (name, configuration) = named_configuration("codecs", value)?;
         Ok(Self {
@@ -91,10 +91,10 @@ impl CodecSpec {
         })
     }
 
-    /// A numcodecs configuration: an object with `id`.
+    /// Parses a numcodecs configuration: an object with `id`.
     ///
     /// # Errors
-    /// Not an object, or no `id`.
+    /// The value is not an object, or has no `id`.
     pub fn from_v2(field: &str, value: &Value) -> Result<Self, MetadataError> {
         let object = value.as_object().ok_or_else(|| {
             MetadataError::invalid(
@@ -114,10 +114,10 @@ impl CodecSpec {
     }
 }
 
-/// The name of a v3 extension, and its configuration if it has one.
+/// The name of a v3 extension, and its configuration, if any.
 pub(super) type NamedConfiguration<'a> = (&'a str, Option<&'a Map<String, Value>>);
 
-/// Name and configuration of a v3 extension, which may be a bare name.
+/// Returns the name and the configuration of a v3 extension, which may be a bare name.
 pub(super) fn named_configuration<'a>(
     field: &str,
     value: &'a Value,

@@ -1,8 +1,8 @@
-//! Consolidated metadata: the documents of a whole hierarchy in one (`.zmetadata` of v2; inline in
+//! Consolidated metadata: all documents of a hierarchy in a single document (`.zmetadata` of v2; inline in
 //! the `zarr.json` of a v3 group).
 //!
-//! Consolidated metadata are a copy that may be stale. A node's own document takes precedence where
-//! it is read; the copy saves the requests to discover nodes.
+//! Consolidated metadata are a copy that may be stale. If a node's own document is read, that document takes
+//! precedence. The copy saves the requests that discover nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,7 @@ use super::error::{MetadataError, excerpt};
 use super::node::{DOCUMENT_NAMES, Node, ZARR_JSON, document_name};
 use super::{v2, v3};
 
-/// The documents of the nodes of a hierarchy, by the node's path and the document's name, as parsed
-/// JSON.
+/// The documents of the nodes of a hierarchy as parsed JSON, by the node's path and the document's name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Consolidated {
     nodes: BTreeMap<String, BTreeMap<&'static str, Value>>,
@@ -23,10 +22,10 @@ pub struct Consolidated {
 }
 
 impl Consolidated {
-    /// Reads `.zmetadata`.
+    /// Parses `.zmetadata`.
     ///
     /// # Errors
-    /// Not JSON, another `zarr_consolidated_format` than 1, or no `metadata`.
+    /// The document is not JSON, its `zarr_consolidated_format` is not 1, or it has no `metadata`.
     pub fn from_zmetadata(bytes: &[u8]) -> Result<Self, MetadataError> {
         let mut document = parse_object(".zmetadata", bytes)?;
         match document.get("zarr_consolidated_format") {
@@ -49,8 +48,8 @@ impl Consolidated {
         Ok(consolidated)
     }
 
-    /// Reads the `consolidated_metadata` of a v3 group; `None` if it is null or of an unknown kind, which
-    /// readers may ignore.
+    /// Parses the `consolidated_metadata` of a v3 group; `None` if the value is null or of an unknown kind,
+    /// which readers may ignore.
     pub(super) fn from_v3(value: Value) -> Option<Self> {
         let Value::Object(mut members) = value else {
             return None;
@@ -77,8 +76,8 @@ impl Consolidated {
         documents.insert(name, document);
     }
 
-    /// The node at a path relative to the group, of which the empty path is the group itself (v2 only);
-    /// none if the path has no document.
+    /// Returns the node at a path relative to the group; `None` if the path has no document. The empty path
+    /// is the group itself (v2 only).
     pub fn node(&self, path: &str) -> Option<Result<Node, MetadataError>> {
         let copy = |name| self.copy(path, name).cloned();
         let zattrs = Ok(copy(".zattrs"));
@@ -93,23 +92,23 @@ impl Consolidated {
         }
     }
 
-    /// The paths of all nodes, in the order of their bytes.
+    /// Returns the paths of all nodes, in byte order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.nodes.keys().map(String::as_str)
     }
 
-    /// The names of the documents of a path, in the order of [`DOCUMENT_NAMES`].
+    /// Returns the names of the documents of a path, in the order of [`DOCUMENT_NAMES`].
     pub fn documents(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
         let present = DOCUMENT_NAMES.map(|name| self.copy(path, name).map(|_| name));
         present.into_iter().flatten()
     }
 
-    /// The copy of a document of a path.
+    /// Returns the copy of a document of a path.
     pub fn copy(&self, path: &str, name: &str) -> Option<&Value> {
         self.nodes.get(path)?.get(name)
     }
 
-    /// Whether the documents of a path are those of an array, valid or not.
+    /// Returns whether the documents of a path are those of an array, valid or not.
     pub fn is_array(&self, path: &str) -> bool {
         match self.copy(path, ZARR_JSON) {
             Some(zarr_json) => v3::is_array(zarr_json),
@@ -117,8 +116,8 @@ impl Consolidated {
         }
     }
 
-    /// The chunk keys of the array at a path, without parsing its other metadata; `None` if the path is
-    /// no array, or its chunk grid or chunk key encoding is not supported.
+    /// Returns the chunk keys of the array at a path, without parsing its other metadata. `None` if the path
+    /// is no array, or its chunk grid or chunk key encoding is not supported.
     pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
         match self.copy(path, ZARR_JSON) {
             Some(zarr_json) => v3::chunk_names(zarr_json),
@@ -126,8 +125,8 @@ impl Consolidated {
         }
     }
 
-    /// The names of the children of a path, each once: nodes, and groups without a document that have
-    /// nodes below them. Takes time proportional to all nodes below the path.
+    /// Returns the distinct names of the children of a path: nodes, and groups without a document that have
+    /// nodes below them. Takes time proportional to the number of nodes below the path.
     pub fn children(&self, path: &str) -> BTreeSet<&str> {
         let prefix = match path {
             "" => String::new(),
@@ -141,7 +140,7 @@ impl Consolidated {
             .collect()
     }
 
-    /// Whether the copy of a document differs from the document itself as JSON, without the
+    /// Returns whether the copy of a document differs from the document itself as JSON, ignoring the
     /// consolidated metadata of a v3 group.
     ///
     /// # Errors
@@ -159,14 +158,14 @@ impl Consolidated {
         Ok(copy.map(without_copies) != Some(without_copies(&own)))
     }
 
-    /// The number of entries that are not documents of nodes, or have an invalid path.
+    /// Returns the number of entries that are not documents of nodes, or have an invalid path.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 }
 
-/// Whether a path is valid: no component is empty, `.` or `..`, or contains NUL. The root is the empty
-/// path.
+/// Returns whether a path is valid: no component is empty, `.` or `..`, or contains NUL. The root is the
+/// empty path.
 fn is_path(path: &str) -> bool {
     let component = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
     path.is_empty() || path.split('/').all(component)

@@ -1,7 +1,7 @@
 //! Data types of decoded elements.
 //!
-//! Zarr v2 has numpy's names (`<f4`, lists of fields), v3 its own names with configurations. [`v2`]
-//! and [`v3`] read them.
+//! Zarr v2 uses numpy's names (`<f4`, lists of fields), v3 its own names with configurations. [`v2`] and
+//! [`v3`] parse them.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ pub mod v3;
 
 pub use time::{TimeBase, TimeUnit};
 
-/// The largest element; numpy's limit is 2 GiB.
+/// The maximum size of an element in bytes; numpy's limit is 2 GiB.
 pub const MAX_ELEMENT_BYTES: usize = 16 << 20;
 
-/// The most runs of words ([`Fixed::words`]) of an element: limits structures whose sub-arrays repeat
-/// mixed fields.
+/// The maximum number of runs of words ([`Fixed::words`]) of an element. It limits structures whose
+/// sub-arrays repeat mixed fields.
 pub const MAX_WORD_RUNS: usize = 1 << 16;
 
-/// The fields of the structure that an element of `optional` is: whether it has a value, and the value.
+/// The fields of the structure for an `optional` element: whether the element has a value, and the value.
 const PRESENT: &str = "present";
 const VALUE: &str = "value";
 
@@ -45,18 +45,18 @@ pub enum DataType {
 
 /// An element of constant size.
 ///
-/// Decoded bytes have the byte order of the scalars: in v2 the declared one, in v3 always
+/// Decoded bytes have the byte order of the scalars. In v2 this is the declared order. In v3 it is always
 /// [`ByteOrder::Little`], because the stored order belongs to the `bytes` codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
     /// The meaning of the bytes.
     pub scalar: Scalar,
-    /// Bytes of one element, 1 to [`MAX_ELEMENT_BYTES`].
+    /// Size of one element in bytes, 1 to [`MAX_ELEMENT_BYTES`].
     pub size_bytes: usize,
 }
 
-/// The meaning of an element's bytes. Words of one byte are [`ByteOrder::Little`], so that equal
-/// types compare equal.
+/// The meaning of an element's bytes. One-byte words are [`ByteOrder::Little`], so that equal types compare
+/// equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scalar {
     /// One byte, 0 or 1.
@@ -65,18 +65,18 @@ pub enum Scalar {
     Int(ByteOrder),
     /// An unsigned integer of 1, 2, 4 or 8 bytes.
     UInt(ByteOrder),
-    /// IEEE 754 of 2, 4 or 8 bytes.
+    /// An IEEE 754 float of 2, 4 or 8 bytes.
     Float(ByteOrder),
-    /// Two floats of half the size: real, imaginary; 8 or 16 bytes.
+    /// A complex number of 8 or 16 bytes: two floats of half the size, real and imaginary part.
     Complex(ByteOrder),
-    /// An `i64` of units since 1970; the smallest value is NaT.
+    /// An `i64` that counts units since 1970; the minimum is NaT.
     DateTime {
         /// Byte order of the integer.
         order: ByteOrder,
         /// The unit.
         unit: TimeUnit,
     },
-    /// An `i64` of units; the smallest value is NaT.
+    /// An `i64` that counts units; the minimum is NaT.
     TimeDelta {
         /// Byte order of the integer.
         order: ByteOrder,
@@ -87,19 +87,19 @@ pub enum Scalar {
     Bytes,
     /// Code points of 4 bytes padded with NUL (`U`, `fixed_length_utf32`).
     Text(ByteOrder),
-    /// Bytes without a meaning (`V`, `r*`, `raw_bytes`).
+    /// Opaque bytes (`V`, `r*`, `raw_bytes`).
     Raw,
     /// Named fields, in the order of their offsets.
     Struct(Vec<Field>),
     /// Items in C order; only within a structure.
     SubArray {
-        /// Items along each axis.
+        /// Number of items along each axis.
         shape: Vec<usize>,
-        /// One item.
+        /// The type of an item.
         item: Box<Fixed>,
     },
-    /// A word without a numpy type (`bfloat16`, `float8_e4m3`, `int4`, ...), as stored; names that
-    /// start with `complex_` are two words.
+    /// A stored word without a numpy type (`bfloat16`, `float8_e4m3`, `int4`, ...); names that start with
+    /// `complex_` are two words.
     Other {
         /// The name in the metadata.
         name: String,
@@ -111,9 +111,9 @@ pub enum Scalar {
 /// One field of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Unique in its structure, not empty.
+    /// The name, which is unique in the structure and not empty.
     pub name: String,
-    /// Bytes from the beginning of the structure.
+    /// Offset in bytes from the start of the structure.
     pub offset: usize,
     /// The field's own type.
     pub data_type: Fixed,
@@ -135,16 +135,16 @@ pub enum Variable {
 /// A run of words of one width inside an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
-    /// Bytes from the beginning of the element.
+    /// Offset in bytes from the start of the element.
     pub offset: usize,
-    /// Bytes of one word, at least 2.
+    /// Size of one word in bytes, at least 2.
     pub width_bytes: usize,
-    /// Consecutive words.
+    /// Number of consecutive words.
     pub count: usize,
 }
 
 impl DataType {
-    /// The type of an element of constant size.
+    /// Returns the type of an element of constant size; `None` for other elements.
     pub fn fixed(&self) -> Option<&Fixed> {
         match self {
             Self::Fixed(fixed) => Some(fixed),
@@ -152,14 +152,14 @@ impl DataType {
         }
     }
 
-    /// Bytes of one element, if it is constant.
+    /// Returns the size of one element in bytes, if it is constant.
     pub fn size_bytes(&self) -> Option<usize> {
         self.fixed().map(|fixed| fixed.size_bytes)
     }
 }
 
 impl fmt::Display for DataType {
-    /// numpy's description; `text`, `bytes`, `array of ...` and `object` for variable elements.
+    /// Writes numpy's description; `text`, `bytes`, `array of ...` and `object` for variable elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(fixed) => fixed.fmt(f),
@@ -172,7 +172,7 @@ impl fmt::Display for DataType {
 }
 
 impl fmt::Display for Fixed {
-    /// The name of an [`Scalar::Other`], else numpy's description.
+    /// Writes the name of a [`Scalar::Other`], else numpy's description.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scalar {
             Scalar::Other { name, .. } => f.write_str(name),
@@ -182,8 +182,8 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
-    /// Runs of words inside one element, in the order of their offsets, for byte swaps. Types without
-    /// a byte order (bytes, raw data, words of one byte) are left out.
+    /// Returns the runs of words inside an element, in the order of their offsets, for byte swaps. Types
+    /// without a byte order (bytes, raw data, one-byte words) are left out.
     pub fn words(&self) -> Vec<Words> {
         let mut runs = Vec::new();
         self.collect_words(0, &mut runs);
@@ -216,7 +216,7 @@ impl Fixed {
         }
     }
 
-    /// Bytes of a scalar's words; `None` if it has no byte order.
+    /// Returns the size in bytes of a scalar's words; `None` if the scalar has no byte order.
     fn word_width(&self) -> Option<usize> {
         let width = match &self.scalar {
             Scalar::Bool
@@ -237,8 +237,8 @@ impl Fixed {
         (width > 1).then_some(width)
     }
 
-    /// The smallest type of NumPy that holds all values of a type that NumPy lacks; `None` for its own
-    /// types. Complex numbers have parts of 4 bytes at least.
+    /// Returns the smallest NumPy type that holds all values of a type that NumPy lacks; `None` for types of
+    /// NumPy. Complex numbers have parts of at least 4 bytes.
     pub fn widened(&self) -> Option<Self> {
         let Scalar::Other { name, .. } = &self.scalar else {
             return None;
@@ -254,8 +254,8 @@ impl Fixed {
         Some(Self { scalar, size_bytes })
     }
 
-    /// The type of the values of `optional` elements, which are structures of the fields `present` and
-    /// `value`; `None` for other types.
+    /// Returns the type of the values of `optional` elements, which are structures of the fields `present`
+    /// and `value`; `None` for other types.
     pub fn optional_value(&self) -> Option<&Self> {
         let Scalar::Struct(fields) = &self.scalar else {
             return None;
@@ -269,7 +269,7 @@ impl Fixed {
         }
     }
 
-    /// The same type with words of one byte marked as [`ByteOrder::Little`].
+    /// Returns the same type with one-byte words marked as [`ByteOrder::Little`].
     fn normalized(self) -> Self {
         match self.word_width() {
             Some(_) => self,
@@ -277,7 +277,7 @@ impl Fixed {
         }
     }
 
-    /// An upper bound of the number of runs of [`Fixed::words`].
+    /// Returns an upper bound of the number of runs of [`Fixed::words`].
     fn word_runs(&self) -> usize {
         match &self.scalar {
             Scalar::Struct(fields) => fields.iter().fold(0, |sum: usize, field| {
@@ -293,7 +293,7 @@ impl Fixed {
         }
     }
 
-    /// The same type with every word in `order`.
+    /// Returns the same type with every word in `order`.
     #[must_use]
     pub fn with_order(&self, order: ByteOrder) -> Self {
         let word_order = match self.word_width() {
@@ -352,7 +352,7 @@ fn check_words(fixed: &Fixed) -> Result<(), MetadataError> {
     }
 }
 
-/// Adds a run of words; a continuation is merged with the last run.
+/// Adds a run of words; a run that continues the last one is merged with it.
 fn push_words(runs: &mut Vec<Words>, offset: usize, width_bytes: usize, count: usize) {
     match runs.last_mut() {
         Some(last)

@@ -1,13 +1,13 @@
-//! Bounded reading of one JSON document.
+//! Parses a JSON document within limits.
 //!
-//! Numbers keep all digits (`serde_json` with `arbitrary_precision`), for data types that need them
-//! and for attributes.
+//! Numbers keep all digits (`serde_json` with `arbitrary_precision`), which attributes and some data types
+//! need.
 //!
-//! Python writes bare `NaN`, `Infinity` and `-Infinity` in attributes (`_FillValue`), which is not JSON
-//! but common. They are read as strings, the form of both specifications in fill values.
+//! Python writes bare `NaN`, `Infinity` and `-Infinity` in attributes (`_FillValue`), which is common but not
+//! JSON. They are read as strings, which is how both specifications write them in fill values.
 //!
-//! Limitation: the parser reads an object whose first member is `$serde_json::private::Number` as the
-//! number in it, or rejects it.
+//! Limitation: the parser reads an object whose first member is `$serde_json::private::Number` as the number
+//! in this member, or rejects the object.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,20 +18,20 @@ use serde_json::{Map, Value};
 
 use super::error::{MetadataError, json_type};
 
-/// The largest document that is parsed.
+/// The maximum size of a parsed document, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 
-/// The most values of one document; bounds the memory of the parsed form, which is many times the
-/// text of `[0,0,0,...`.
+/// The maximum number of values in a document. It bounds the memory of the parsed form, which for
+/// `[0,0,0,...` is many times the text.
 pub const MAX_VALUES: usize = 1 << 20;
 
-/// The deepest nesting of lists and objects that is parsed.
+/// The maximum nesting depth of lists and objects.
 const MAX_DEPTH: usize = 127;
 
-/// An upper limit of the memory to parse a document and read a node from it, which the caller reserves
+/// Returns an upper limit of the memory to parse a document and its node, in bytes, which the caller reserves
 /// first. A document that [`parse`] rejects needs only its text.
 pub fn memory_bytes(bytes: &[u8]) -> usize {
-    /// A member of an object and the field that is read from it.
+    /// Memory for a member of an object and the field that is parsed from it.
     const VALUE_BYTES: usize = 320;
     if bytes.len() > MAX_DOCUMENT_BYTES {
         return MAX_DOCUMENT_BYTES;
@@ -43,12 +43,12 @@ pub fn memory_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// As [`memory_bytes`], if the document is parsed by [`parse_without`].
+/// As [`memory_bytes`], for a document that is parsed by [`parse_without`].
 pub(super) fn memory_bytes_without(bytes: &[u8], member: &str) -> usize {
     let all = memory_bytes(bytes);
     let skipped = member_values(bytes, member).into_iter();
     let skipped = skipped.filter_map(|range| bytes.get(range));
-    // The text is there all the same.
+    // The text of the member takes memory in any case.
     let skipped = skipped.map(|text| memory_bytes(text).saturating_sub(text.len()));
     match Scan::new(bytes, MAX_VALUES).is_rejected() {
         true => all,
@@ -59,14 +59,14 @@ pub(super) fn memory_bytes_without(bytes: &[u8], member: &str) -> usize {
 /// Parses a document.
 ///
 /// # Errors
-/// Too large, nested deeper than 127 levels, or not JSON (also a byte order mark, or bytes after the
-/// end).
+/// The document is too large, nested deeper than 127 levels, or not JSON. A byte order mark, or bytes after
+/// the end, are not JSON either.
 pub fn parse(bytes: &[u8]) -> Result<Value, MetadataError> {
     parse_with(bytes, |text| serde_json::from_slice(text))
 }
 
-/// As [`parse`], without a member of the document if that is an object: the syntax of its value is checked,
-/// and no value is made of it.
+/// As [`parse`], but leaves out one member if the document is an object. The syntax of the member's value is
+/// checked, but the value is not built.
 ///
 /// # Errors
 /// As [`parse`].
@@ -82,7 +82,7 @@ pub(super) fn parse_without(bytes: &[u8], member: &str) -> Result<Value, Metadat
     })
 }
 
-/// Reads an object without one of its members.
+/// Deserializes an object without one of its members.
 struct Without<'a>(&'a str);
 
 impl<'de> Visitor<'de> for Without<'_> {
@@ -146,7 +146,7 @@ fn parse_with(
     read(&quoted).map_err(|error| {
         let before =
             |&&(line, column): &&(usize, usize)| line == error.line() && column < error.column();
-        // Two quotes were added for each constant before the error in its line.
+        // Each constant before the error in its line added two quotes.
         json_error(
             &error,
             2 * scan.positions(bytes).iter().filter(before).count(),
@@ -163,8 +163,8 @@ pub(crate) fn quote_constants(json: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Which of these names members of a document have, found in one pass that keeps nothing: a text that is
-/// no JSON may have them too. A name that is written with escapes is not found.
+/// Returns which of these names are members of a document. One pass without allocation finds them, even in
+/// text that is not valid JSON. A name that is written with escapes is not found.
 pub(super) fn has_members<const N: usize>(bytes: &[u8], names: [&str; N]) -> [bool; N] {
     let mut found = [false; N];
     let (mut depth, mut at) = (0_usize, 0);
@@ -194,7 +194,7 @@ pub(super) fn has_members<const N: usize>(bytes: &[u8], names: [&str; N]) -> [bo
     found
 }
 
-/// Where the values of a member of a document are, as [`has_members`] finds them.
+/// Returns the byte ranges of the values of a member of a document; finds names as [`has_members`] does.
 fn member_values(bytes: &[u8], member: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut depth, mut at) = (0_usize, 0);
@@ -233,12 +233,12 @@ fn member_values(bytes: &[u8], member: &str) -> Vec<Range<usize>> {
 /// Parses a document that is an object.
 ///
 /// # Errors
-/// As [`parse`]; or another JSON type.
+/// As [`parse`]; or the document is not an object.
 pub fn parse_object(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, MetadataError> {
     object(name, parse(bytes)?)
 }
 
-/// The value as an object.
+/// Returns the value as an object.
 pub(super) fn object(name: &str, value: Value) -> Result<Map<String, Value>, MetadataError> {
     match value {
         Value::Object(object) => Ok(object),
@@ -259,13 +259,13 @@ fn json_error(error: &serde_json::Error, added: usize) -> MetadataError {
     }
 }
 
-/// The result of one pass over the text outside of strings.
+/// The result of one pass over the text outside of JSON strings.
 struct Scan {
     /// An upper limit of the number of values.
     values: usize,
-    /// Offsets and lengths of bare constants.
+    /// Offset and length of each bare constant.
     constants: Vec<(usize, usize)>,
-    /// Offset of the first list or object that is nested too deep; the rest is not scanned.
+    /// Offset of the first list or object that exceeds the maximum depth; the rest is not scanned.
     too_deep: Option<usize>,
 }
 
@@ -310,12 +310,12 @@ impl Scan {
         scan
     }
 
-    /// Whether [`parse`] rejects the document before it parses it.
+    /// Returns whether [`parse`] rejects the document before it builds any value.
     fn is_rejected(&self) -> bool {
         self.values > MAX_VALUES || self.too_deep.is_some()
     }
 
-    /// The text with quotes around the constants.
+    /// Returns the text with quotes around the constants.
     fn quoted(&self, bytes: &[u8]) -> Vec<u8> {
         let mut quoted = Vec::with_capacity(bytes.len() + 2 * self.constants.len());
         let (mut rest, mut at) = (bytes, 0);
@@ -332,7 +332,7 @@ impl Scan {
         quoted
     }
 
-    /// Line and column, both from 1, of each constant in the quoted text.
+    /// Returns line and column, both counted from 1, of each constant in the quoted text.
     fn positions(&self, bytes: &[u8]) -> Vec<(usize, usize)> {
         let (mut line, mut line_start, mut from, mut added) = (1, 0, 0, 0);
         let mut positions = Vec::with_capacity(self.constants.len());
@@ -350,7 +350,7 @@ impl Scan {
     }
 }
 
-/// The length of the bare constant at the beginning of a text, else 0.
+/// Returns the length of the bare constant at the beginning of a text, or 0 without one.
 fn constant(text: &[u8]) -> usize {
     [&b"NaN"[..], b"Infinity", b"-Infinity"]
         .into_iter()
@@ -421,7 +421,7 @@ mod tests {
     fn the_memory_that_a_document_needs_is_bounded_before_it_is_parsed() {
         assert_eq!(memory_bytes(b"{}"), 2 * 320 + 8);
         assert_eq!(memory_bytes(b"[1,\",[{\",[2]]"), 5 * 320 + 52);
-        // What is refused is not parsed.
+        // A rejected document is not parsed.
         let refused = vec![b','; MAX_VALUES];
         assert_eq!(memory_bytes(&refused), refused.len());
         assert_eq!(memory_bytes(&refused[1..]), MAX_VALUES * 324 - 4);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Why a document, or a field of it, cannot be read.
+/// Why a document, or a field of a document, cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
@@ -19,19 +19,19 @@ pub enum MetadataError {
     /// The bytes are not JSON.
     #[error("line {line}, column {column}: {what}")]
     Json {
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
-        /// From 1, in bytes.
+        /// The column in bytes, counted from 1.
         column: usize,
         /// The error at this position.
         what: String,
     },
-    /// JSON that violates the specification.
+    /// The JSON violates the specification.
     #[error("{field}: {what}")]
     Invalid {
         /// The member of the document, such as `chunk_grid`.
         field: String,
-        /// What is wrong with it.
+        /// The violation.
         what: String,
     },
     /// Metadata that may be valid, but are not supported.
@@ -43,7 +43,7 @@ pub enum MetadataError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is not supported")]
 pub struct Unsupported {
-    /// Its kind and name.
+    /// The kind and name, such as `data type foo`.
     pub what: String,
 }
 
@@ -65,13 +65,13 @@ impl MetadataError {
         Self::Unsupported(Unsupported { what: what.into() })
     }
 
-    /// A product of sizes that a `u64` cannot hold.
+    /// Returns the error for a product of sizes that exceeds a `u64`.
     pub(super) fn overflow(field: &str, product: &str) -> Self {
         Self::invalid(field, format!("{product} is more than 2^64 - 1"))
     }
 }
 
-/// The JSON type of a value, for messages.
+/// Returns the JSON type of a value, for messages.
 pub(super) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -83,16 +83,16 @@ pub(super) fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// The longest quoted text of a message.
+/// The maximum length of a quoted text in a message, in bytes.
 const MAX_EXCERPT_BYTES: usize = 80;
 
-/// A name for a message: escaped, and truncated if it is long.
+/// Formats a name for a message: escaped, and truncated if it is long.
 pub(crate) fn printable(name: &str) -> String {
     let (start, cut) = cut(name);
     format!("{}{cut}", start.escape_debug())
 }
 
-/// A value for a message, truncated if it is long.
+/// Formats a value for a message, truncated if it is long.
 pub(super) fn excerpt(value: &Value) -> String {
     match value {
         Value::Array(items) if items.len() > MAX_EXCERPT_BYTES => "a long list".into(),
@@ -109,7 +109,7 @@ pub(super) fn excerpt(value: &Value) -> String {
     }
 }
 
-/// The beginning of a text, and dots if it is truncated.
+/// Returns the beginning of a text, and dots if the text is truncated.
 fn cut(text: &str) -> (&str, &'static str) {
     let ends = (0..=MAX_EXCERPT_BYTES.min(text.len())).rev();
     let start = ends

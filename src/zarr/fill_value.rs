@@ -1,9 +1,9 @@
 //! Fill values (v2, "Fill value encoding"; v3 core, "Fill value"; the data types of zarr-extensions).
 //!
-//! A value that the data type cannot hold exactly is an error: integers are never rounded, truncated
-//! or wrapped. The extensions that zarr-python reads are read too:
-//! `0.0` for integers, 0 and 1 for booleans; in v2 the number 0 for every type, a string that is
-//! exactly an integer for integers, and text that is not base64 for byte strings.
+//! A value that the data type cannot hold exactly is an error: integers are never rounded, truncated or
+//! wrapped. Extensions of zarr-python are accepted: `0.0` for integers, and 0 and 1 for booleans. In v2 these
+//! are the number 0 for every type, a string that is exactly an integer for integers, and text that is not
+//! base64 for byte strings.
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ pub enum FillValue {
     /// The bytes of one element, in the byte order of the data type.
     Fixed(Vec<u8>),
     /// A variable-length element in the canonical form of its type: text is a string, bytes are base64
-    /// (standard alphabet, padded), an array is a list, an object is any value.
+    /// (standard alphabet, padded), an array is a list, and an object is any value.
     Variable(Value),
-    /// `null` (undefined in v2, invalid in v3): NaT, else all bytes zero, or an empty element.
+    /// `null` (undefined in v2, invalid in v3): NaT for times, else zero bytes or an empty element.
     Undefined,
 }
 
 impl FillValue {
-    /// The element that stands for [`FillValue::Undefined`], which may be any: that of zarr-python 3.
+    /// Returns the element for [`FillValue::Undefined`]: of all permitted ones, that of zarr-python 3.
     pub fn undefined(fixed: &Fixed) -> Vec<u8> {
         match fixed.scalar {
             Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => match order {
@@ -41,12 +41,12 @@ impl FillValue {
         }
     }
 
-    /// Reads a `fill_value` for elements of `data_type`. `null` is invalid in v3, but GDAL writes it for
-    /// arrays of integers without a fill value.
+    /// Parses a `fill_value` for elements of `data_type`. `null` is invalid in v3, but GDAL writes it for
+    /// integer arrays without a fill value.
     ///
     /// # Errors
-    /// A value that the data type cannot hold: invalid. A value whose encoding is unknown (`float8_*`
-    /// other than zero, not given as bits): unsupported.
+    /// A value that the data type cannot hold is invalid. A value with an unknown encoding is unsupported
+    /// (nonzero `float8_*` that is not given as bits).
     pub fn parse(
         format: ZarrFormat,
         data_type: &DataType,
@@ -65,7 +65,7 @@ impl FillValue {
         }
     }
 
-    /// The decoded form of a variable-length byte string.
+    /// Returns the decoded form of a variable-length byte string.
     pub fn variable_bytes(&self) -> Option<Vec<u8>> {
         match self {
             Self::Variable(Value::String(text)) => BASE64.decode(text).ok(),
@@ -74,9 +74,9 @@ impl FillValue {
     }
 }
 
-/// A variable-length element in its canonical form.
+/// Returns a variable-length element in its canonical form.
 fn element(format: ZarrFormat, variable: &Variable, value: &Value) -> Result<Value, MetadataError> {
-    // zarr-python 2 writes the number 0 as the default of all types.
+    // zarr-python 2 writes the number 0 as the default for all types.
     let nothing = format == ZarrFormat::V2 && is_zero(value);
     match (variable, value) {
         (Variable::Object, value) => Ok(value.clone()),
@@ -103,7 +103,7 @@ fn element(format: ZarrFormat, variable: &Variable, value: &Value) -> Result<Val
     }
 }
 
-/// Writes one element to its bytes, which are zero.
+/// Writes one element to its bytes, which must be zero.
 fn write(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -121,7 +121,7 @@ fn write(
     }
 }
 
-/// Numbers, booleans and times; `None` if the type cannot hold the value.
+/// Writes numbers, booleans and times; `None` if the type cannot hold the value.
 fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]) -> Option<()> {
     let v2 = format == ZarrFormat::V2;
     let size_bytes = fixed.size_bytes;
@@ -157,8 +157,8 @@ fn write_number(format: ZarrFormat, fixed: &Fixed, value: &Value, out: &mut [u8]
     Some(())
 }
 
-/// The number in a string of v2, if any; else the value itself. n5-zarr before May 2024 writes all
-/// fill values as strings.
+/// Returns the number in a v2 string, if any; else the value itself. Versions of n5-zarr before May 2024
+/// write all fill values as strings.
 fn bare(value: &Value, v2: bool) -> Cow<'_, Value> {
     let text = value.as_str().filter(|_| v2);
     let number = text.and_then(|text| serde_json::from_str::<Number>(text).ok());
@@ -168,7 +168,7 @@ fn bare(value: &Value, v2: bool) -> Cow<'_, Value> {
     }
 }
 
-/// One or two words of a type without a numpy type.
+/// Writes one or two words of a type without a numpy type.
 fn write_other(
     fixed: &Fixed,
     name: &str,
@@ -190,7 +190,7 @@ fn write_other(
     Ok(())
 }
 
-/// Text and bytes of a constant size; `None` if the type cannot hold the value.
+/// Writes text and bytes of a constant size; `None` if the type cannot hold the value.
 fn write_string(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -201,7 +201,7 @@ fn write_string(
     let zero = v2 && is_zero(value);
     match (&fixed.scalar, value) {
         (Scalar::Text(order), Value::String(text)) => write_text(*order, text, out)?,
-        // As numpy: the number as text.
+        // numpy converts the number to text.
         (Scalar::Text(order), _) if zero => write_text(*order, "0", out)?,
         (Scalar::Bytes, _) if zero => write_padded(b"0", out)?,
         (Scalar::Bytes, Value::String(text)) if v2 => write_padded(&lenient_base64(text)?, out)?,
@@ -218,7 +218,7 @@ fn write_string(
     Some(Ok(()))
 }
 
-/// A structure: its bytes in base64, an object or a list of its fields; in v2 also the number 0.
+/// Writes a structure: its bytes in base64, an object or a list of its fields; in v2 also the number 0.
 fn write_structure(
     format: ZarrFormat,
     fixed: &Fixed,
@@ -232,7 +232,7 @@ fn write_structure(
             let written = bytes.and_then(|bytes| write_padded(&bytes, out));
             written.ok_or_else(|| mismatch(value, fixed))
         }
-        // `optional`: no value, or one.
+        // `optional` without a value, or with one.
         Value::Null if fixed.optional_value().is_some() => Ok(()),
         Value::Array(list) if list.len() == 1 && fixed.optional_value().is_some() => {
             let present = Value::Bool(true);
@@ -251,7 +251,7 @@ fn write_structure(
     }
 }
 
-/// A structure as an object with exactly its fields.
+/// Writes a structure given as an object with exactly its fields.
 fn write_members(
     format: ZarrFormat,
     fields: &[Field],
@@ -289,7 +289,7 @@ fn write_fields<'a>(
     Ok(())
 }
 
-/// A sub-array as nested lists of its shape.
+/// Writes a sub-array given as nested lists of its shape.
 fn write_items(
     format: ZarrFormat,
     shape: &[usize],
@@ -312,7 +312,7 @@ fn write_items(
     }
 }
 
-/// Writes a word, whose lowest byte is first.
+/// Writes a word that is given with its lowest byte first.
 fn put(order: ByteOrder, word: &[u8], out: &mut [u8]) {
     for (to, from) in out.iter_mut().zip(word) {
         *to = *from;
@@ -322,7 +322,7 @@ fn put(order: ByteOrder, word: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Code points of 4 bytes; `None` if they do not fit.
+/// Writes code points of 4 bytes; `None` if they do not fit.
 fn write_text(order: ByteOrder, text: &str, out: &mut [u8]) -> Option<()> {
     let mut places = out.chunks_exact_mut(4);
     for c in text.chars() {
@@ -331,13 +331,13 @@ fn write_text(order: ByteOrder, text: &str, out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Bytes at the beginning; `None` if they do not fit.
+/// Writes bytes at the beginning of `out`; `None` if they do not fit.
 fn write_padded(bytes: &[u8], out: &mut [u8]) -> Option<()> {
     out.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(())
 }
 
-/// A list of numbers from 0 to 255, not longer than `out`.
+/// Writes a list of numbers from 0 to 255, which must not be longer than `out`.
 fn write_byte_list(list: &[Value], value: &Value, out: &mut [u8]) -> Result<(), MetadataError> {
     if list.len() > out.len() {
         return Err(invalid(value, &format!("{} bytes", out.len())));
@@ -351,7 +351,7 @@ fn write_byte_list(list: &[Value], value: &Value, out: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
-/// Real and imaginary part; a number alone is real.
+/// Returns the real and the imaginary part; a single number is real.
 fn pair(value: &Value) -> Option<[Value; 2]> {
     match value {
         Value::Array(parts) => match parts.as_slice() {
@@ -367,8 +367,8 @@ fn is_zero(value: &Value) -> bool {
     number::integer(value) == Some(0)
 }
 
-/// Base64; text that cannot be base64 is the value itself, as in old arrays. None if it is ambiguous:
-/// Python skips characters outside the alphabet.
+/// Decodes base64. Text that cannot be base64 is the value itself, as in old arrays. `None` if the text is
+/// ambiguous: Python skips characters outside the alphabet.
 fn lenient_base64(text: &str) -> Option<Vec<u8>> {
     match BASE64.decode(text) {
         Ok(bytes) => Some(bytes),

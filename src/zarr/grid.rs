@@ -1,6 +1,6 @@
 //! Chunk grids (v2 `chunks`; v3 core, "Chunk grids"; zarr-extensions, `chunk-grids/rectilinear`).
 //!
-//! A grid is validated when it is created: no product of its sizes overflows a `u64`.
+//! A grid is validated on creation: no product of its sizes overflows a `u64`.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ mod axis;
 
 pub use axis::{Axis, Run};
 
-/// The most axes, numpy's limit.
+/// The maximum number of axes, which is numpy's limit.
 pub const MAX_RANK: usize = 64;
 
 /// The chunk grid of an array.
@@ -26,17 +26,17 @@ pub struct ChunkGrid {
 }
 
 impl ChunkGrid {
-    /// A regular grid.
+    /// Returns a regular grid.
     ///
     /// # Errors
-    /// Ranks that differ or are above [`MAX_RANK`], an edge of 0, or a product above `u64::MAX`:
-    /// elements of the array, elements of a chunk, chunks of the grid.
+    /// The ranks differ or exceed [`MAX_RANK`], an edge is 0, or a product exceeds `u64::MAX`: elements of
+    /// the array, elements of a chunk, or chunks of the grid.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Result<Self, MetadataError> {
         let axes = chunk_shape.iter().map(|edge| Axis::Regular(*edge));
         Self::new(shape, axes.collect())
     }
 
-    /// A grid of one axis description for each axis of the array.
+    /// Returns a grid with one axis description for each axis of the array.
     fn new(shape: &[u64], axes: Vec<Axis>) -> Result<Self, MetadataError> {
         let invalid = |what: String| MetadataError::invalid("chunk grid", what);
         if shape.len() != axes.len() {
@@ -78,10 +78,10 @@ impl ChunkGrid {
         })
     }
 
-    /// Reads a v3 `chunk_grid` for an array of `shape`.
+    /// Parses a v3 `chunk_grid` for an array of `shape`.
     ///
     /// # Errors
-    /// As [`ChunkGrid::regular`]; a grid that is not known is unsupported.
+    /// As [`ChunkGrid::regular`]; an unknown grid is unsupported.
     pub fn from_v3(shape: &[u64], value: &Value) -> Result<Self, MetadataError> {
         let (name, configuration) = named_configuration("chunk_grid", value)?;
         let member = |member: &str| {
@@ -113,7 +113,7 @@ impl ChunkGrid {
         }
     }
 
-    /// Rejects edges that end before the array does.
+    /// Rejects edges whose sum is less than the length of the array.
     fn check_covered(&self) -> Result<(), MetadataError> {
         for (i, (extent, axis)) in self.array_shape.iter().zip(&self.axes).enumerate() {
             if let Axis::Runs(runs) = axis {
@@ -128,47 +128,47 @@ impl ChunkGrid {
         Ok(())
     }
 
-    /// The shape of the array, in elements.
+    /// Returns the shape of the array, in elements.
     pub fn array_shape(&self) -> &[u64] {
         &self.array_shape
     }
 
-    /// Number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.array_shape.len()
     }
 
-    /// The chunks along each axis.
+    /// Returns the chunks along each axis.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// Chunks along each axis.
+    /// Returns the number of chunks along each axis.
     pub fn shape(&self) -> &[u64] {
         &self.grid_shape
     }
 
-    /// The number of chunks; 1 for an array without axes, 0 for one without elements.
+    /// Returns the number of chunks; 1 for an array without axes, 0 for an array without elements.
     pub fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// The number of elements of the array.
+    /// Returns the number of elements of the array.
     pub fn element_count(&self) -> u64 {
         self.element_count
     }
 
-    /// Elements of the largest chunk.
+    /// Returns the number of elements of the largest chunk.
     pub fn largest_chunk_elements(&self) -> u64 {
         self.largest_chunk_elements
     }
 
-    /// The elements of the longest chunks along each axis.
+    /// Returns the length of the longest chunk along each axis, in elements.
     pub fn largest_chunk_shape(&self) -> Vec<u64> {
         self.axes.iter().map(Axis::largest_edge).collect()
     }
 
-    /// The shape of all chunks, if it is the same.
+    /// Returns the shape of the chunks, if all chunks have the same shape.
     pub fn regular_chunk_shape(&self) -> Option<Vec<u64>> {
         let edge = |axis: &Axis| match axis {
             Axis::Regular(edge) => Some(*edge),
@@ -177,25 +177,25 @@ impl ChunkGrid {
         self.axes.iter().map(edge).collect()
     }
 
-    /// Elements of a chunk along each axis, including those outside of the array; `None` if it is not in
+    /// Returns the shape of a chunk, including elements outside of the array; `None` if the chunk is not in
     /// the grid.
     pub fn chunk_shape(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |_, edge, _| edge)
     }
 
-    /// The first element of a chunk; `None` if it is not in the grid.
+    /// Returns the index of the first element of a chunk; `None` if the chunk is not in the grid.
     pub fn chunk_origin(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, _, _| start)
     }
 
-    /// Elements of a chunk within the array along each axis; `None` if it is not in the grid.
+    /// Returns the shape of the part of a chunk within the array; `None` if the chunk is not in the grid.
     pub fn chunk_extent(&self, index: &[u64]) -> Option<Vec<u64>> {
         self.spans(index, |start, edge, end| {
             edge.min(end.saturating_sub(start))
         })
     }
 
-    /// Applies `of` to start, edge and the array's extent along each axis.
+    /// Applies `of` to start, edge and the array's length along each axis.
     fn spans(&self, index: &[u64], of: impl Fn(u64, u64, u64) -> u64) -> Option<Vec<u64>> {
         if !self.contains(index) {
             return None;
@@ -208,13 +208,13 @@ impl ChunkGrid {
         .collect()
     }
 
-    /// Whether a chunk is in the grid.
+    /// Returns whether a chunk is in the grid.
     pub fn contains(&self, index: &[u64]) -> bool {
         index.len() == self.grid_shape.len()
             && index.iter().zip(&self.grid_shape).all(|(i, n)| i < n)
     }
 
-    /// The chunk of an element, and the element's index in it; none outside of the array.
+    /// Returns the chunk of an element, and the element's index in the chunk; `None` outside of the array.
     pub fn locate(&self, element: &[u64]) -> Option<(Vec<u64>, Vec<u64>)> {
         if element.len() != self.array_shape.len() {
             return None;
@@ -224,7 +224,7 @@ impl ChunkGrid {
             .collect()
     }
 
-    /// The linear index of a chunk in C order; `None` if it is not in the grid.
+    /// Returns the linear index of a chunk in C order; `None` if the chunk is not in the grid.
     pub fn linear(&self, index: &[u64]) -> Option<u64> {
         if !self.contains(index) {
             return None;
@@ -233,7 +233,7 @@ impl ChunkGrid {
         index.iter().zip(&self.grid_shape).try_fold(0, step)
     }
 
-    /// The chunk at a linear index in C order; none after the last one.
+    /// Returns the chunk at a linear index in C order; `None` after the last chunk.
     pub fn index(&self, linear: u64) -> Option<Vec<u64>> {
         if linear >= self.chunk_count {
             return None;
@@ -254,7 +254,7 @@ impl ChunkGrid {
     }
 }
 
-/// The product of sizes; 0 if one of them is 0, even where the others overflow.
+/// Returns the product of sizes; 0 if a size is 0, even if the others overflow.
 pub(super) fn product(sizes: impl Iterator<Item = u64> + Clone) -> Option<u64> {
     if sizes.clone().any(|size| size == 0) {
         return Some(0);
@@ -262,7 +262,7 @@ pub(super) fn product(sizes: impl Iterator<Item = u64> + Clone) -> Option<u64> {
     sizes.into_iter().try_fold(1, u64::checked_mul)
 }
 
-/// A list of sizes.
+/// Parses a list of sizes.
 pub(super) fn sizes(field: &str, value: &Value) -> Result<Vec<u64>, MetadataError> {
     let size = |value: &Value| {
         value.as_u64().ok_or_else(|| {

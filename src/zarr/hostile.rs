@@ -1,4 +1,4 @@
-//! Damaged documents: each is rejected, or parses to consistent metadata.
+//! Tests with damaged documents: each is rejected, or parses to consistent metadata.
 
 use super::document::parse;
 use super::*;
@@ -47,7 +47,7 @@ const TOKENS: [&str; 24] = [
     "\"\\u0000/..\"",
 ];
 
-/// A generator of the xorshift family.
+/// A random number generator of the xorshift family.
 struct Random(u64);
 
 impl Random {
@@ -106,7 +106,7 @@ fn replace_value(bytes: &mut Vec<u8>, from: usize, token: &str) {
     bytes.splice(start..end, token.bytes());
 }
 
-/// Uses all parsed metadata of a node.
+/// Accesses all parsed metadata of a node.
 fn examine(node: &Node) {
     let info = node.info();
     assert!(info.is_object());
@@ -183,7 +183,7 @@ fn examine_copies(consolidated: &Consolidated) {
     );
 }
 
-/// The number of 5,000 damaged documents that parse.
+/// Returns how many of 5,000 damaged documents parse.
 fn parsed_count(text: &str, read: impl Fn(&[u8]) -> bool) -> usize {
     assert!(read(text.as_bytes()), "{text}");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -14,7 +14,7 @@ use super::grid::{Axis, ChunkGrid};
 use super::node::{Group, Node};
 
 impl Node {
-    /// The metadata as JSON. Unknown members are left out; `problems` has the errors.
+    /// Returns the metadata as JSON. Unknown members are left out; `problems` lists the errors.
     pub fn info(&self) -> Value {
         match self {
             Self::Group(group) => group.info(),
@@ -24,7 +24,7 @@ impl Node {
 }
 
 impl Group {
-    /// `zarr_format` or `format`, `node_type`, number of attributes, `problems`.
+    /// Returns `zarr_format` or `format`, `node_type`, the number of attributes, and `problems`.
     pub fn info(&self) -> Value {
         let mut info = Map::new();
         let (name, format) = version(self.format);
@@ -44,8 +44,8 @@ impl Group {
 }
 
 impl Array {
-    /// Shape, data type, chunks, keys, codecs, fill value, dimension names, sizes in bytes, number
-    /// of attributes, `problems`.
+    /// Returns shape, data type, chunks, keys, codecs, fill value, dimension names, sizes in bytes, the
+    /// number of attributes, and `problems`.
     pub fn info(&self) -> Value {
         let mut info = Map::new();
         let mut set = |name: &str, value: Value| _ = info.insert(name.into(), value);
@@ -99,7 +99,7 @@ impl Array {
     }
 }
 
-/// The member with the format of a node, and its value.
+/// Returns the name and the value of the member with the format of a node.
 fn version(format: ZarrFormat) -> (&'static str, Value) {
     match format {
         ZarrFormat::V2 => ("zarr_format", 2.into()),
@@ -108,7 +108,7 @@ fn version(format: ZarrFormat) -> (&'static str, Value) {
     }
 }
 
-/// The edge along each axis, or runs of `[edge, count]` if edges differ.
+/// Returns the edge along each axis, or runs of `[edge, count]` if edges differ.
 fn chunk_shape(grid: &ChunkGrid) -> Value {
     let axis = |axis: &Axis| match axis {
         Axis::Regular(edge) => json!(edge),
@@ -121,7 +121,7 @@ fn chunk_shape(grid: &ChunkGrid) -> Value {
 }
 
 fn first_key(keys: &ChunkKeys, rank: usize) -> Value {
-    // The limit of every grid.
+    // Every grid has this limit.
     keys.encode(&vec![0; rank.min(super::grid::MAX_RANK)])
         .into()
 }
@@ -138,7 +138,7 @@ fn codecs(chain: &CodecChain) -> Value {
     chain.specs().map(codec).collect()
 }
 
-/// The fill value as a number if it is one, else `0x` and the bytes of the element.
+/// Returns the fill value as a number if it is numeric, else `0x` and the bytes of the element.
 fn fill(data_type: &DataType, fill_value: &FillValue) -> Value {
     match (fill_value, data_type) {
         (FillValue::Undefined, _) => Value::Null,

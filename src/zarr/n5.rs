@@ -1,9 +1,9 @@
 //! The document of N5: `attributes.json` (N5 specification 4.0.0, "File-system specification").
 //!
-//! A directory is a dataset if its document has `dimensions`, `blockSize` and `dataType`; any other
-//! directory of an N5 hierarchy is a group. N5 lists the fastest axis first: `dimensions`, `blockSize`
-//! and the numbers of chunk keys are reversed here, so that elements are in C order. Attributes are the
-//! members that are not reserved.
+//! A directory is a dataset if its document has `dimensions`, `blockSize` and `dataType`; any other directory
+//! of an N5 hierarchy is a group. N5 lists the fastest axis first: `dimensions`, `blockSize` and the indices
+//! of chunk keys are reversed here, so that elements are in C order. All members that are not reserved are
+//! attributes.
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ use super::grid::{ChunkGrid, sizes};
 use super::node::{ATTRIBUTES_JSON, Group, Node};
 use super::v2::dimension_names;
 
-/// The member of the root's document with the version of N5.
+/// The member of the root's document that declares the version of N5.
 const VERSION: &str = "n5";
 const DIMENSIONS: &str = "dimensions";
 const BLOCK_SIZE: &str = "blockSize";
@@ -28,7 +28,7 @@ const COMPRESSION: &str = "compression";
 /// The name of the compression in N5 1.x, without parameters.
 const COMPRESSION_TYPE: &str = "compressionType";
 
-/// The members of a dataset that are no attributes.
+/// The members of a dataset that are not attributes.
 const RESERVED: [&str; 6] = [
     VERSION,
     DIMENSIONS,
@@ -38,7 +38,7 @@ const RESERVED: [&str; 6] = [
     COMPRESSION_TYPE,
 ];
 
-/// The data types of elements of constant size, and the same in v2: values are big-endian.
+/// The data types of elements of constant size, and their names in v2: values are big-endian.
 const DATA_TYPES: [(&str, &str); 10] = [
     ("uint8", "|u1"),
     ("uint16", ">u2"),
@@ -52,21 +52,21 @@ const DATA_TYPES: [(&str, &str); 10] = [
     ("float64", ">f8"),
 ];
 
-/// The keys of all datasets.
+/// The chunk keys of all datasets.
 const KEYS: ChunkKeys = ChunkKeys {
     encoding: KeyEncoding::N5,
     separator: Separator::Slash,
 };
 
-/// Whether a document makes an N5 hierarchy of its directory: it has the version of N5, or is that of a
-/// dataset. A damaged document with these members does so too, since it proves no other format.
+/// Returns whether a document makes its directory an N5 hierarchy: it has the version of N5, or is the
+/// document of a dataset. A damaged document with these members counts too, since it proves no other format.
 pub fn is_n5_root(attributes_json: &[u8]) -> bool {
     let members = [VERSION, DIMENSIONS, BLOCK_SIZE, DATA_TYPE];
     let [is_versioned, dataset @ ..] = has_members(attributes_json, members);
     is_versioned || dataset == [true; 3]
 }
 
-/// Whether a parsed document is that of a dataset.
+/// Returns whether a parsed document is that of a dataset.
 pub fn is_n5_dataset(document: &Value) -> bool {
     document.as_object().is_some_and(is_dataset)
 }
@@ -76,7 +76,7 @@ fn is_dataset(document: &Map<String, Value>) -> bool {
     members.iter().all(|name| document.contains_key(*name))
 }
 
-/// Reads `attributes.json` of a directory of an N5 hierarchy.
+/// Parses `attributes.json` of a directory of an N5 hierarchy.
 pub(super) fn node(attributes_json: &[u8]) -> Result<Node, MetadataError> {
     let document = object(ATTRIBUTES_JSON, parse(attributes_json)?)?;
     match is_dataset(&document) {
@@ -123,7 +123,7 @@ fn array(mut document: Map<String, Value>) -> Result<Array, MetadataError> {
     })
 }
 
-/// Sizes along each axis, the slowest first.
+/// Returns the sizes along each axis, the slowest first.
 fn reversed(field: &str, value: &Value) -> Result<Vec<u64>, MetadataError> {
     let mut sizes = sizes(field, value)?;
     sizes.reverse();
@@ -147,7 +147,7 @@ fn data_type(value: &Value) -> Result<DataType, MetadataError> {
     }
 }
 
-/// The compression, by its name in N5; `None` for `raw`.
+/// Returns the compression, by its name in N5; `None` for `raw`.
 fn compression(document: &Map<String, Value>) -> Result<Option<CodecSpec>, MetadataError> {
     let present = |name: &str| document.get(name).filter(|value| !value.is_null());
     let (name, configuration) = match (present(COMPRESSION), present(COMPRESSION_TYPE)) {

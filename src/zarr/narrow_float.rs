@@ -1,17 +1,17 @@
-//! Conversion of doubles to float16 with one rounding: to nearest, ties to even.
+//! Conversion of doubles to float16 with a single rounding: to nearest, ties to even.
 //!
 //! `half::f16::from_f64` rounds to `f32` first, which is wrong in the last bit for values close to the
 //! midpoint of two neighbours.
 
 use half::f16;
 
-/// The nearest float16, as in numpy: too large values become infinite, and a NaN keeps its sign and
-/// the upper bits of its payload.
+/// Returns the nearest float16, as numpy does: values that are too large become infinite, and a NaN keeps its
+/// sign and the upper bits of its payload.
 pub fn to_f16(value: f64) -> f16 {
     if !value.is_nan() {
         return f16::from_f32(round_to_odd(value));
     }
-    // The upper 10 of the 52 bits of the payload; zero would be an infinity.
+    // The upper 10 of the 52 bits of the payload; a payload of zero would be an infinity.
     let payload = u16::try_from(value.to_bits() << 12 >> 54)
         .unwrap_or(0)
         .max(1);
@@ -19,8 +19,8 @@ pub fn to_f16(value: f64) -> f16 {
     f16::from_bits(sign | f16::INFINITY.to_bits() | payload)
 }
 
-/// The `f32` that rounds to the same narrower float as `value` ("round to odd"): `value` if that is
-/// exact, else the neighbour with an odd last bit, which is on the same side of each midpoint.
+/// Returns the `f32` that rounds to the same narrower float as `value` ("round to odd"). This is `value` if
+/// it is exact, else the neighbour with an odd last bit, which is on the same side of each midpoint.
 #[expect(clippy::cast_possible_truncation, reason = "corrected below")]
 fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
@@ -29,7 +29,7 @@ fn round_to_odd(value: f64) -> f32 {
     if back == value || value.is_nan() || bits & 1 == 1 {
         return nearest;
     }
-    // Bits of floats of one sign are in the order of their magnitude.
+    // The bits of floats of one sign are ordered by magnitude.
     match back.abs() > value.abs() {
         true => f32::from_bits(bits - 1),
         false => f32::from_bits(bits + 1),
@@ -40,17 +40,17 @@ fn round_to_odd(value: f64) -> f32 {
 mod tests {
     use super::*;
 
-    /// Checks, in doubles, the midpoint above each non-negative word below `infinity`, and the two
-    /// doubles next to it, with both signs.
+    /// Checks, in doubles and with both signs, the midpoint above each non-negative word below `infinity`,
+    /// and the two doubles next to the midpoint.
     fn check_ties(infinity: u16, read: impl Fn(u16) -> f64, write: impl Fn(f64) -> u16) {
         for word in 0..infinity {
             let low = read(word);
-            // The step above the largest finite value is that below it.
+            // The step above the maximum finite value equals the step below it.
             let high = match word + 1 < infinity {
                 true => read(word + 1),
                 false => low + (low - read(word - 1)),
             };
-            // Exact: both have far fewer bits than a double.
+            // The midpoint is exact: both values have far fewer bits than a double.
             let tie = f64::midpoint(low, high);
             let even = word + (word & 1);
             for (value, expected) in [

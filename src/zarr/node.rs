@@ -1,4 +1,4 @@
-//! The node of a directory, from the documents in it.
+//! The node of a directory, parsed from the documents in the directory.
 
 use serde_json::{Map, Value};
 
@@ -11,13 +11,13 @@ use super::{ZarrFormat, n5, v2, v3};
 /// The document of a v3 node.
 pub const ZARR_JSON: &str = "zarr.json";
 
-/// The document of a node of an N5 hierarchy.
+/// The document of a node in an N5 hierarchy.
 pub const ATTRIBUTES_JSON: &str = "attributes.json";
 
 /// The names of all metadata documents of a Zarr node, v3 first.
 pub const DOCUMENT_NAMES: [&str; 4] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs"];
 
-/// The name, if it is one of [`DOCUMENT_NAMES`].
+/// Returns the name, if it is one of [`DOCUMENT_NAMES`].
 pub(super) fn document_name(name: &str) -> Option<&'static str> {
     DOCUMENT_NAMES.into_iter().find(|own| *own == name)
 }
@@ -40,11 +40,11 @@ pub struct Group {
     pub attributes: Result<Map<String, Value>, MetadataError>,
     /// v3: the consolidated metadata in the group's document.
     pub consolidated: Option<Consolidated>,
-    /// Extensions that must be understood and are not supported.
+    /// Unsupported extensions that must be understood.
     pub extensions: Vec<Unsupported>,
 }
 
-/// The documents in a directory; none where the store has proven that the key does not exist.
+/// The documents in a directory; `None` if the store has proven that the key does not exist.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs, reason = "the names of the keys")]
 pub struct Documents<'a> {
@@ -52,29 +52,29 @@ pub struct Documents<'a> {
     pub zarray: Option<&'a [u8]>,
     pub zgroup: Option<&'a [u8]>,
     pub zattrs: Option<&'a [u8]>,
-    /// `attributes.json`; none outside of N5 hierarchies, where it is a value like any other.
+    /// `attributes.json`; `None` outside of N5 hierarchies, where this key has no special meaning.
     pub attributes_json: Option<&'a [u8]>,
 }
 
 /// The result of [`Documents::node`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detected {
-    /// The node, or the error of its document.
+    /// The node, or the error in its document.
     pub node: Result<Node, MetadataError>,
-    /// The document that the node was read from.
+    /// The document from which the node was parsed.
     pub read: &'static str,
-    /// The specification of that document.
+    /// The specification of this document.
     pub format: ZarrFormat,
     /// Other documents of a node in the same directory, for a warning.
     pub ignored: Vec<&'static str>,
 }
 
 impl Documents<'_> {
-    /// The node; `None` without a document. `zarr.json` takes precedence over v2, `.zarray` over `.zgroup`,
-    /// and Zarr over N5, even if it is invalid: the other document would be another node.
+    /// Returns the node; `None` without a document. `zarr.json` takes precedence over v2, `.zarray` over
+    /// `.zgroup`, and Zarr over N5, even if it is invalid: the other one describes a different node.
     ///
-    /// A directory without documents is an implicit group if it is not empty (v2, "Groups"); v3 has no
-    /// implicit groups, but many stores do.
+    /// A directory without documents is an implicit group if it is not empty (v2, "Groups"). The v3
+    /// specification has no implicit groups, but many v3 stores do.
     pub fn node(&self) -> Option<Detected> {
         self.detect(v3::node)
     }
@@ -84,7 +84,7 @@ impl Documents<'_> {
         self.detect(v3::own_node)
     }
 
-    /// What [`Documents::own_node`] takes in memory at most, to be reserved first.
+    /// Returns the maximum memory of [`Documents::own_node`] in bytes, which the caller reserves first.
     pub fn own_memory_bytes(&self) -> usize {
         let others = [self.zarray, self.zgroup, self.zattrs, self.attributes_json];
         let others = others.into_iter().flatten().map(memory_bytes);
@@ -126,7 +126,7 @@ impl Documents<'_> {
 }
 
 impl Node {
-    /// The group, if it is one.
+    /// Returns the group, if the node is a group.
     pub fn as_group(&self) -> Option<&Group> {
         match self {
             Self::Group(group) => Some(group),
@@ -134,7 +134,7 @@ impl Node {
         }
     }
 
-    /// The array, if it is one.
+    /// Returns the array, if the node is an array.
     pub fn as_array(&self) -> Option<&Array> {
         match self {
             Self::Group(_) => None,
@@ -142,7 +142,7 @@ impl Node {
         }
     }
 
-    /// The version of the metadata.
+    /// Returns the version of the metadata.
     pub fn format(&self) -> ZarrFormat {
         match self {
             Self::Group(group) => group.format,
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     ///
     /// # Errors
     /// The error of the document.
@@ -163,15 +163,15 @@ impl Node {
 }
 
 impl Group {
-    /// Reads a v2 group: `.zgroup`, and `.zattrs` if it exists.
+    /// Parses a v2 group: `.zgroup`, and `.zattrs` if it exists.
     ///
     /// # Errors
-    /// Not JSON, or not `zarr_format` 2.
+    /// The document is not JSON, or its `zarr_format` is not 2.
     pub fn from_v2(zgroup: &[u8], zattrs: Option<&[u8]>) -> Result<Self, MetadataError> {
         v2::group(zgroup, zattrs)
     }
 
-    /// A group without a document.
+    /// Returns a group without a document.
     pub fn implicit(format: ZarrFormat) -> Self {
         Self {
             format,

@@ -1,5 +1,5 @@
-//! Types of real numbers: integers of 2 to 64 bits and binary floats of any format (v3 core, "Data
-//! types"; zarr-extensions, `data-types`), read exactly and written with one rounding.
+//! Types of real numbers: integers of 2 to 64 bits and binary floats of any format (v3 core, "Data types";
+//! zarr-extensions, `data-types`). Values are read exactly and written with a single rounding.
 
 mod float;
 #[cfg(test)]
@@ -12,33 +12,33 @@ use super::data_type::{Fixed, Scalar};
 /// A type of real numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Real {
-    /// An integer; fewer than 8 bits are the lowest ones of a byte.
+    /// An integer; integers of fewer than 8 bits are the lowest bits of a byte.
     Int {
-        /// 2, 4, 8, 16, 32 or 64.
+        /// Number of bits: 2, 4, 8, 16, 32 or 64.
         bits: u32,
-        /// Whether it is in two's complement.
+        /// Whether the integer is in two's complement.
         is_signed: bool,
     },
     /// A binary float.
     Float(FloatFormat),
 }
 
-/// A real number, exactly.
+/// The exact value of a real number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Exact {
     /// A value of an integer type.
     Int(i128),
-    /// A value of a float type; every format here is a subset of the doubles.
+    /// A value of a float type; doubles hold all values of every format here.
     Float(f64),
 }
 
-/// How a value between two representable ones is rounded (zarr-extensions, `cast_value`).
+/// The rounding of a value between two representable values (zarr-extensions, `cast_value`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rounding {
-    /// To the nearest; a tie to the one whose last digit is even.
+    /// To the nearest value; ties to the value whose last digit is even.
     #[default]
     NearestEven,
-    /// To the nearest; a tie away from zero.
+    /// To the nearest value; ties away from zero.
     NearestAway,
     /// Towards zero.
     TowardsZero,
@@ -51,14 +51,14 @@ pub enum Rounding {
 /// Why a type cannot hold a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unrepresentable {
-    /// The value, after rounding, is beyond the smallest or the largest finite value.
+    /// The value, after rounding, is less than the minimum or greater than the maximum finite value.
     OutOfRange,
-    /// The type has no NaN or no infinity.
+    /// The type has no NaN, or no infinity.
     NotFinite,
 }
 
 impl Real {
-    /// The type of an element, if it is one real number.
+    /// Returns the type of an element, if it is a single real number.
     pub fn of(fixed: &Fixed) -> Option<Self> {
         let bits = u32::try_from(fixed.size_bytes.checked_mul(8)?).ok()?;
         match &fixed.scalar {
@@ -76,7 +76,7 @@ impl Real {
         }
     }
 
-    /// The type of the parts of a complex element; of any other element itself.
+    /// Returns the type of the parts of a complex element, or of any other element itself.
     pub fn part_of(fixed: &Fixed) -> Option<Self> {
         match &fixed.scalar {
             Scalar::Complex(_) => Self::named(match fixed.size_bytes {
@@ -90,7 +90,7 @@ impl Real {
         }
     }
 
-    /// The integers of less than a byte and the floats, by their names in v3.
+    /// Returns the integers of less than a byte and the floats, by their names in v3.
     pub fn named(name: &str) -> Option<Self> {
         let (bits, is_signed) = match name {
             "int2" => (2, true),
@@ -102,7 +102,7 @@ impl Real {
         Some(Self::Int { bits, is_signed })
     }
 
-    /// Bits of a word; those above are ignored when it is read.
+    /// Returns the number of bits of a word; higher bits are ignored on reading.
     pub fn bits(self) -> u32 {
         match self {
             Self::Int { bits, .. } => bits,
@@ -110,7 +110,7 @@ impl Real {
         }
     }
 
-    /// The value of a word.
+    /// Returns the value of a word.
     pub fn read(self, word: u64) -> Exact {
         match self {
             Self::Int { bits, is_signed } => {
@@ -124,10 +124,10 @@ impl Real {
         }
     }
 
-    /// The word of a value. Words of integers of less than a byte repeat the sign in the bits above.
+    /// Returns the word of a value. Words of integers of less than a byte repeat the sign in the higher bits.
     ///
     /// # Errors
-    /// The rounded value is out of range, or the type has no such value that is not finite.
+    /// The rounded value is out of range, or the type has no NaN or no infinity.
     pub fn round(self, value: Exact, rounding: Rounding) -> Result<u64, Unrepresentable> {
         match self {
             Self::Int { .. } => {
@@ -144,7 +144,7 @@ impl Real {
         }
     }
 
-    /// The word of the nearest value in range, or of an infinity where the type has it.
+    /// Returns the word of the minimum or maximum, or of an infinity if the type has one.
     pub fn clamp(self, is_negative: bool) -> u64 {
         match self {
             Self::Int { .. } => match is_negative {
@@ -155,7 +155,7 @@ impl Real {
         }
     }
 
-    /// The word that is congruent to an integer.
+    /// Returns the word that is congruent to an integer.
     pub fn wrap(self, integer: i128) -> u64 {
         let (bits, is_signed) = match self {
             Self::Int { bits, is_signed } => (bits.clamp(1, 64), is_signed),
@@ -169,7 +169,7 @@ impl Real {
         low_bits(value)
     }
 
-    /// The values of an integer type; of all integers for a float.
+    /// Returns the range of an integer type; for a float, the range of `i128`.
     pub fn range(self) -> std::ops::RangeInclusive<i128> {
         match self {
             Self::Int {
@@ -190,7 +190,7 @@ fn low_bits(value: u128) -> u64 {
     value as u64
 }
 
-/// The integer of a float after rounding; beyond 127 bits the nearest `i128`.
+/// Returns the integer of a float after rounding; beyond 127 bits the nearest `i128`.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a cast from a float saturates"
@@ -203,7 +203,7 @@ fn to_integer(float: f64, rounding: Rounding) -> Result<i128, Unrepresentable> {
 }
 
 impl Rounding {
-    /// A mode by its name in the configuration of `cast_value`.
+    /// Returns a mode by its name in the configuration of `cast_value`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "nearest-even" => Self::NearestEven,
@@ -215,7 +215,7 @@ impl Rounding {
         })
     }
 
-    /// A float without a fraction.
+    /// Rounds a float to a float without a fraction.
     pub fn integral(self, float: f64) -> f64 {
         match self {
             Self::NearestEven => float.round_ties_even(),
@@ -226,8 +226,8 @@ impl Rounding {
         }
     }
 
-    /// Whether a magnitude is rounded up: it is between two words, of which the lower one is odd or
-    /// not, and compares like that with their middle.
+    /// Returns whether a magnitude between two adjacent words is rounded up. `is_odd` is the parity of the
+    /// lower word, `to_middle` the comparison of the magnitude with the midpoint.
     fn is_up(self, is_negative: bool, is_odd: bool, to_middle: std::cmp::Ordering) -> bool {
         match self {
             Self::NearestEven => to_middle.is_gt() || to_middle.is_eq() && is_odd,

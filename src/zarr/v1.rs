@@ -1,5 +1,5 @@
-//! Zarr version 1 (zarr-python 2.18, `docs/spec/v1.rst`): one array, whose document `meta` differs from
-//! that of version 2 only in how it names the compressor. It has no groups.
+//! Zarr version 1 (zarr-python 2.18, `docs/spec/v1.rst`): one array, without groups. Its document `meta`
+//! differs from that of version 2 only in the way it names the compressor.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ pub const META: &str = "meta";
 /// The key of the attributes of a v1 array.
 pub const ATTRS: &str = "attrs";
 
-/// The `.zarray` of a v1 array; `None` if a document is no `meta` of version 1.
+/// Returns the `.zarray` of a v1 array; `None` if the document is not a `meta` of version 1.
 pub fn zarray(meta: &[u8]) -> Option<Vec<u8>> {
     let meta = parse(meta).ok()?;
     let is_v1 = meta.get("zarr_format").and_then(Value::as_u64) == Some(1);
@@ -29,7 +29,7 @@ pub fn zarray(meta: &[u8]) -> Option<Vec<u8>> {
     Some(Value::Object(document).to_string().into_bytes())
 }
 
-/// The compressor as numcodecs configures it.
+/// Returns the compressor in the form of numcodecs.
 fn compressor(meta: &Value) -> Value {
     let name = match meta.get("compression") {
         None | Some(Value::Null) => return Value::Null,

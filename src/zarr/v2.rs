@@ -1,7 +1,7 @@
 //! Documents of Zarr v2: `.zarray`, `.zgroup`, `.zattrs` (v2, "Metadata", "Groups", "Attributes").
 //!
-//! Reading is lenient, as in zarr-python: `order`, `filters`, `compressor` and `fill_value` may be
-//! missing, and unknown members are ignored.
+//! Parsing is lenient, as in zarr-python: `order`, `filters`, `compressor` and `fill_value` may be missing,
+//! and unknown members are ignored.
 
 use serde_json::{Map, Value};
 
@@ -17,22 +17,22 @@ use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
 use super::node::Group;
 
-/// Reads `.zarray` and `.zattrs`.
+/// Parses `.zarray` and `.zattrs`.
 pub(super) fn array(zarray: &[u8], zattrs: Option<&[u8]>) -> Result<Array, MetadataError> {
     array_from(parse(zarray)?, attributes(zattrs))
 }
 
-/// Reads `.zgroup` and `.zattrs`.
+/// Parses `.zgroup` and `.zattrs`.
 pub(super) fn group(zgroup: &[u8], zattrs: Option<&[u8]>) -> Result<Group, MetadataError> {
     group_from(parse(zgroup)?, attributes(zattrs))
 }
 
-/// The attributes of a node; `None` without a document.
+/// Parses the attributes of a node; `None` without a document.
 fn attributes(zattrs: Option<&[u8]>) -> Result<Option<Value>, MetadataError> {
     zattrs.map(parse).transpose()
 }
 
-/// Reads parsed documents.
+/// Returns the group of parsed documents.
 pub(super) fn group_from(
     zgroup: Value,
     zattrs: Result<Option<Value>, MetadataError>,
@@ -46,7 +46,7 @@ pub(super) fn group_from(
     })
 }
 
-/// Reads parsed documents.
+/// Returns the array of parsed documents.
 pub(super) fn array_from(
     zarray: Value,
     zattrs: Result<Option<Value>, MetadataError>,
@@ -59,7 +59,7 @@ pub(super) fn array_from(
     let codecs = chain(&document);
     let data_type = match &codecs {
         Ok(chain) => data_type::v2::parse(member("dtype"), chain.specs()),
-        // The data type depends on the codecs only for objects.
+        // The data type depends on the codecs only for object types.
         Err(_) => data_type::v2::parse(member("dtype"), []),
     };
     let fill_value = data_type.as_ref().map_err(Clone::clone);
@@ -81,7 +81,7 @@ pub(super) fn array_from(
     })
 }
 
-/// The chunk keys of a parsed document of an array; `None` if the chunk grid or the chunk key encoding
+/// Returns the chunk keys of an array's parsed document; `None` if the chunk grid or the chunk key encoding
 /// is not supported.
 pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
     check_format(zarray.as_object()?).ok()?;
@@ -112,7 +112,7 @@ fn attribute_map(
     }
 }
 
-/// xarray's names of the axes; none unless each axis has one.
+/// Returns xarray's names of the axes; empty unless the list has an entry for each axis.
 pub(super) fn dimension_names(
     attributes: &Result<Map<String, Value>, MetadataError>,
     rank: usize,
@@ -130,7 +130,7 @@ pub(super) fn dimension_names(
     }
 }
 
-/// Filters and compressor.
+/// Parses filters and compressor.
 fn chain(document: &Map<String, Value>) -> Result<CodecChain, MetadataError> {
     let order = match document.get("order") {
         None | Some(Value::Null) => Order::C,

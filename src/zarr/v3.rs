@@ -15,7 +15,7 @@ use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
 use super::node::{Group, Node};
 
-/// The members of an array's document; others need `must_understand: false`.
+/// The known members of an array's document; other members need `must_understand: false`.
 const ARRAY_MEMBERS: [&str; 12] = [
     "zarr_format",
     "node_type",
@@ -28,11 +28,11 @@ const ARRAY_MEMBERS: [&str; 12] = [
     "attributes",
     "storage_transformers",
     "dimension_names",
-    // Some writers copy it from the group's document.
+    // Some writers copy this member from the group's document.
     "consolidated_metadata",
 ];
 
-/// The members of a group's document; others need `must_understand: false`.
+/// The known members of a group's document; other members need `must_understand: false`.
 const GROUP_MEMBERS: [&str; 4] = [
     "zarr_format",
     "node_type",
@@ -40,10 +40,10 @@ const GROUP_MEMBERS: [&str; 4] = [
     "consolidated_metadata",
 ];
 
-/// The member of a group's document with copies of the documents below it.
+/// The member of a group's document with copies of the documents below the group.
 const CONSOLIDATED_METADATA: &str = "consolidated_metadata";
 
-/// Reads `zarr.json`.
+/// Parses `zarr.json`.
 pub(super) fn node(zarr_json: &[u8]) -> Result<Node, MetadataError> {
     node_from(parse(zarr_json)?)
 }
@@ -53,12 +53,12 @@ pub(super) fn own_node(zarr_json: &[u8]) -> Result<Node, MetadataError> {
     node_from(parse_without(zarr_json, CONSOLIDATED_METADATA)?)
 }
 
-/// What [`own_node`] takes in memory at most.
+/// Returns the maximum memory of [`own_node`] in bytes.
 pub(super) fn own_memory_bytes(zarr_json: &[u8]) -> usize {
     memory_bytes_without(zarr_json, CONSOLIDATED_METADATA)
 }
 
-/// Reads the `zarr.json` of an array.
+/// Parses the `zarr.json` of an array.
 pub(super) fn array(zarr_json: &[u8]) -> Result<Array, MetadataError> {
     match node(zarr_json)? {
         Node::Array(array) => Ok(*array),
@@ -66,7 +66,7 @@ pub(super) fn array(zarr_json: &[u8]) -> Result<Array, MetadataError> {
     }
 }
 
-/// Reads a parsed document.
+/// Returns the node of a parsed document.
 pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
     let mut document = object("zarr.json", zarr_json)?;
     match document.get("zarr_format") {
@@ -96,12 +96,12 @@ pub(super) fn node_from(zarr_json: Value) -> Result<Node, MetadataError> {
     }
 }
 
-/// Whether a parsed document is of an array.
+/// Returns whether a parsed document is that of an array.
 pub(super) fn is_array(zarr_json: &Value) -> bool {
     zarr_json.get("node_type").and_then(Value::as_str) == Some("array")
 }
 
-/// The chunk keys of a parsed document of an array; `None` if the chunk grid or the chunk key encoding
+/// Returns the chunk keys of an array's parsed document; `None` if the chunk grid or the chunk key encoding
 /// is not supported.
 pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
     let is_v3 = zarr_json.get("zarr_format").and_then(Value::as_u64) == Some(3);
@@ -145,7 +145,7 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
     })
 }
 
-/// Removes the attributes from a document.
+/// Removes the attributes from a document and returns them.
 fn attributes(document: &mut Map<String, Value>) -> Result<Map<String, Value>, MetadataError> {
     match document.remove("attributes") {
         None | Some(Value::Null) => Ok(Map::new()),
@@ -153,7 +153,7 @@ fn attributes(document: &mut Map<String, Value>) -> Result<Map<String, Value>, M
     }
 }
 
-/// Extension members without `must_understand: false` (v3 core, "Extension points").
+/// Returns extension members without `must_understand: false` (v3 core, "Extension points").
 fn unknown_extensions(document: &Map<String, Value>, known: &[&str]) -> Vec<Unsupported> {
     let unknown = |(name, value): &(&String, &Value)| {
         !known.contains(&name.as_str()) && must_understand(value)
@@ -171,7 +171,7 @@ fn must_understand(value: &Value) -> bool {
     value.get("must_understand") != Some(&Value::Bool(false))
 }
 
-/// All storage transformers are unsupported, except those that may be ignored.
+/// Returns the unsupported storage transformers: all, except those that may be ignored.
 fn storage_transformers(value: &Value) -> Result<Vec<Unsupported>, MetadataError> {
     let field = "storage_transformers";
     if value.is_null() {
@@ -189,7 +189,7 @@ fn storage_transformers(value: &Value) -> Result<Vec<Unsupported>, MetadataError
         .collect()
 }
 
-/// A name or null for each axis.
+/// Parses a name or null for each axis.
 fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>, MetadataError> {
     let field = "dimension_names";
     if value.is_null() {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{ByteOrder, Field, Fixed, Scalar};
 
 impl Fixed {
-    /// numpy's description without quotes around it, e.g. `<f4` or `|V2`; for a structure the list
-    /// of its fields as a Python literal, e.g. `[('a', '<i4'), ('m', '<f4', (2, 3))]`. An
+    /// Returns numpy's description without quotes around it, e.g. `<f4` or `|V2`. For a structure, returns
+    /// the list of its fields as a Python literal, e.g. `[('a', '<i4'), ('m', '<f4', (2, 3))]`. A
     /// [`Scalar::Other`] is `|V` and its size, because numpy has no type for it.
     pub fn numpy_descr(&self) -> String {
         let size = self.size_bytes;
@@ -30,7 +30,7 @@ impl Fixed {
         }
     }
 
-    /// numpy's description as a Python literal, as in the header of a `.npy` file: `'<f4'`, with
+    /// Returns numpy's description as a Python literal, as in the header of a `.npy` file: `'<f4'`, with
     /// quotes, or a list of fields.
     pub fn numpy_literal(&self) -> String {
         match &self.scalar {
@@ -59,7 +59,7 @@ impl Field {
     }
 }
 
-/// A Python tuple: `()`, `(2,)`, `(2, 3)`.
+/// Formats a Python tuple: `()`, `(2,)`, `(2, 3)`.
 fn python_tuple(items: &[usize]) -> String {
     match items {
         [one] => format!("({one},)"),
@@ -70,7 +70,7 @@ fn python_tuple(items: &[usize]) -> String {
     }
 }
 
-/// A Python string literal.
+/// Formats a Python string literal.
 fn python_string(text: &str) -> String {
     let mut literal = String::from("'");
     for c in text.chars() {

@@ -5,7 +5,7 @@ use std::fmt;
 /// The unit of a `datetime64` or `timedelta64`: a multiple of a base unit, as in `M8[25us]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeUnit {
-    /// Base units per step, at least 1.
+    /// Number of base units per step, at least 1.
     pub count: u32,
     /// The base unit.
     pub base: TimeBase,
@@ -33,7 +33,7 @@ pub enum TimeBase {
 }
 
 impl fmt::Display for TimeUnit {
-    /// As in a numpy type: `[ns]`, `[25us]`; nothing for a generic unit.
+    /// Writes the unit as in a numpy type: `[ns]`, `[25us]`; nothing for a generic unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.base, self.count) {
             (TimeBase::Generic, _) => Ok(()),
@@ -44,7 +44,7 @@ impl fmt::Display for TimeUnit {
 }
 
 impl TimeBase {
-    /// numpy's abbreviation.
+    /// Returns numpy's abbreviation.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Year => "Y",
@@ -64,7 +64,7 @@ impl TimeBase {
         }
     }
 
-    /// The unit of an abbreviation; `μs` is an alias.
+    /// Returns the unit of an abbreviation; `μs` is an alias.
     pub fn from_symbol(symbol: &str) -> Option<Self> {
         Some(match symbol {
             "Y" => Self::Year,
@@ -87,7 +87,7 @@ impl TimeBase {
 }
 
 impl TimeUnit {
-    /// Reads `[ns]`, `[25us]`, `[generic]`, or nothing for a generic unit.
+    /// Parses `[ns]`, `[25us]`, `[generic]`, or an empty text for a generic unit.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self {

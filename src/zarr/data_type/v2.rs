@@ -11,12 +11,12 @@ use super::{
 use crate::zarr::codec_chain::CodecSpec;
 use crate::zarr::error::{MetadataError, excerpt, json_type, printable};
 
-/// Reads a `dtype`. The elements of `|O` are those of the first object codec among `codecs` (filters,
-/// then the compressor).
+/// Parses a `dtype`. The first object codec among `codecs` (filters, then the compressor) determines the
+/// elements of `|O`.
 ///
 /// # Errors
-/// An unknown name, or an object type without an object codec: unsupported. An invalid list of
-/// fields: invalid.
+/// An unknown name, or an object type without an object codec, is unsupported. An invalid list of fields is
+/// invalid.
 pub fn parse<'a>(
     value: &Value,
     codecs: impl IntoIterator<Item = &'a CodecSpec>,
@@ -33,7 +33,7 @@ pub fn parse<'a>(
     }
 }
 
-/// Reads a type of constant size; codec configurations have the same form.
+/// Parses a type of constant size; codec configurations use the same form.
 ///
 /// # Errors
 /// As [`parse`].
@@ -48,7 +48,7 @@ pub fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
     }
 }
 
-/// The type of the elements of the object codec (v2, "Filters"; numcodecs).
+/// Returns the type of the elements of the object codec (v2, "Filters"; numcodecs).
 fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variable, MetadataError> {
     for codec in codecs {
         return Ok(match codec.name.as_str() {
@@ -61,7 +61,7 @@ fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variabl
                 Variable::Array(item)
             }
             "json" | "json2" | "msgpack" | "msgpack2" | "categorize" => Variable::Object,
-            // Unpickling runs arbitrary code of the file.
+            // Unpickling would run arbitrary code from the file.
             "pickle" => return Err(MetadataError::unsupported("object codec pickle")),
             _ => continue,
         });
@@ -71,15 +71,15 @@ fn object<'a>(codecs: impl IntoIterator<Item = &'a CodecSpec>) -> Result<Variabl
     ))
 }
 
-/// A name such as `<f4`, `|S12` or `>M8[ns]`. Without a byte order, and with `=` or `|`, words are
+/// Parses a name such as `<f4`, `|S12` or `>M8[ns]`. Without a byte order, and with `=` or `|`, words are
 /// little-endian, the native order of numpy's platforms.
 fn named(name: &str) -> Result<Fixed, MetadataError> {
     let unknown = || MetadataError::unsupported(format!("data type {}", printable(name)));
     let (order, code) = match name.split_at_checked(1) {
         Some(("<" | "|" | "=", code)) => (ByteOrder::Little, code),
         Some((">", code)) => (ByteOrder::Big, code),
-        // `float32` and similar names, as in numpy.
-        // TensorStore has the names of v3 for types that numpy lacks.
+        // numpy accepts `float32` and similar names. TensorStore uses the names of v3 for types that numpy
+        // lacks.
         _ => match v3::core(name).or_else(|| v3::opaque(name)) {
             Some(fixed) => return Ok(fixed),
             None => (ByteOrder::Little, name),
@@ -116,7 +116,7 @@ fn named(name: &str) -> Result<Fixed, MetadataError> {
     Ok(Fixed { scalar, size_bytes }.normalized())
 }
 
-/// A list of fields: name and type, and for a sub-array its shape.
+/// Parses a list of fields: name and type, and for a sub-array its shape.
 fn structure(list: &[Value]) -> Result<Fixed, MetadataError> {
     let mut names = HashSet::new();
     let mut fields = Vec::new();
@@ -131,10 +131,10 @@ fn structure(list: &[Value]) -> Result<Fixed, MetadataError> {
             }
         };
         let name = match name {
-            // Padding in numpy's description; numpy gives it this name.
+            // An unnamed field is padding in numpy's description; numpy gives it this name.
             Value::String(name) if name.is_empty() => format!("f{i}"),
             Value::String(name) => name.clone(),
-            // A title and a name.
+            // A pair of title and name.
             Value::Array(pair) => match pair.as_slice() {
                 [_, Value::String(name)] => name.clone(),
                 _ => {
@@ -184,7 +184,7 @@ fn structure(list: &[Value]) -> Result<Fixed, MetadataError> {
     })
 }
 
-/// A field that is an array itself: a list of sizes, or one size.
+/// Returns the type of a field that is itself an array; `shape` is a list of sizes, or one size.
 fn sub_array(item: Fixed, shape: &Value) -> Result<Fixed, MetadataError> {
     let axes = match shape {
         Value::Array(axes) => axes.as_slice(),
@@ -216,7 +216,7 @@ fn sub_array(item: Fixed, shape: &Value) -> Result<Fixed, MetadataError> {
     })
 }
 
-/// The size of an element, within the limits.
+/// Returns the size of an element, if it is within the limits.
 pub(super) fn checked_size(size: Option<usize>) -> Result<usize, MetadataError> {
     size.filter(|size| (1..=MAX_ELEMENT_BYTES).contains(size))
         .ok_or_else(|| {

@@ -13,10 +13,10 @@ use super::{
 use crate::zarr::codec_chain::named_configuration;
 use crate::zarr::error::{MetadataError, excerpt, printable};
 
-/// Reads a `data_type`.
+/// Parses a `data_type`.
 ///
 /// # Errors
-/// An unknown name: unsupported. A configuration that does not fit its name: invalid.
+/// An unknown name is unsupported. A configuration that does not fit the name is invalid.
 pub fn parse(value: &Value) -> Result<DataType, MetadataError> {
     let (name, _) = named_configuration("data_type", value)?;
     let variable = match name {
@@ -31,7 +31,7 @@ pub fn parse(value: &Value) -> Result<DataType, MetadataError> {
     Ok(DataType::Variable(variable))
 }
 
-/// An element of constant size.
+/// Parses an element of constant size.
 fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
     let (name, configuration) = named_configuration("data_type", value)?;
     if let Some(fixed) = core(name).or_else(|| opaque(name)) {
@@ -71,7 +71,7 @@ fn fixed(value: &Value) -> Result<Fixed, MetadataError> {
     Ok(Fixed { scalar, size_bytes })
 }
 
-/// The types of the core specification, and extensions that are synonyms.
+/// Returns the type of a name in the core specification, or of an extension that is a synonym.
 pub(super) fn core(name: &str) -> Option<Fixed> {
     let order = ByteOrder::Little;
     let (scalar, size_bytes) = match name {
@@ -94,8 +94,8 @@ pub(super) fn core(name: &str) -> Option<Fixed> {
     Some(Fixed { scalar, size_bytes })
 }
 
-/// Types without a numpy type: one or two words, as stored. Types of less than a byte take one byte
-/// for each element, as in the `bytes` codec.
+/// Returns types without a numpy type: one or two words, as stored. Types of less than a byte take one byte
+/// per element, as in the `bytes` codec.
 pub(super) fn opaque(name: &str) -> Option<Fixed> {
     let size_bytes = match name {
         "int2" | "int4" | "uint2" | "uint4" => 1,
@@ -124,7 +124,7 @@ pub(super) fn opaque(name: &str) -> Option<Fixed> {
     })
 }
 
-/// The number of bits of `r16`, `r24`, ...
+/// Returns the number of bits of `r16`, `r24`, ...
 fn raw_bits(name: &str) -> Option<usize> {
     let digits = name.strip_prefix('r')?;
     let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
@@ -162,8 +162,8 @@ fn unit(name: &str, configuration: &Map<String, Value>) -> Result<TimeUnit, Meta
     Ok(TimeUnit { count, base })
 }
 
-/// An element that may have no value (data_type.zarrs.dev/optional): a structure that says whether there
-/// is one, and the value. The configuration is the data type of the value.
+/// Returns an element that may have no value (data_type.zarrs.dev/optional), as a structure: whether it has a
+/// value, and the value. The configuration is the data type of the value.
 fn optional(configuration: &Map<String, Value>) -> Result<Fixed, MetadataError> {
     let value = fixed(&Value::Object(configuration.clone()))?;
     let value_bytes = value.size_bytes;
@@ -183,8 +183,8 @@ fn optional(configuration: &Map<String, Value>) -> Result<Fixed, MetadataError> 
     })
 }
 
-/// Fields as objects (`struct`) or as pairs (`structured`), packed without gaps; both forms are read
-/// for both names.
+/// Parses fields as objects (`struct`) or as pairs (`structured`), packed without gaps. Both forms are
+/// accepted for both names.
 fn structure(name: &str, configuration: &Map<String, Value>) -> Result<Fixed, MetadataError> {
     let Some(Value::Array(list)) = configuration.get("fields") else {
         let what = format!("{name}: no list of fields");

@@ -1,4 +1,4 @@
-//! Numbers of fill values as words, lowest byte first.
+//! Numbers of fill values as words, with the lowest byte first.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::zarr::error::{MetadataError, excerpt};
 use crate::zarr::narrow_float::to_f16;
 use crate::zarr::real::{Exact, Real, Rounding};
 
-/// An integer of `size_bytes`; `None` if the value is not one, or does not fit.
+/// Returns an integer of `size_bytes` bytes; `None` if the value is not an integer, or does not fit.
 pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option<Vec<u8>> {
     let number = integer(value)?;
     let bits = u32::try_from(8 * size_bytes).ok()?;
@@ -20,8 +20,8 @@ pub(super) fn int_word(value: &Value, signed: bool, size_bytes: usize) -> Option
     number.to_le_bytes().get(..size_bytes).map(<[u8]>::to_vec)
 }
 
-/// The exact value of a number without a fraction, also if it is written as `1.0` or `2e3`; true is
-/// 1. None above 30 digits.
+/// Returns the exact value of a number without a fraction, even if it is written as `1.0` or `2e3`; true is
+/// 1. `None` for more than 30 digits.
 pub(super) fn integer(value: &Value) -> Option<i128> {
     match value {
         Value::Bool(bit) => Some(i128::from(*bit)),
@@ -49,7 +49,7 @@ fn decimal_integer(text: &str) -> Option<i128> {
     let digits = match usize::try_from(shift) {
         Ok(zeros) if zeros <= MAX_DIGITS => format!("{digits}{}", "0".repeat(zeros)),
         Ok(_) => return None,
-        // `1200e-2`: only zeros may be removed.
+        // `1200e-2`: only zeros may be cut off.
         Err(_) => {
             let cut = usize::try_from(shift.unsigned_abs()).ok()?;
             let (kept, cut) = digits.split_at_checked(digits.len().checked_sub(cut)?)?;
@@ -66,9 +66,9 @@ fn decimal_integer(text: &str) -> Option<i128> {
     Some(if negative { -number } else { number })
 }
 
-/// A float of 2, 4 or 8 bytes: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as `0x...` (v3);
-/// in v2 also the text of Python's `float`. None if it is no float, or a finite number beyond the
-/// largest.
+/// Returns a float of 2, 4 or 8 bytes: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as `0x...` (v3);
+/// in v2 also the text of Python's `float`. `None` if the value is not a float, or a finite number beyond the
+/// maximum.
 pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<Vec<u8>> {
     let text = match value {
         Value::Number(number) => number.to_string(),
@@ -78,7 +78,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
             "-Infinity" => return not_finite(f64::NEG_INFINITY, size_bytes),
             _ if v2 => match text.trim().parse::<f64>().ok()? {
                 number if number.is_finite() => text.trim().to_owned(),
-                // Parsing returns infinity for a number that is too large.
+                // The parser returns infinity for a number that is too large.
                 _ if text.bytes().any(|b| b.is_ascii_digit()) => return None,
                 special => return not_finite(special, size_bytes),
             },
@@ -97,7 +97,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
             .ok()
             .filter(|number: &f32| number.is_finite())
             .map(|number| number.to_le_bytes().to_vec()),
-        // Through a double, as in numpy.
+        // A float16 is rounded from a double, as in numpy.
         2 => text
             .parse()
             .map(to_f16)
@@ -108,7 +108,7 @@ pub(super) fn float_word(value: &Value, size_bytes: usize, v2: bool) -> Option<V
     }
 }
 
-/// NaN or an infinity, with numpy's bits.
+/// Returns NaN or an infinity, with numpy's bits.
 fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
     match size_bytes {
         8 => Some(number.to_le_bytes().to_vec()),
@@ -125,11 +125,11 @@ fn not_finite(number: f64, size_bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A word of a type without a numpy type: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as
+/// Returns the word of a type without a numpy type: a number, `NaN`, `Infinity`, `-Infinity`, or its bits as
 /// `0x...`. Floats are rounded to the nearest.
 ///
 /// # Errors
-/// A value that the type does not have.
+/// The type does not have the value.
 pub(super) fn other_word(
     name: &str,
     value: &Value,
@@ -155,7 +155,7 @@ pub(super) fn other_word(
     Ok(bytes.get(..size_bytes).ok_or_else(invalid)?.to_vec())
 }
 
-/// A float that JSON has no number for.
+/// Returns a float that JSON numbers cannot express.
 fn special(value: &Value) -> Option<f64> {
     match value.as_str()? {
         "NaN" => Some(f64::NAN),
@@ -165,7 +165,7 @@ fn special(value: &Value) -> Option<f64> {
     }
 }
 
-/// `0x` and exactly all the digits of a word, highest first.
+/// Parses `0x` and exactly all hexadecimal digits of a word, highest first.
 fn hex_word(text: &str, size_bytes: usize) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x")?;
     let hexadecimal = digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -237,7 +237,7 @@ mod tests {
         let word = |text: &str, size| float_word(&value(text), size, false);
         assert_eq!(word("0.1", 4), Some(0.1f32.to_le_bytes().to_vec()));
         assert_eq!(word("0.1", 8), Some(0.1f64.to_le_bytes().to_vec()));
-        // Rounding to a double first would end on the lower neighbour.
+        // Rounding to a double first would give the lower neighbour.
         let between = "1.00000017881393432617187499";
         assert_eq!(
             word(between, 4),
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(word("1e400", 8), None);
         assert_eq!(word("1e39", 4), None);
         assert_eq!(word("70000", 2), None);
-        // The double above the midpoint of 1 and its neighbour.
+        // The smallest double above the midpoint of 1 and its neighbour.
         assert_eq!(word("1.0004882812500002", 2), Some(vec![0x01, 0x3c]));
         assert_eq!(word("1.00048828125", 2), Some(vec![0x00, 0x3c]));
         assert_eq!(word("65519.99", 2), Some(vec![0xff, 0x7b]));

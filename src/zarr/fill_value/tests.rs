@@ -12,7 +12,7 @@ fn fill(format: ZarrFormat, data_type: &str, value: &str) -> Result<FillValue, S
     FillValue::parse(format, &data_type, &value).map_err(|error| error.to_string())
 }
 
-/// Bytes in hexadecimal, or nothing for an error.
+/// Returns the bytes in hexadecimal, or `None` for an error.
 fn hex(result: Result<FillValue, String>) -> Option<String> {
     match result.ok()? {
         FillValue::Fixed(bytes) => Some(bytes.iter().map(|b| format!("{b:02x}")).collect()),

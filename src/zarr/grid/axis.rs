@@ -8,9 +8,9 @@ use crate::zarr::error::{MetadataError, excerpt};
 /// The chunks along one axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Axis {
-    /// All chunks have this edge; the last one may extend beyond the array.
+    /// All chunks have this edge; the last chunk may extend beyond the array.
     Regular(u64),
-    /// Chunks of several edges.
+    /// Chunks with different edges.
     Runs(Vec<Run>),
 }
 
@@ -19,16 +19,16 @@ pub enum Axis {
 pub struct Run {
     /// The index of the first chunk.
     index: u64,
-    /// The first element of the first chunk.
+    /// The index of the first element of the first chunk.
     start: u64,
-    /// Elements along the axis, at least 1.
+    /// Number of elements of each chunk along the axis, at least 1.
     edge: u64,
     /// The number of chunks, at least 1.
     count: u64,
 }
 
 impl Axis {
-    /// One axis of a rectilinear grid: an edge for all chunks, or a list of edges and of pairs of an
+    /// Parses one axis of a rectilinear grid: an edge for all chunks, or a list of edges and of pairs of an
     /// edge and its number of repetitions.
     pub(super) fn from_rectilinear(value: &Value) -> Result<Self, MetadataError> {
         let invalid = |value: &Value| {
@@ -52,7 +52,7 @@ impl Axis {
             let (index, start) = runs
                 .last()
                 .map_or((0, 0), |run| (run.index + run.count, run.end()));
-            // The ends of all runs fit a `u64`, so that `Run::end` is exact.
+            // The ends of all runs fit in a `u64`, so `Run::end` is exact.
             let fits = edge
                 .checked_mul(count)
                 .and_then(|length| length.checked_add(start))
@@ -76,7 +76,7 @@ impl Axis {
         Ok(Self::Runs(runs))
     }
 
-    /// Elements of the longest chunk.
+    /// Returns the length of the longest chunk, in elements.
     pub fn largest_edge(&self) -> u64 {
         match self {
             Self::Regular(edge) => *edge,
@@ -85,7 +85,7 @@ impl Axis {
         }
     }
 
-    /// Elements of the shortest chunk.
+    /// Returns the length of the shortest chunk, in elements.
     pub fn smallest_edge(&self) -> u64 {
         match self {
             Self::Regular(edge) => *edge,
@@ -93,7 +93,7 @@ impl Axis {
         }
     }
 
-    /// The same axis with `factor` elements for each; `None` if they cannot be counted.
+    /// Returns the axis with each element replaced by `factor` elements; `None` on overflow.
     pub fn scaled(&self, factor: u64) -> Option<Self> {
         let scaled = |run: &Run| {
             run.end().checked_mul(factor)?;
@@ -109,7 +109,7 @@ impl Axis {
         })
     }
 
-    /// The same axis as [`Axis::Regular`], if all chunks have the same edge.
+    /// Returns the axis as [`Axis::Regular`], if all chunks have the same edge.
     pub(super) fn simplified(self) -> Self {
         match &self {
             Self::Runs(runs) => match runs[..] {
@@ -120,7 +120,7 @@ impl Axis {
         }
     }
 
-    /// The number of chunks that cover `extent` elements.
+    /// Returns the number of chunks that cover `extent` elements.
     pub fn chunk_count(&self, extent: u64) -> u64 {
         match (self, extent.checked_sub(1)) {
             (_, None) => 0,
@@ -129,7 +129,7 @@ impl Axis {
         }
     }
 
-    /// Start and edge of a chunk that is in the grid.
+    /// Returns the start and the edge of a chunk that is in the grid.
     pub(super) fn span(&self, index: u64) -> Option<(u64, u64)> {
         match self {
             Self::Regular(edge) => Some((index.checked_mul(*edge)?, *edge)),
@@ -142,13 +142,13 @@ impl Axis {
         }
     }
 
-    /// The chunk of an element and the element's index in it.
+    /// Returns the chunk of an element and the element's index in the chunk.
     pub(super) fn locate(&self, element: u64) -> Option<(u64, u64)> {
         let (chunk, inside, _) = self.place(element)?;
         Some((chunk, inside))
     }
 
-    /// The chunk of an element, the element's index in it, and the elements of the chunk.
+    /// Returns the chunk of an element, the element's index in the chunk, and the length of the chunk.
     pub fn place(&self, element: u64) -> Option<(u64, u64, u64)> {
         match self {
             Self::Regular(edge) => Some((element / edge, element % edge, *edge)),
@@ -164,17 +164,17 @@ impl Axis {
 }
 
 impl Run {
-    /// Elements of each chunk along the axis.
+    /// Returns the number of elements of each chunk along the axis.
     pub fn edge(&self) -> u64 {
         self.edge
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The element after the last one.
+    /// Returns the index of the element after the last one.
     pub(super) fn end(&self) -> u64 {
         self.start + self.edge * self.count
     }

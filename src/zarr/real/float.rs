@@ -1,4 +1,4 @@
-//! Binary float formats: their words as doubles, and rounding to them.
+//! Binary float formats: conversion of their words to doubles, and rounding to them.
 
 use super::{Exact, Rounding, Unrepresentable, low_bits};
 
@@ -7,13 +7,13 @@ use super::{Exact, Rounding, Unrepresentable, low_bits};
 enum Special {
     /// Infinities and NaN, as in IEEE 754.
     Ieee,
-    /// None.
+    /// No such words.
     Finite,
-    /// All bits but the sign are NaN.
+    /// The word with all bits set, except for the sign, is NaN.
     FiniteNan,
     /// Minus zero is NaN.
     UnsignedZeroNan,
-    /// All bits are NaN; neither a sign, a zero nor subnormal numbers.
+    /// The word with all bits set is NaN; the format has no sign, no zero and no subnormal numbers.
     Exponent,
 }
 
@@ -26,7 +26,7 @@ pub struct FloatFormat {
     special: Special,
 }
 
-/// All formats by their names in v3. `float8_e4m3fn` is only in TensorStore.
+/// All formats by their names in v3. Only TensorStore has `float8_e4m3fn`.
 pub(super) const FORMATS: [(&str, FloatFormat); 15] = [
     ("bfloat16", format(8, 7, 127, Special::Ieee)),
     ("float16", format(5, 10, 15, Special::Ieee)),
@@ -66,16 +66,16 @@ const fn format(
 }
 
 impl FloatFormat {
-    /// `float32`.
+    /// The format `float32`.
     pub const SINGLE: Self = format(8, 23, 127, Special::Ieee);
 
-    /// The format by its name in v3.
+    /// Returns the format by its name in v3.
     pub fn named(name: &str) -> Option<Self> {
         let row = FORMATS.iter().find(|(own, _)| *own == name);
         row.map(|(_, format)| *format)
     }
 
-    /// Bits of a word.
+    /// Returns the number of bits of a word.
     pub fn bits(self) -> u32 {
         self.magnitude_bits() + u32::from(self.special != Special::Exponent)
     }
@@ -84,7 +84,7 @@ impl FloatFormat {
         self.exponent_bits + self.mantissa_bits
     }
 
-    /// The sign bit; 0 if there is none.
+    /// Returns the sign bit; 0 for a format without a sign.
     fn sign_bit(self) -> u64 {
         match self.special {
             Special::Exponent => 0,
@@ -99,7 +99,7 @@ impl FloatFormat {
         }
     }
 
-    /// The magnitude of the largest finite number.
+    /// Returns the magnitude of the largest finite number.
     fn largest_finite(self) -> u64 {
         let all = (1_u64 << self.magnitude_bits()) - 1;
         match self.special {
@@ -109,12 +109,12 @@ impl FloatFormat {
         }
     }
 
-    /// The magnitude of infinity in the formats that have it.
+    /// Returns the magnitude of infinity, for the formats that have it.
     fn infinity(self) -> u64 {
         ((1 << self.exponent_bits) - 1) << self.mantissa_bits
     }
 
-    /// The word of infinity, or of the largest finite number; without a sign of the smallest number.
+    /// Returns the word of infinity or the largest finite number; if negative without a sign, the smallest.
     pub(super) fn largest(self, is_negative: bool) -> u64 {
         match self.special {
             Special::Ieee => self.signed(is_negative, self.infinity()),
@@ -123,7 +123,7 @@ impl FloatFormat {
         }
     }
 
-    /// The word of NaN, as the data types of zarr-extensions define it; `None` if there is none.
+    /// Returns the word of NaN as defined by the data types of zarr-extensions; `None` without NaN.
     pub fn nan(self) -> Option<u64> {
         match self.special {
             Special::Ieee => Some(self.infinity() | 1 << (self.mantissa_bits - 1)),
@@ -142,7 +142,7 @@ impl FloatFormat {
         }
     }
 
-    /// The value of a word, exactly. A NaN of 16 bits or less has the bits of a double's NaN.
+    /// Returns the exact value of a word. A NaN of 16 bits or less becomes the default NaN of doubles.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -173,7 +173,7 @@ impl FloatFormat {
         sign * digits_value as f64 * 2_f64.powi(exponent - self.bias - digits)
     }
 
-    /// The word of a value.
+    /// Returns the word of a value.
     pub(super) fn round(self, value: Exact, rounding: Rounding) -> Result<u64, Unrepresentable> {
         if let Some(word) = self.exact(value) {
             return Ok(word);
@@ -204,8 +204,8 @@ impl FloatFormat {
         self.round_digits(is_negative, u128::from(digits), exponent - 1075, rounding)
     }
 
-    /// The word of a value that float32 or float64 holds exactly: the most frequent cases, without the
-    /// general arithmetic.
+    /// Returns the word of a value that float32 or float64 holds exactly. This fast path for the most
+    /// frequent cases avoids the general arithmetic.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -228,7 +228,7 @@ impl FloatFormat {
         }
     }
 
-    /// NaN with the sign and, in float32 and float64, the payload of another.
+    /// Returns NaN with the sign and, in float32 and float64, the payload of `nan`.
     fn nan_of(self, nan: f64) -> Result<u64, Unrepresentable> {
         #[expect(clippy::cast_possible_truncation, reason = "NaN to NaN")]
         match (self.exponent_bits, self.mantissa_bits) {
@@ -243,7 +243,7 @@ impl FloatFormat {
         })
     }
 
-    /// The word of `digits * 2^exponent`, rounded once.
+    /// Returns the word of `digits * 2^exponent`, rounded once.
     fn round_digits(
         self,
         is_negative: bool,
@@ -259,7 +259,7 @@ impl FloatFormat {
         if digits == 0 || is_negative && !has_zero {
             return Err(Unrepresentable::OutOfRange);
         }
-        // Digits are at most 2^64, exponents those of doubles: the sums are far from the limits.
+        // Digits are at most 2^64, and exponents are those of doubles: the sums cannot overflow.
         let top = exponent + 127 - i32::try_from(digits.leading_zeros()).unwrap_or(0);
         let lowest = if has_zero { 1 - self.bias } else { -self.bias };
         if top < lowest && !has_zero {
@@ -279,7 +279,7 @@ impl FloatFormat {
             }
             None => kept,
         };
-        // Without a mantissa the last digit is the leading one, which is always odd.
+        // Without a mantissa, the last digit is the leading digit, which is always odd.
         let is_odd = magnitude & 1 == 1 || !has_zero;
         let is_up = to_middle.is_some_and(|order| rounding.is_up(is_negative, is_odd, order));
         let magnitude = magnitude + u64::from(is_up);
@@ -292,8 +292,8 @@ impl FloatFormat {
     }
 }
 
-/// The digits without their last `places` bits, and how those compare with half of the last digit
-/// that is kept; `None` if they are all 0. Negative places append zeros.
+/// Returns the digits without their last `places` bits, and the comparison of the removed bits with half of
+/// the last kept digit; `None` if all removed bits are 0. Negative places append zeros.
 fn shifted(digits: u128, places: i32) -> (u64, Option<std::cmp::Ordering>) {
     let Ok(places) = u32::try_from(places) else {
         // The result has no more digits than the format.
@@ -307,7 +307,7 @@ fn shifted(digits: u128, places: i32) -> (u64, Option<std::cmp::Ordering>) {
     let half = match places {
         0 => return (low_bits(kept), None),
         1..=127 => 1_u128 << (places - 1),
-        // More than all digits.
+        // `places` exceeds the number of digits.
         _ => u128::MAX,
     };
     (low_bits(kept), (rest != 0).then(|| rest.cmp(&half)))

@@ -1,4 +1,4 @@
-//! Words, values and rounding.
+//! Tests of words, values and rounding.
 
 use super::float::FORMATS;
 use super::*;
@@ -14,7 +14,7 @@ fn read(name: &str, word: u64) -> f64 {
     }
 }
 
-/// Words and values of ml_dtypes 0.5.
+/// The words and values are those of ml_dtypes 0.5.
 #[test]
 fn words_have_the_values_of_their_definitions() {
     for (name, word, value) in [
@@ -74,7 +74,7 @@ fn every_word_of_a_small_format_is_the_rounding_of_its_value() {
     }
 }
 
-/// The table of `rounding` in the specification of `cast_value`.
+/// The table is that of `rounding` in the specification of `cast_value`.
 #[test]
 fn modes_round_ties_and_fractions_as_specified() {
     use Rounding::{NearestAway, NearestEven, TowardsNegative, TowardsPositive, TowardsZero};
@@ -95,7 +95,7 @@ fn modes_round_ties_and_fractions_as_specified() {
             assert_eq!(i8.read(word), Exact::Int(expected), "{mode:?} {value}");
         }
     }
-    // Integers with more digits than a double, and the same in float32.
+    // Integers with more digits than a double, and such integers in float32.
     let above = |mode| float("float64").round(Exact::Int((1 << 53) + 1), mode);
     assert_eq!(above(NearestEven), Ok(2_f64.powi(53).to_bits()));
     assert_eq!(above(NearestAway), Ok((2_f64.powi(53) + 2.0).to_bits()));
