@@ -139,9 +139,9 @@ fn chunk<'a, T: Number + Default, const W: usize>(
 /// Rejects sizes that the library would allocate before it reads the data: a dictionary longer than the
 /// chunk, or a look-back window longer than the numbers.
 ///
-/// A chunk has the type, 24 bits of count, then (from the lowest bit): 4 bits of mode, followed by a base of
+/// A chunk has the type, 24 bits of count and, from the lowest bit, 4 bits of mode. Some modes add a base of
 /// the numbers' width, 8 bits, or 25 bits of length and a dictionary. From format 3 on, 4 bits of delta
-/// encoding with 5 bits of window follow.
+/// encoding follow, for look-back with 5 bits of window.
 fn check_header(src: &[u8], width: usize, format_major: u8) -> Result<(), DecodeError> {
     let count = bits(src, 8, 24) + 1;
     let mode = 32;

@@ -20,8 +20,7 @@ const MAX_TEXTS_BYTES: usize = 1 << 19;
 /// The maximum size of the texts of all rows of one column of categories, in bytes.
 const MAX_EXPANDED_BYTES: usize = 16 << 20;
 
-/// Renders the table of a group as a CSV file. Without a column of integers, the first column numbers the
-/// rows.
+/// Renders the table of a group as a CSV file. Without a column of integers, it begins with row numbers.
 ///
 /// # Errors
 /// Returns why the group has no table.

@@ -117,7 +117,7 @@ impl MovedAxis {
 /// A segment of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
-    /// These bytes.
+    /// Literal bytes.
     Bytes(Vec<u8>),
     /// A number of zero bytes.
     Zeros(u64),
@@ -214,7 +214,7 @@ pub struct FileLayout {
 /// A range of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SegmentSlice<'a> {
-    /// These bytes.
+    /// Literal bytes.
     Bytes(&'a [u8]),
     /// A number of zero bytes.
     Zeros(u64),
@@ -246,8 +246,7 @@ impl SegmentSlice<'_> {
 }
 
 impl FileLayout {
-    /// Returns the layout of consecutive segments; `None` if the file would exceed 2^63 - 1 bytes (kernel
-    /// limit).
+    /// Returns the layout of consecutive segments; `None` above 2^63 - 1 bytes, the kernel's file size limit.
     pub fn new(segments: impl IntoIterator<Item = Segment>) -> Option<Self> {
         let mut end: u64 = 0;
         let mut ends = Vec::new();

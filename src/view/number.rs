@@ -226,8 +226,7 @@ impl Conversion {
         }
     }
 
-    /// Returns the conversion of texts of `size_bytes` bytes, in 4-byte code points, to UTF-8 of the same
-    /// size.
+    /// Returns the conversion of texts of `size_bytes` bytes in 4-byte code points to UTF-8 of equal size.
     pub fn utf8(size_bytes: usize, order: ByteOrder) -> Self {
         Self {
             from: Number::new(NumberKind::UInt, size_bytes, order),

@@ -171,8 +171,8 @@ pub(super) fn has_zlib(node: &ViewNode) -> bool {
     form.is_some_and(|form| form.is_ok_and(|form| form.codecs.contains(&ByteCodec::Zlib)))
 }
 
-/// Returns whether metadata alone prove that the sizes of the chunks of an array are known without requests
-/// and that HDF5 reads its chunks unchanged.
+/// Returns whether metadata alone prove that the sizes of the chunks of an array are cheap to look up, and
+/// that HDF5 reads its chunks unchanged.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     node.array_view().is_some_and(|view| check(&view).is_ok())
 }
@@ -189,7 +189,7 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     check_sizes(view)
 }
 
-/// Checks that the sizes of the chunks of an array are known without requests.
+/// Checks that the sizes of the chunks of an array are cheap: no requests, and not many system calls.
 ///
 /// # Errors
 /// Returns why they are not.

@@ -1,8 +1,8 @@
 //! Provides formats, which are pure functions, with the nodes and numbers around an array.
 //!
 //! A format runs on the data that were read so far, and ends with [`NoContent::Unresolved`] if it needs more.
-//! These data are read, and the format runs again. It needs metadata and a few numbers, so a run costs little
-//! beside a read.
+//! These data are read, and the format runs again. Formats need only metadata and a few numbers, so a run
+//! costs little beside a read.
 
 use std::collections::HashMap;
 use std::sync::Arc;

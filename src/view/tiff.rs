@@ -30,7 +30,7 @@ pub(super) struct Pixels {
     pub(super) planes: Vec<u64>,
     /// The type of the numbers in the file.
     pub(super) number: Number,
-    /// Number of numbers of a sample: two if it is complex.
+    /// Count of numbers in a sample: two if it is complex.
     pub(super) numbers: u64,
     /// The conversion from the array's numbers to those of the file.
     pub(super) conversion: Option<Conversion>,

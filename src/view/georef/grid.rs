@@ -218,7 +218,7 @@ mod tests {
         let members = grid("EPSG:2154").mapping();
         let parallels = Member::Numbers(vec![49.0, 44.0]);
         assert!(members.contains(&("standard_parallel", parallels)));
-        // Its method would be the ellipsoidal Mercator, which is wrong.
+        // Without parameters: those of its WKT method describe the ellipsoidal Mercator.
         let members = grid("EPSG:3857").mapping();
         assert_eq!(members[0].0, "crs_wkt");
     }

@@ -27,7 +27,7 @@ pub(in crate::view) struct Raster {
     pub(in crate::view) across: Option<String>,
     /// The type of the numbers in a file.
     pub(in crate::view) number: Number,
-    /// Number of numbers of a sample: two if it is complex.
+    /// Count of numbers in a sample: two if it is complex.
     pub(in crate::view) numbers: u64,
     /// The conversion from the array's numbers to those of the file.
     pub(in crate::view) conversion: Option<Conversion>,

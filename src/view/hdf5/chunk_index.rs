@@ -19,7 +19,7 @@ const NODE_ENTRIES: u64 = 64;
 const NODE_HEADER_BYTES: u64 = 24;
 /// Size of a chunk and its filter mask, before its offsets.
 const KEY_HEADER_BYTES: u64 = 8;
-/// Bytes of an address, and of the offset of a chunk along an axis.
+/// Size of an address, and of the offset of a chunk along an axis, in bytes.
 const WORD_BYTES: u64 = 8;
 
 /// The chunk index of a dataset.

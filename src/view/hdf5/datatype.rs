@@ -11,7 +11,7 @@ pub(in crate::view) enum Datatype {
     Number(Number),
     /// One byte, 0 or 1: the enumeration `FALSE`, `TRUE` that h5py writes and reads as booleans.
     Bool,
-    /// Bytes without a meaning.
+    /// Opaque bytes.
     Opaque(usize),
     /// Text of constant size, padded with NUL.
     Text { size_bytes: usize, is_ascii: bool },

@@ -165,7 +165,7 @@ impl ColumnType {
         }
     }
 
-    /// Writes the fields of a `SchemaElement`; the caller supplies the name.
+    /// Writes the fields of a `SchemaElement` with this name.
     pub(super) fn write_schema(&self, fields: &mut Fields, name: &str) {
         fields.i32(1, self.physical);
         if let Some(length) = self.length {
@@ -285,8 +285,8 @@ fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
 }
 
 impl EncodedArray {
-    /// Returns the range of bytes of the elements that have a part in a range of stored bytes, and the number
-    /// of stored bytes of the first element that precede the range.
+    /// Returns the byte range of the elements that overlap a range of stored bytes, and the number of stored
+    /// bytes of the first element before the range.
     pub(in crate::view) fn elements(&self, range: &Range<u64>) -> (Range<u64>, u64) {
         match self.encoding {
             ValueEncoding::Bits => {

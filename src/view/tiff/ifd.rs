@@ -82,8 +82,8 @@ pub(super) struct Header {
 
 /// The maximum size of a header in bytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
-/// Data of large files begin at a multiple of the boundary, and at least this distance after the header: the
-/// kernel's readahead of the header must not include data.
+/// Data of large files begin at a multiple of the boundary, at least this distance after the header. The
+/// kernel's readahead of the header then includes no data.
 const DATA_BOUNDARY: u64 = 1 << 20;
 const DATA_DISTANCE: u64 = 128 << 10;
 /// Data of each image begin at a page boundary, so that the header is readable even if the data are not.

@@ -292,8 +292,8 @@ impl FloatFormat {
     }
 }
 
-/// Returns the digits without their last `places` bits, and the comparison of the removed bits with half of
-/// the last kept digit; `None` if all removed bits are 0. Negative places append zeros.
+/// Returns the digits without their last `places` bits, and how these bits compare with half of the last kept
+/// digit; `None` if they are all 0. Negative places append zeros.
 fn shifted(digits: u128, places: i32) -> (u64, Option<std::cmp::Ordering>) {
     let Ok(places) = u32::try_from(places) else {
         // The result has no more digits than the format.
