@@ -108,11 +108,11 @@ impl Decode for Blosc {
         let Some(dst) = dst.get_mut(..expected) else {
             return Err(DecodeError::declared_size(expected as u64, dst.len()));
         };
-        // SAFETY: `src` is readable for the encoded length in its header, which `Header::parse`
-        // compared with `src.len()`; `dst` is writable for the decoded length in the header, which
-        // is passed as the limit; they do not overlap, being a shared and an exclusive borrow. The
-        // function is documented to be memory safe for any content under these conditions and to
-        // need no initialisation; with one thread it starts none.
+        // SAFETY: `src` is readable for the encoded length in its header, which `Header::parse` compared with
+        // `src.len()`. `dst` is writable for the decoded length in the header, which is passed as the limit.
+        // A shared and an exclusive borrow do not overlap. The function is documented to be memory safe for
+        // any content under these conditions and to need no initialisation. With one thread, it starts no
+        // thread.
         let decoded = unsafe {
             blosc_src::blosc_decompress_ctx(
                 src.as_ptr().cast(),

@@ -33,7 +33,7 @@ pub(super) struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
     Stored,
-    /// [Of the next type that NumPy has](crate::zarr::Fixed::widened).
+    /// Elements of [the next type that NumPy has](crate::zarr::Fixed::widened).
     Widened,
 }
 

@@ -10,7 +10,7 @@ pub enum ByteCodec {
     Zlib,
     /// Zstandard frames (RFC 8878).
     Zstd,
-    /// The bytes of elements of this size, plane by plane.
+    /// Byte shuffle of elements of this size: their first bytes, then their second bytes, and so on.
     Shuffle {
         /// Size of an element in bytes.
         element_bytes: u64,

@@ -83,7 +83,7 @@ impl CodecError {
     }
 }
 
-/// Why a codec cannot decode its input; the pipeline adds the codec's name.
+/// An error of decoding; the pipeline adds the codec's name.
 #[derive(Debug)]
 pub(super) enum DecodeError {
     Corrupt(String),

@@ -217,7 +217,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`CodecError::Corrupt`] if the output is not exactly this size;
-    /// [`CodecError::TooLarge`] if there is no memory; [`CodecError::Internal`] for an `out` of the
+    /// [`CodecError::TooLarge`] if the system is out of memory; [`CodecError::Internal`] for an `out` of the
     /// wrong size or elements of variable length.
     pub fn decode(&self, encoded: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
         let Output::Fixed {

@@ -193,7 +193,7 @@ impl Sharding {
         Ok((bounds, self.entries(bytes)?))
     }
 
-    /// Calls `f` with the number, grid position and encoded bytes of each inner chunk.
+    /// Calls `f` with the index, grid position and encoded bytes of each inner chunk.
     fn for_each_inner(
         &self,
         shard: &[u8],

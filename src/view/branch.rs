@@ -8,7 +8,7 @@ use super::node::ViewNode;
 use super::packed::StoredChunks;
 use crate::store::Key;
 
-/// How much of a hierarchy is in a file of a group.
+/// The part of a hierarchy that a file of a group contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// The arrays in the group itself.

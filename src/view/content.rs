@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// Why a format has no content.
+/// The reason why a format has no content.
 #[derive(Debug, Clone)]
 pub enum NoContent {
     /// The format does not support this node, for this reason.

@@ -205,7 +205,7 @@ impl Format {
         self.row().description
     }
 
-    /// Returns a command that reads the file `own_name` of the format; it may be a path.
+    /// Returns a command that reads the file `own_name` of the format; `own_name` may be a path.
     pub fn example(self, own_name: &str) -> String {
         let row = self.row();
         let file = match (row.command_suffix, row.name) {

@@ -69,7 +69,7 @@ impl RasterMetadata {
     /// readable grid.
     ///
     /// # Errors
-    /// Temporary errors of the store.
+    /// Temporary errors of the store; others mean `None`.
     pub(super) fn grid(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,

@@ -1,5 +1,5 @@
-//! GeoTIFF (OGC 19-008r4): a TIFF image with georeferencing, metadata in the tags of GDAL, and the
-//! coarser arrays of a pyramid as overviews. Metadata that are ambiguous are left out, with a note.
+//! GeoTIFF (OGC 19-008r4): a TIFF image with georeferencing, metadata in the tags of GDAL, and the coarser
+//! arrays of a pyramid as overviews. Ambiguous metadata are left out, with a note.
 
 mod gdal_metadata;
 mod keys;

@@ -30,7 +30,7 @@ pub(super) use object::Writer;
 pub(super) const UNDEFINED: u64 = u64::MAX;
 const SUPERBLOCK_BYTES: u64 = 48;
 
-/// An object of a file, identified by its index in [`File::objects`]. The first one is the root group.
+/// An object of a file, identified by its index in [`File::objects`]. The first object is the root group.
 #[derive(Debug)]
 pub(super) enum Object {
     Group(Group),

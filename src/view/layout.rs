@@ -1,4 +1,4 @@
-//! The layout of a virtual file: segments with sizes known by arithmetic.
+//! The layout of a virtual file: segments whose sizes follow by arithmetic.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -195,11 +195,11 @@ pub struct Conversion {
     pub from: Number,
     /// The type in the file. A value that it cannot hold exactly is a read error.
     pub to: Number,
-    /// What changes besides the type.
+    /// The change besides the type.
     pub rule: ConversionRule,
 }
 
-/// What a conversion changes besides the type of a number.
+/// The change that a conversion makes besides the type of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversionRule {
     /// Nothing: the values are the same.

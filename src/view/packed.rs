@@ -20,7 +20,7 @@ pub(super) struct StoredChunks {
     pub(super) form: Hdf5Form,
 }
 
-/// How HDF5 reads the chunks of an array.
+/// The form in which HDF5 reads the chunks of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hdf5Form {
     /// The filters, in the order of encoding.
@@ -31,7 +31,7 @@ pub(super) struct Hdf5Form {
     pub(super) fill: Vec<u8>,
 }
 
-/// How TIFF reads the chunks of an array.
+/// The form in which TIFF reads the chunks of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TiffForm {
     /// The value of the tag `Compression`.

@@ -40,7 +40,7 @@ pub(super) struct Readme {
     pub(super) key: String,
     pub(super) is_array: bool,
     pub(super) views: Vec<AvailableView>,
-    /// Suffixes of the views of the arrays of a group that its directory does not list.
+    /// Suffixes of those views of the arrays of a group that the group's directory does not list.
     pub(super) unlisted: Vec<String>,
     pub(super) diagnostics: Vec<Diagnostic>,
 }

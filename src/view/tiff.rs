@@ -1,5 +1,5 @@
-//! TIFF encoder: a header with directories and block tables in front of uncompressed elements (TIFF
-//! 6.0; BigTIFF for files of 4 GiB and more).
+//! TIFF encoder: a header with directories and block tables before uncompressed elements or stored chunks
+//! (TIFF 6.0; BigTIFF for files of 4 GiB and more).
 //!
 //! Chunks become tiles if their shape allows it, so that reading a tile decodes one chunk; other arrays
 //! become strips of rows.
@@ -140,7 +140,7 @@ const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 /// file.
 ///
 /// # Errors
-/// Pixels that no TIFF file can have.
+/// No TIFF file can contain the pixels.
 pub(super) fn image(
     pixels: &Pixels,
     reader: &Arc<ArrayReader>,

@@ -11,7 +11,7 @@ use super::error::{MetadataError, excerpt, printable};
 /// A chunk key encoding: maps chunk indices to keys relative to the array, and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkKeys {
-    /// The prefix of the key.
+    /// The encoding: the prefix of the key, and the order of the chunk indices.
     pub encoding: KeyEncoding,
     /// The separator of the chunk indices.
     pub separator: Separator,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Why a document, or a field of a document, cannot be read.
+/// An error of parsing a document, or a field of a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {

@@ -48,7 +48,7 @@ pub enum Rounding {
     TowardsNegative,
 }
 
-/// Why a type cannot hold a value.
+/// The reason why a type cannot hold a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unrepresentable {
     /// The value, after rounding, is less than the minimum or greater than the maximum finite value.

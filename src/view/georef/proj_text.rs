@@ -14,7 +14,7 @@ pub(in crate::view) enum ProjText {
     Mapping(Map<String, Json>),
 }
 
-/// Whether a text is a PROJ string.
+/// Returns whether a text is a PROJ string.
 pub(in crate::view) fn is_proj_text(text: &str) -> bool {
     text.starts_with('+') || text.starts_with("proj=") || text.starts_with("init=")
 }

@@ -10,7 +10,7 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct Wkt<'a> {
     keyword: &'a str,
-    /// The text between its brackets.
+    /// The text between the brackets.
     content: &'a str,
 }
 

@@ -108,7 +108,7 @@ impl Datatype {
             Self::Number(number) => encode_number(*number, &mut bytes),
             Self::Bool => {
                 bytes.extend(Self::Number(BYTE).encode());
-                // Names are padded to multiples of 8 bytes.
+                // The names are padded to multiples of 8 bytes.
                 bytes.extend(b"FALSE\0\0\0TRUE\0\0\0\0\0\x01");
             }
             // The only base type that the library accepts for text.

@@ -5,7 +5,7 @@
 pub(in crate::view) enum Filter {
     /// zlib streams. Readers do not use the level.
     Deflate { level: u8 },
-    /// The bytes of elements of this size, plane by plane.
+    /// Byte shuffle of elements of this size: their first bytes, then their second bytes, and so on.
     Shuffle { element_bytes: u32 },
     /// A checksum after the chunk.
     Fletcher32,
