@@ -27,7 +27,7 @@ pub const ESCAPE: &str = "~view";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Format(u8);
 
-/// Renders a text from the documents of all nodes below a group.
+/// A function that renders a text from the documents of all nodes below a group.
 pub type RenderHierarchy =
     for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
 

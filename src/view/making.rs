@@ -124,8 +124,8 @@ impl Nodes {
         }
     }
 
-    /// Returns whether a node has a file or directory of a format, that is, whether [`Nodes::content`]
-    /// succeeds. A costly file is not rendered if metadata alone prove that it exists.
+    /// Checks that a node has a file or directory of a format, that is, that [`Nodes::content`] succeeds. A
+    /// costly file is not rendered if metadata alone prove that it exists.
     ///
     /// # Errors
     /// As [`Nodes::content`].

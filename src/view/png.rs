@@ -1,5 +1,5 @@
-//! A quick look at an array as a PNG: one plane, or the colours of an RGB array. The picture has at most 1024
-//! x 1024 pixels, from the coarsest sufficient level of the array's pyramid.
+//! A quick look at an array as a PNG: one plane, or the colours of an RGB array. A picture has at most 1024 x
+//! 1024 pixels, from the coarsest sufficient level of the array's pyramid.
 //!
 //! The file size follows from metadata. `view/pictures.rs` renders the whole content on the first read.
 
