@@ -1,6 +1,6 @@
 //! Readahead across keys: the keys that a program will open next, when it opens them in an order.
 //!
-//! Two keys that follow each other in some order ([`KeyOrder`](super::key_order::KeyOrder)), or three
+//! Two keys that follow each other in some order ([`KeyOrder`]), or three
 //! in equal strides, start a stream; after streams that were not continued, more keys are needed. One key
 //! does if it is opened right after its directory and is the first value in it. The
 //! window of a stream doubles whenever the program has to wait for a key that is still being fetched, so

@@ -537,7 +537,7 @@ impl Nodes {
     /// Returns all numbers of a small array in C order.
     ///
     /// # Errors
-    /// As [`NodeResolver::numbers`].
+    /// As [`NodeResolver::numbers`](super::around::NodeResolver::numbers).
     pub(super) async fn numbers(
         &self,
         node: &ViewNode,

@@ -268,7 +268,7 @@ impl KeyValues {
             let is_known = self.versions.is_known(key);
             (!is_known).then(|| self.meta_of(key, &Stored::TooLong(size)))
         };
-        index.page(list, &meta)
+        Ok(index.page(list, &meta))
     }
 }
 

@@ -81,9 +81,8 @@ impl Retry {
         key: &Key,
         attempts: u32,
         failed: Failed,
-        deadline: Instant,
+        (begun, deadline): (Instant, Instant),
     ) -> Result<(), RequestError> {
-        let begun = deadline - self.timeout;
         let give_up = |failed: Failed| {
             let elapsed = begun.elapsed();
             Err(RequestError::Failed(Failed {
@@ -126,14 +125,14 @@ impl Retry {
         key: &Key,
         ask: impl Fn() -> F,
     ) -> Result<T, RequestError> {
-        let deadline = self.deadline(0);
+        let (begun, deadline) = (Instant::now(), self.deadline(0));
         let mut attempts = 0;
         loop {
             attempts += 1;
             match self.attempt(deadline, ask()).await {
                 None => return Err(self.timed_out(attempts)),
                 Some(Err(RequestError::Failed(failed))) => {
-                    self.pause(key, attempts, failed, deadline).await?;
+                    self.pause(key, attempts, failed, (begun, deadline)).await?;
                 }
                 Some(answer) => return answer,
             }
@@ -184,7 +183,7 @@ impl Remote for Retry {
                 Part::Range(range) => range.end.saturating_sub(range.start),
                 Part::Tail(bytes) => *bytes,
             };
-            let deadline = self.deadline(bytes);
+            let (begun, deadline) = (Instant::now(), self.deadline(bytes));
             let mut have: Option<Got> = None;
             let mut attempts = 0;
             loop {
@@ -200,7 +199,8 @@ impl Remote for Retry {
                 if let Some(more) = failed.partial.take() {
                     have = Some(joined(have, next.is_some(), *more)?);
                 }
-                self.pause(&get.key, attempts, failed, deadline).await?;
+                self.pause(&get.key, attempts, failed, (begun, deadline))
+                    .await?;
             }
         }
         .boxed()

@@ -636,7 +636,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
         assert!(remote.requested().len() <= 1);
     }
-    // False claims: a directory of which only 4 KiB may be fetched, or one that would take everything.
+    // False claims: a directory whose size or place is wrong, or one that would take everything.
     for claims in [(0, 50), (0, u32::MAX), (10, 20 << 20), (5 << 20, 20)] {
         let mut maker = Maker::many(10);
         maker.prefix = noise(1, 20 << 20);

@@ -129,11 +129,8 @@ impl Index {
         self.has_below_directory(&directory(prefix))
     }
 
-    /// Returns a page of names.
-    ///
-    /// # Errors
-    /// If the page token is not one of this index.
-    pub(super) fn page(&self, list: &List, meta: &MetaOf<'_>) -> Result<Page, RequestError> {
+    /// Returns a page of names: those behind the page token, or behind the name after which names are wanted.
+    pub(super) fn page(&self, list: &List, meta: &MetaOf<'_>) -> Page {
         let directory = directory(&list.prefix);
         let mut page = Page {
             is_complete: true,
@@ -142,7 +139,7 @@ impl Index {
         };
         if list.depth == Depth::All && list.most.is_none() && list.page.is_none() {
             self.tree(&directory, meta, &mut page);
-            return Ok(page);
+            return page;
         }
         let mut bound = directory.clone();
         if let Some(token) = &list.page {
@@ -152,7 +149,7 @@ impl Index {
         }
         let most = list.most.unwrap_or(PAGE_NAMES).min(PAGE_NAMES);
         self.names(&directory, &bound, most, meta, &mut page);
-        Ok(page)
+        page
     }
 
     fn meta(&self, entry: &Entry, meta: &MetaOf<'_>) -> Option<Meta> {
@@ -260,12 +257,12 @@ mod tests {
         let index = index(&[
             "b", "a/0", "a", "a-b", "a/0", "", "/x", "c//d", "..", "e/../f", "g/\0", "h/", &long,
         ]);
-        let root = index.page(&list("", Depth::One), &meta).unwrap();
+        let root = index.page(&list("", Depth::One), &meta);
         assert_eq!(names(&root), ["a-b", "a/", "b"]);
         assert!(root.next.is_none() && root.is_complete);
-        let all = index.page(&list("", Depth::All), &meta).unwrap();
+        let all = index.page(&list("", Depth::All), &meta);
         assert_eq!(names(&all), ["a", "a-b", "a/0", "b"]);
-        let below = index.page(&list("a", Depth::All), &meta).unwrap();
+        let below = index.page(&list("a", Depth::All), &meta);
         assert_eq!(names(&below), ["0"]);
         assert_eq!(below.objects[0].1.as_ref().unwrap().size_bytes, 3);
         let has = |key: &str| index.has_below(&Key::new(key.as_bytes()).unwrap());
@@ -278,14 +275,14 @@ mod tests {
         let more = (0..50_000).map(|n| format!("z/{n}/0"));
         let all: Vec<String> = keys.iter().cloned().chain(more).collect();
         let index = index(&all.iter().map(String::as_str).collect::<Vec<_>>());
-        let tree = index.page(&list("", Depth::All), &meta).unwrap();
+        let tree = index.page(&list("", Depth::All), &meta);
         assert!(tree.objects.is_empty() && tree.next.is_some());
-        let root = index.page(&list("", Depth::One), &meta).unwrap();
+        let root = index.page(&list("", Depth::One), &meta);
         assert_eq!(names(&root), ["a %b/", "z/"]);
         let mut ask = list("a %b", Depth::One);
         let mut found = Vec::new();
         loop {
-            let page = index.page(&ask, &meta).unwrap();
+            let page = index.page(&ask, &meta);
             found.extend(names(&page));
             ask.page = page.next;
             if ask.page.is_none() {
@@ -296,7 +293,7 @@ mod tests {
         assert_eq!(found.last().unwrap(), "19999");
         let mut one = list("z", Depth::All);
         one.most = Some(1);
-        assert_eq!(names(&index.page(&one, &meta).unwrap()), ["0/"]);
+        assert_eq!(names(&index.page(&one, &meta)), ["0/"]);
     }
 
     #[test]
