@@ -29,7 +29,7 @@ pub const MAX_VALUES: usize = 1 << 20;
 const MAX_DEPTH: usize = 127;
 
 /// Returns an upper limit of the memory to parse a document and its node, in bytes, which the caller reserves
-/// first. A document that [`parse`] rejects needs only its text.
+/// first. A document that [`parse`] rejects needs only its text, up to [`MAX_DOCUMENT_BYTES`].
 pub fn memory_bytes(bytes: &[u8]) -> usize {
     /// Memory for a member of an object and the field that is parsed from it.
     const VALUE_BYTES: usize = 320;

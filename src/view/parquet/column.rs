@@ -184,7 +184,7 @@ impl ColumnType {
 }
 
 impl Logical {
-    /// Returns the `ConvertedType`, for older readers. Its timestamps are in UTC, unlike these: `None`.
+    /// Returns the `ConvertedType`, for older readers. It has no `Float16`, and its timestamps are in UTC.
     fn converted(self) -> Option<i32> {
         match self {
             Self::Text => Some(0),
