@@ -1,4 +1,4 @@
-//! Caching that no module owns: budgets by weight, and one load for many waiters.
+//! Caches that belong to no single module: weighted LRU maps and single flights.
 
 mod single_flight;
 mod weighted_lru;

@@ -1,8 +1,8 @@
 //! The life cycle of a mount: checks, mount, background process, signals, unmount.
 //!
-//! Options, source and mountpoint are checked before the mount, so that a failure leaves nothing
-//! behind. The mount is ready when FUSE_INIT is negotiated; the command returns only
-//! then.
+//! Options, source and mountpoint are checked before the mount, so that a failed check leaves
+//! nothing behind. The mount is ready when FUSE_INIT is negotiated; only then does the command
+//! return.
 
 mod arguments;
 mod background;
@@ -71,8 +71,8 @@ pub use umount::{MountedSource, mountpoints, mounts, umount};
 /// A failure with a message for users.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Mounts, in the background by default. Returns when the mount is ready, or in the foreground
-/// when it has ended.
+/// Mounts, in the background by default. Returns when the mount is ready; in the foreground, when
+/// the mount has ended.
 ///
 /// # Errors
 /// The reason why the mount failed; then nothing is mounted.
@@ -102,7 +102,7 @@ pub fn mount(
     mounted
 }
 
-/// Mounts on the mountpoint of the user, or on the one that was chosen.
+/// Mounts on the mountpoint of the user, or on the `chosen` one.
 fn mount_at(
     source: &Source,
     mountpoint: Option<&Path>,
@@ -124,7 +124,7 @@ fn mount_at(
         inspect::print(&default_mountpoint::line(path))?;
     }
     let mountpoint = mountpoint.or(chosen).unwrap_or(Path::new(""));
-    // The name would be "exe", of /proc/self/exe.
+    // Without this, ps(1) shows the name "exe", because the program was started from /proc/self/exe.
     let _ = rustix::thread::set_name(c"zarrfs");
     if is_background() {
         background::die_with_parent();
@@ -227,7 +227,7 @@ fn serve(
     }
     match ended {
         Ok(()) => log::info!("{shown} is unmounted"),
-        // Another process aborted the connection.
+        // Another process has aborted the connection.
         Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
     }
     Ok(())
@@ -246,7 +246,7 @@ fn start_logging(mountpoint: Option<&Mountpoint>, options: &MountOptions) -> Res
     Ok(())
 }
 
-/// Checks that the mountpoint, the source and the disk cache are apart, and creates the parent
+/// Checks that mountpoint, source and disk cache do not contain each other, and creates the parent
 /// directory of the cache.
 fn check_paths(
     mountpoint: &Mountpoint,
@@ -270,8 +270,8 @@ fn check_paths(
             _ => Ok(()),
         }
     };
-    // Before the directory is created, because a source is never written to; and after, because a
-    // link in a path that did not exist may lead anywhere.
+    // Checked before the directory is created, because a source is never written to. Checked again
+    // after, because a symbolic link can appear in a path that did not exist.
     check()?;
     std::fs::create_dir_all(directory_of(cache)).map_err(|e| failed(&e.to_string()))?;
     check()
@@ -328,8 +328,8 @@ fn transport(
     }
 }
 
-/// Starts the FUSE session and the handling of signals, which unmount the path if it is a mount of this
-/// process. If it fails, the caller unmounts.
+/// Starts the FUSE session and the signal handling. A signal unmounts the path if it is a mount of
+/// this process. After a failure, the caller unmounts.
 fn start_session(
     device: OwnedFd,
     fs: Arc<Fs>,
@@ -340,9 +340,9 @@ fn start_session(
 ) -> Result<Mounted, Failure> {
     let mounted = Mounted::start(device, fs, transport)
         .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
-    // A mount of another program ends with this process, or with that program.
+    // A mount that another program made ends with this process, or with that program.
     let entry = match is_own {
-        // Another program may have mounted on top of it by now.
+        // By now, another program may have mounted over this mount.
         true => mountpoint::entry(path)?.filter(|entry| entry.kind == kernel::FS_TYPE),
         false => None,
     };
@@ -352,7 +352,7 @@ fn start_session(
     Ok(mounted)
 }
 
-/// Opens the metrics socket; a mount works without it.
+/// Opens the metrics socket. A mount works without a metrics socket.
 fn open_socket() -> Option<Arc<socket::Socket>> {
     let opened = socket::Socket::open();
     let opened =
@@ -373,14 +373,14 @@ async fn build_tree(
     }
     let engine = Engine::new(EngineOptions {
         cache_bytes: memory.cache_bytes,
-        // A zip uses an eighth for its decoded entries; a remote source one eighth for the cache of
-        // fetched bytes, and two for responses and compressed entries of a zip.
+        // A zip uses one eighth for decoded entries. A remote source uses one eighth for the cache
+        // of fetched bytes, and two for responses and compressed zip entries.
         memory_limit_bytes: match store.capabilities().is_remote {
             true => memory.limit_bytes / 8 * 5,
             false => memory.limit_bytes / 8 * 7,
         },
         parallel: match store.capabilities().is_remote {
-            // Most of them wait for the network.
+            // Most of these tasks wait for the network.
             true => REMOTE_PARALLEL.max(cores()),
             false => cores(),
         },
@@ -433,14 +433,14 @@ impl Memory {
     }
 }
 
-/// Returns the number of threads of a mount.
+/// Returns the number of threads that a mount starts.
 fn threads(options: &MountOptions) -> limits::Threads {
     let session = options
         .threads
         .map_or_else(|| cores().clamp(1, 4), usize::from);
     limits::Threads {
         session,
-        // Of the CPU pool and of the local I/O pool.
+        // The threads of the CPU pool, the local I/O pool and the network.
         early: 2 * cores() + REMOTE_THREADS,
         late: OTHER_THREADS,
     }
@@ -456,11 +456,11 @@ async fn open(
     if let Some(directory) = &options.disk_cache {
         match DiskCache::open(directory, options.disk_cache_size) {
             Ok(cache) => remote.disk = Some(Arc::new(cache)),
-            // A mount works without a cache on a full or read-only disk.
+            // If the disk is full or read-only, the mount works without a disk cache.
             Err(e @ DiskCacheError::Io { .. }) => {
                 log::warn!("--disk-cache: {e}; it is not used");
                 if is_background() {
-                    // The log of the background process is not on the user's terminal.
+                    // The log of a background process does not appear on the user's terminal.
                     let _ = writeln!(io::stderr(), "zarrfs: --disk-cache: {e}; it is not used");
                 }
             }
@@ -502,13 +502,13 @@ async fn open(
             Box::new(MetadataListingStore::new(Arc::from(store), ttl, absent_ttl))
         }
     };
-    // A panic in a decoder.
+    // Simulates a panic in a decoder.
     if cfg!(feature = "test-faults")
         && let Ok(key) = std::env::var("ZARRFS_TEST_PANIC")
     {
         return Ok(Box::new(FaultStore::new(store, Key::new(key.as_bytes())?)));
     }
-    // A network that hangs.
+    // Simulates a network that hangs.
     if cfg!(feature = "test-faults")
         && let Some(gate) = std::env::var_os("ZARRFS_TEST_HANG")
     {
@@ -521,24 +521,24 @@ async fn open(
     Ok(store)
 }
 
-/// How long the kernel may cache names and attributes of an immutable source.
+/// The time that the kernel may cache names and attributes of an immutable source.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
-/// The part of the memory limit for the metadata of an Icechunk repository.
+/// The divisor of the memory limit that gives the share of Icechunk metadata: one eighth.
 const ICECHUNK_SHARE: u64 = 8;
-/// Chunks of a remote source that are fetched and decoded at the same time.
+/// The number of chunks of a remote source that are fetched and decoded at the same time.
 const REMOTE_PARALLEL: usize = 64;
-/// Threads of the network runtime, of the disk cache, and for the resolver of host names.
+/// The number of threads of the network runtime, the disk cache and the host name resolver.
 const REMOTE_THREADS: usize = 5;
-/// Threads for signals, deadlines and metrics.
+/// The number of threads for signals, deadlines and metrics.
 const OTHER_THREADS: usize = 4;
 
-/// The largest cache of fetched bytes in memory.
+/// The largest size of the in-memory cache of fetched bytes, in bytes.
 const MAX_REMOTE_BYTES: u64 = 256 << 20;
-/// The default time to live of names and attributes of a local source that can change.
+/// The default time to live of names and attributes of a mutable local source.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
 
-/// Returns how long names, attributes and metadata are cached.
+/// Returns the time that names, attributes and metadata are cached.
 fn ttl(options: &MountOptions, capabilities: Capabilities) -> Duration {
     match (capabilities.immutable, options.ttl()) {
         (true, _) => IMMUTABLE_TTL,
@@ -576,8 +576,8 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// Raises the limit of open files to its maximum: every file that is open in a mount of a directory
-/// is open in this process.
+/// Raises the limit of open files (`RLIMIT_NOFILE`) to its hard limit: every open file of a mounted
+/// directory is open in this process too.
 fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -35,7 +35,7 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::TimedOut { .. } => Errno::TIMEDOUT,
         StoreError::Unreachable { .. } | StoreError::Unavailable { .. } => Errno::IO,
         StoreError::Internal { .. } => Errno::IO,
-        // The errno of the system if the caller can act on it; otherwise EIO.
+        // If the caller can act on the errno of the system, it is passed on; otherwise it becomes EIO.
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
             Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
                 errno

@@ -1,7 +1,7 @@
 //! `zarrfs export`: writes one view to a file or to standard output, without a mount.
 //!
-//! The file is written under another name beside its own, and renamed when it is complete. Blocks of
-//! zeros become holes.
+//! The content goes to a temporary file in the same directory, which is renamed when it is
+//! complete. Blocks of zeros become holes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -22,19 +22,19 @@ use crate::store::Object;
 use crate::units::FOREVER;
 use crate::view::{Format, FormatSet, NoContent, Nodes, NodesOptions, ViewFile, ViewNode};
 
-/// Bytes of one read, and the number of reads at the same time.
+/// The size of one read in bytes, and the number of concurrent reads.
 const PIECE_BYTES: usize = 4 << 20;
 const PIECES: usize = 4;
-/// The unit of holes.
+/// The granularity of holes, in bytes.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Chunks of a remote source that are fetched and decoded at the same time.
+/// The number of chunks of a remote source that are fetched and decoded at the same time.
 const REMOTE_PARALLEL: usize = 64;
 
 /// Writes a view of a node.
 ///
 /// # Errors
-/// If the node or the view does not exist, it cannot be read, or the file cannot be written. An
-/// incomplete file is kept for `--resume` under another name.
+/// If the node or the view does not exist, the view cannot be read, or the file cannot be written.
+/// An incomplete file is kept under its temporary name for `--resume`.
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     block_on(run(args))
 }
@@ -85,7 +85,7 @@ fn unavailable(node: &ViewNode, format: Format, error: NoContent) -> Failure {
     }
 }
 
-/// Splits `SOURCE:KEY`. A path that exists, and a URL with a pipeline (`|zip:`), is a source as a whole.
+/// Splits `SOURCE:KEY`. An existing path, or a URL with a pipeline (`|zip:`), is a source without a key.
 fn split_key(given: &Path) -> (PathBuf, Option<String>) {
     let whole = || (given.to_owned(), None);
     let bytes = given.as_os_str().as_bytes();
@@ -102,7 +102,7 @@ fn split_key(given: &Path) -> (PathBuf, Option<String>) {
         (PathBuf::from(OsStr::from_bytes(source)), Some(key))
     };
     if let Some((_, behind)) = text.split_once("://") {
-        // A colon in the authority stands before a port or a password.
+        // A colon in the authority precedes a port or a password.
         let authority = behind.find('/').unwrap_or(behind.len());
         let path = text.len() - behind.len() + authority;
         let colon = text.get(path..).and_then(|path| path.rfind(':'));
@@ -122,9 +122,9 @@ fn split_key(given: &Path) -> (PathBuf, Option<String>) {
         .map_or_else(whole, split)
 }
 
-/// Where a view is written.
+/// The destination of a view.
 struct Target<'a> {
-    /// `None` is standard output.
+    /// `None` writes to standard output.
     file: Option<&'a Path>,
     format: Option<Format>,
     overwrite: bool,
@@ -162,7 +162,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The format that was chosen, or that of the longest suffix of the file.
+    /// Returns the format of `--as`, or that of the longest matching suffix of the file name.
     fn format(&self, node: &ViewNode) -> Result<Format, Failure> {
         let kind = match node.is_array() {
             true => "an array",
@@ -188,13 +188,13 @@ impl<'a> Target<'a> {
         let found = Format::parse_beside(name.as_bytes()).filter(|(_, format)| suits(format));
         let found = found.min_by_key(|(stem, _)| stem.len());
         let of_name = || Format::all().find(|f| suits(f) && name == OsStr::new(&f.own_name("")));
-        // Such as `.tiff`.
+        // An extension such as `.tiff`.
         let of_extension = || {
             let extension = Path::new(name).extension()?.to_str()?;
             extension.parse().ok().filter(suits)
         };
         let found = found.map(|(_, format)| format);
-        // The whole name counts more than its suffix: `attributes.json` has no elements.
+        // A whole name takes precedence over its suffix: `attributes.json` has no elements.
         let found = of_name().or(found).or_else(of_extension);
         found.ok_or_else(|| {
             let key = node.key();
@@ -229,7 +229,7 @@ impl<'a> Target<'a> {
         options.write(true).create(true).truncate(!self.resume);
         let output = options.open(&part).map_err(failed)?;
         let length = output.metadata().map_err(failed)?.len();
-        // Behind the last whole piece, a write may have been interrupted.
+        // An interruption may have left the piece after the last complete one half written.
         let start = length.min(size) / PIECE_BYTES as u64 * PIECE_BYTES as u64;
         let progress = Transfer::new(size, start);
         let written = copy(view, start, &progress, |at, bytes| put(&output, at, bytes)).await;
@@ -245,7 +245,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The directory of a file.
+/// Returns the parent directory of a file.
 fn directory_of(file: &Path) -> &Path {
     let parent = file
         .parent()
@@ -253,7 +253,7 @@ fn directory_of(file: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Renames a complete file; one that has come up meanwhile is kept.
+/// Renames a complete file. Without `overwrite`, a target that has been created meanwhile is kept.
 fn rename(part: &Path, file: &Path, overwrite: bool) -> Result<(), Failure> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     let flags = match overwrite {
@@ -261,14 +261,14 @@ fn rename(part: &Path, file: &Path, overwrite: bool) -> Result<(), Failure> {
         false => RenameFlags::NOREPLACE,
     };
     let renamed = match renameat_with(CWD, part, CWD, file, flags) {
-        // A file system without the flag.
+        // The file system does not support `RENAME_NOREPLACE`.
         Err(rustix::io::Errno::INVAL) if !file.exists() => std::fs::rename(part, file),
         renamed => renamed.map_err(io::Error::from),
     };
     renamed.map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
-/// The name of an incomplete file: of the same file of the same metadata, and of no other one.
+/// Returns the name of an incomplete file, which is unique to the file, its metadata version and its size.
 fn part_name(file: &Path, version: u64, size: u64) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
@@ -276,11 +276,11 @@ fn part_name(file: &Path, version: u64, size: u64) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Writes bytes, without whole blocks of zeros, which stay holes.
+/// Writes bytes at an offset. Whole blocks of zeros are not written and stay holes.
 fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let end = at.saturating_add(bytes.len() as u64);
-    // The part from `at` on may have bytes of an interrupted write. The length never covers bytes that
-    // are not written yet: `--resume` goes on behind it.
+    // An interrupted write may have left bytes after `at`. The file length never covers unwritten
+    // bytes, because `--resume` continues at the end of the file.
     output.set_len(at)?;
     let mut at = at;
     for block in bytes.chunks(BLOCK_BYTES) {
@@ -292,7 +292,7 @@ fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     output.set_len(end)
 }
 
-/// Reads a view from `start` on, some pieces at the same time, and calls `put` with them in order.
+/// Reads a view from `start` on, with several concurrent reads, and passes the pieces to `put` in order.
 async fn copy(
     view: &dyn Object,
     start: u64,

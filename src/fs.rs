@@ -1,11 +1,11 @@
-//! The file system: what each request means, without any type of the kernel's.
+//! The file system: the semantics of each request, without any type of the kernel.
 //!
-//! Requests come from the transport ([`crate::fuse`]) as plain values and are answered with plain
-//! values. A method that begins with `try_` answers what is at hand, on the session thread; otherwise
-//! the asynchronous method of the same name is awaited. Reads of local files that would block on the
-//! disk run on the local I/O pool (`local_io`).
+//! Requests come from the transport ([`crate::fuse`]) as plain values, and so do the replies. A
+//! method that begins with `try_` runs on the session thread and returns `None` if it would block;
+//! then the asynchronous method of the same name is awaited. Reads of local files that would block
+//! on the disk run on the local I/O pool (`local_io`).
 //!
-//! **Architecture Invariant:** nothing here names the transport, so that another one can be added.
+//! **Architecture Invariant:** this module does not name the transport, so that another one can be added.
 
 mod handles;
 mod local_io;
@@ -32,86 +32,86 @@ pub use handles::Handle;
 use handles::Handles;
 use local_io::LocalIoPool;
 
-/// The longest read that the kernel asks for.
+/// The length of the longest read that the kernel requests, in bytes.
 pub const MAX_READ_BYTES: usize = 1 << 20;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FsError {
-    /// The source failed or said no.
+    /// The source failed or refused the request.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A request that would change something.
+    /// The request would change the file system.
     #[error("the file system is read-only")]
     ReadOnly,
-    /// A name below a file.
+    /// A name is looked up below a file.
     #[error("not a directory")]
     NotADirectory,
-    /// A file was wanted.
+    /// The request needs a file, but names a directory.
     #[error("is a directory")]
     IsADirectory,
-    /// A name that no file system here can hold.
+    /// A name is longer than any file system here allows.
     #[error("name too long")]
     NameTooLong,
-    /// A handle that is not open.
+    /// The handle is not open.
     #[error("handle is not open")]
     BadHandle,
-    /// No extended attribute of that name.
+    /// The file has no extended attribute of that name.
     #[error("no such extended attribute")]
     NoAttribute,
-    /// Extended attributes of a kind that files here never have.
+    /// Extended attributes of that namespace are not supported.
     #[error("no extended attributes of this kind")]
     NoSuchAttributeSpace,
-    /// The caller has a fatal signal, and does not wait for the answer.
+    /// The caller has a fatal signal and does not wait for the reply.
     #[error("interrupted by a signal")]
     Interrupted,
-    /// The deadline of the request is over.
+    /// The deadline of the request has passed.
     #[error("no answer in time")]
     TimedOut,
-    /// The system gives no memory.
+    /// The system has no memory left.
     #[error("the system has no memory left")]
     OutOfMemory,
-    /// A bug: the request's handler panicked.
+    /// The handler of the request panicked, which is a bug.
     #[error("bug: the handler panicked")]
     Panicked,
 }
 
-/// How the file system shows what it has.
+/// How files are presented to the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// How long the kernel may trust names and attributes.
+    /// The time that the kernel may cache names and attributes.
     pub ttl: Duration,
-    /// How long it may trust that a name does not exist.
+    /// The time that the kernel may cache the absence of a name.
     pub absent_ttl: Duration,
-    /// Owner of all files.
+    /// The owner of all files.
     pub uid: u32,
-    /// Group of all files.
+    /// The group of all files.
     pub gid: u32,
-    /// Permission bits that are taken away from 0644 and 0755.
+    /// Permission bits that are removed from 0644 and 0755.
     pub umask: u16,
-    /// Threads that read local files which are not in the page cache.
+    /// The number of threads that read local files outside of the page cache.
     pub local_io_threads: usize,
 }
 
 /// An opened file.
 #[derive(Debug)]
 pub struct Opened {
-    /// To be given with reads, and back when it is closed.
+    /// The handle, which reads and the release of the file name.
     pub handle: Handle,
-    /// The object, for a transport that can hand its file to the kernel.
+    /// The object, for a transport that can pass its file to the kernel.
     pub object: Arc<dyn Object>,
 }
 
-/// What statfs(2) tells; zeros where it is not known. Nothing is free.
+/// The result of statfs(2); unknown values are 0, and no space is free.
 #[derive(Debug, Clone, Copy)]
 pub struct Space {
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes: u64,
-    /// Files in all.
+    /// Total files.
     pub files: u64,
 }
 
-/// A directory that is open.
+/// An open directory.
 pub type OpenDir = Arc<Mutex<Box<dyn DirStream>>>;
 
 /// A mounted hierarchy.
@@ -119,9 +119,9 @@ pub type OpenDir = Arc<Mutex<Box<dyn DirStream>>>;
 pub struct Fs {
     tree: Box<dyn Tree>,
     is_remote: bool,
-    /// Attributes of the root when it was mounted.
+    /// Attributes of the root at the time of the mount.
     root: Option<Stat>,
-    /// Where the daemon's counters can be read.
+    /// The path of the metrics socket.
     socket: Option<Vec<u8>>,
     policy: Policy,
     files: Handles<Arc<dyn Object>>,
@@ -129,15 +129,15 @@ pub struct Fs {
     local_io: LocalIoPool,
     stats: Stats,
     recent_errors: Arc<RecentErrors>,
-    /// When the file system was built.
+    /// The time when the file system was built.
     started: Instant,
 }
 
 impl Fs {
-    /// Serves a tree; starts the local I/O pool.
+    /// Builds the file system of a tree, and starts the local I/O pool.
     ///
     /// # Errors
-    /// The system's, if not even one thread can be started.
+    /// The error of the system, if it cannot start a single thread.
     pub async fn new(tree: Box<dyn Tree>, policy: Policy) -> std::io::Result<Self> {
         Ok(Self {
             is_remote: tree.store().capabilities().is_remote,
@@ -154,62 +154,62 @@ impl Fs {
         })
     }
 
-    /// Shows the path of the daemon's socket as an attribute of the root.
+    /// Publishes the path of the daemon's socket as an extended attribute of the root.
     pub fn set_socket(&mut self, path: &[u8]) {
         self.socket = Some(path.to_vec());
     }
 
-    /// How the file system shows what it has.
+    /// Returns how files are presented to the kernel.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Counters of this mount.
+    /// Returns the counters of this mount.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Names of some views of the root.
+    /// Returns the names of some views of the root.
     pub async fn example_views(&self) -> Vec<String> {
         self.tree.example_views().await
     }
 
-    /// The last failed requests.
+    /// Returns the last failed requests.
     pub fn recent_errors(&self) -> &RecentErrors {
         &self.recent_errors
     }
 
-    /// How long the kernel may trust what a lookup of a name has found.
+    /// Returns the time that the kernel may cache the result of a lookup of `name`.
     pub fn entry_ttl(&self, name: &[u8]) -> Duration {
         match name == ERRORS_FILE {
-            // Each lookup finds the file of the errors until then.
+            // The content of `errors.txt` changes with each failed request.
             true => Duration::ZERO,
             false => self.policy.ttl,
         }
     }
 
-    /// Whether the content cannot change, so that the kernel may cache everything.
+    /// Returns whether the content cannot change, so that the kernel may cache everything.
     pub fn is_immutable(&self) -> bool {
         self.tree.store().capabilities().immutable
     }
 
-    /// Whether no open can fail, so that the kernel need not ask.
+    /// Returns whether no open can fail, so that the kernel need not send open requests.
     pub fn is_open_infallible(&self) -> bool {
         let capabilities = self.tree.store().capabilities();
         capabilities.immutable && capabilities.open_infallible
     }
 
-    /// Whether the source is remote.
+    /// Returns whether the source is remote.
     pub fn is_remote(&self) -> bool {
         self.is_remote
     }
 
-    /// Whether listings have attributes without a request for each name.
+    /// Returns whether listings have attributes without a request for each name.
     pub fn lists_attributes(&self) -> bool {
         !self.is_remote || self.tree.store().capabilities().listing == ListingSupport::Complete
     }
 
-    /// As [`Fs::lookup`], if the answer is at hand.
+    /// As [`Fs::lookup`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::lookup`].
@@ -224,17 +224,17 @@ impl Fs {
     /// Finds a name in a directory.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] only if it is proven that there is none.
+    /// [`StoreError::NotFound`] only if the absence of the name is proven.
     pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, FsError> {
         Ok(self.tree.lookup(parent, name).await?)
     }
 
-    /// The kernel has forgotten lookups of a number.
+    /// Records that the kernel has forgotten `lookups` lookups of an inode number.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         self.tree.forget(ino, lookups);
     }
 
-    /// As [`Fs::getattr`], if the answer is at hand.
+    /// As [`Fs::getattr`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::getattr`].
@@ -244,7 +244,7 @@ impl Fs {
             Some(object) => Some(object.stat()),
             None => self.tree.try_stat(ino),
         };
-        // As long as there is a mount it has a root, whose attributes need no request.
+        // A mounted root always exists, and its attributes need no request.
         let stat = match (stat, self.root) {
             (None, Some(root)) if ino == Ino::ROOT => Ok(root),
             (stat, _) => stat?,
@@ -252,7 +252,7 @@ impl Fs {
         Some(stat.map(|stat| Node { ino, stat }).map_err(Into::into))
     }
 
-    /// Attributes of a number; of what was opened, if a handle is given.
+    /// Returns the attributes of an inode number; with a handle, those of the opened file.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the file has been replaced.
@@ -265,7 +265,7 @@ impl Fs {
         Ok(Node { ino, stat: stat? })
     }
 
-    /// As [`Fs::open`], if that is at hand.
+    /// As [`Fs::open`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -277,7 +277,7 @@ impl Fs {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] and the like if it can never be read.
+    /// [`StoreError::Unsupported`], for example, if the file can never be read.
     pub async fn open(&self, ino: Ino) -> Result<Opened, FsError> {
         self.opened(self.tree.open(ino).await)
     }
@@ -293,7 +293,7 @@ impl Fs {
         self.files.remove(handle);
     }
 
-    /// As [`Fs::opendir`], if that is at hand.
+    /// As [`Fs::opendir`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::opendir`].
@@ -322,7 +322,7 @@ impl Fs {
         self.directories.remove(handle);
     }
 
-    /// A directory that is open: by its handle, or opened for this request.
+    /// Returns the open directory of a handle, or opens one for this request.
     ///
     /// # Errors
     /// As [`Fs::opendir`]; [`FsError::BadHandle`].
@@ -333,7 +333,7 @@ impl Fs {
         }
     }
 
-    /// As [`Fs::directory`], if that is at hand.
+    /// As [`Fs::directory`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::directory`].

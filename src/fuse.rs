@@ -1,15 +1,15 @@
-//! The kernel's requests: decoded here, answered by [`crate::fs`], replied here.
+//! The FUSE session: decodes the requests of the kernel, lets [`crate::fs`] answer them, and replies.
 //!
-//! A session thread answers what is at hand. Otherwise it builds the future of the request and polls
-//! it once; a pending future goes on where executors poll it (`operation`, `readdir`, `read`), and is
-//! cancelled if its caller has a fatal signal or its deadline is over (`in_flight`).
+//! A session thread sends a reply that needs no waiting. Otherwise it builds the future of the
+//! request and polls it once. Executors poll a pending future (`operation`, `readdir`, `read`); it
+//! is cancelled when its caller has a fatal signal or its deadline has passed (`in_flight`).
 //!
-//! **Architecture Invariant:** only this module and those below it name `fuser`. It holds no policy of the file
-//! system's and no state but what the kernel's protocol needs (backing files of passthrough, and
-//! the replies that are still to be given).
+//! **Architecture Invariant:** only this module and its submodules name `fuser`. They hold no
+//! policy of the file system, and only the state that the FUSE protocol needs: backing files of
+//! passthrough, and pending replies.
 //!
-//! A handler that panics costs its request an EIO and nothing else: every handler runs under
-//! `catch_unwind`, and a reply that is dropped unanswered says EIO.
+//! A handler that panics fails only its own request, with EIO: every handler runs under
+//! `catch_unwind`, and a reply that is dropped unsent sends EIO.
 
 mod in_flight;
 mod negotiate;

@@ -7,27 +7,27 @@ use std::time::SystemTime;
 use crate::sync::Mutex;
 use crate::units::date;
 
-/// The number of errors that are kept, and the longest key and cause in bytes.
+/// The number of errors that are kept, and the largest size of a key and of a cause in bytes.
 const MAX_ERRORS: usize = 100;
 const MAX_TEXT_BYTES: usize = 1024;
 
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentError {
-    /// When it failed.
+    /// The time of the failure.
     pub time: SystemTime,
-    /// The request of the kernel.
+    /// The name of the FUSE request.
     pub operation: String,
-    /// The key or the view that could not be read.
+    /// The key or the view that was requested.
     pub key: String,
     /// The symbol of the errno.
     pub errno: &'static str,
-    /// The reason.
+    /// The message of the error.
     pub cause: String,
 }
 
 impl fmt::Display for RecentError {
-    /// Writes one line.
+    /// Writes the error as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, cause) = (
             self.key.escape_debug(),
@@ -38,30 +38,30 @@ impl fmt::Display for RecentError {
     }
 }
 
-/// The last errors, the oldest first.
+/// The last errors, from the oldest to the newest.
 #[derive(Debug, Default)]
 pub struct RecentErrors(Mutex<Errors>);
 
 #[derive(Debug, Default)]
 struct Errors {
     last: VecDeque<RecentError>,
-    /// Errors since the mount began.
+    /// The number of errors since the mount began.
     count: u64,
 }
 
-/// The last errors as text, at one time.
+/// The text of the last errors at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorsText {
-    /// The number of errors since the mount began: another number is another text.
+    /// The number of errors since the mount began, which identifies the text.
     pub count: u64,
     /// One line for each error.
     pub text: String,
-    /// When the last one happened.
+    /// The time of the last error.
     pub modified: Option<SystemTime>,
 }
 
 impl RecentErrors {
-    /// Adds an error, and removes the oldest of too many.
+    /// Adds an error, and removes the oldest if the list is full.
     pub fn add(&self, mut error: RecentError) {
         for text in [&mut error.key, &mut error.cause] {
             if let Some((end, _)) = text

@@ -1,12 +1,12 @@
-//! Executors: where work runs that a session thread must not do itself.
+//! Executors, for work that a session thread must not do itself.
 //!
-//! - The **CPU pool** has one thread for each core. It decodes ([`compute`]), and it polls requests
-//!   that were pending once they are woken ([`spawn_polled`]), so a reply is sent by the thread that
-//!   finished the work.
+//! - The **CPU pool** has one thread for each core. It decodes ([`compute`]), and polls a pending
+//!   request when it is woken ([`spawn_polled`]), so the thread that finished the work sends the
+//!   reply.
 //! - The **network runtime** (tokio) waits for sockets and timers ([`on_network`], [`timeout`]).
 //!
-//! Both start when they are first used and live as long as the process. Nothing here may block on a
-//! future, but for [`block_on`], which a command line tool's own thread calls.
+//! Both executors start on first use and live as long as the process. Nothing in this module may
+//! block on a future, except [`block_on`] on the own thread of a command.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,12 +26,12 @@ use tokio::task::JoinHandle;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// How urgent a job is.
+/// The urgency of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// A request waits for it.
+    /// A request waits for the job.
     Demand,
-    /// A later request may need it.
+    /// A later request may need the result of the job.
     Prefetch,
 }
 
@@ -41,7 +41,7 @@ pub struct Abandoned;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that compute.
+/// The threads of the CPU pool.
 struct CpuPool {
     queues: Mutex<Queues>,
     ready: Condvar,
@@ -49,7 +49,7 @@ struct CpuPool {
 
 #[derive(Default)]
 struct Queues {
-    /// Requests that were woken: their remaining work is short.
+    /// Woken requests, whose remaining work is short.
     woken: VecDeque<Runnable>,
     demand: VecDeque<Job>,
     prefetch: VecDeque<Job>,
@@ -60,10 +60,10 @@ enum Work {
     Run(Job),
 }
 
-/// Threads that move bytes between sockets and memory.
+/// The number of threads that copy bytes between sockets and memory.
 const NETWORK_THREADS: usize = 2;
 
-/// Jobs of prefetch in the queue: a longer queue would delay what is demanded later.
+/// The largest number of queued prefetch jobs. A longer queue would delay later demand jobs.
 const MAX_PREFETCH_JOBS: usize = 256;
 
 static THREADS: OnceLock<usize> = OnceLock::new();
@@ -111,11 +111,11 @@ impl CpuPool {
     }
 }
 
-/// Sets the number of threads of the CPU pool and starts both executors, so that a lack of threads is
-/// an error at the start.
+/// Sets the number of CPU pool threads and starts both executors, so that a lack of threads is an
+/// error at the start.
 ///
 /// # Errors
-/// The system's, if a thread cannot be started.
+/// The error of the system, if a thread cannot be started.
 pub fn start(threads: usize) -> io::Result<()> {
     let _ = THREADS.set(threads.max(1));
     start_cpu_pool()?;
@@ -131,7 +131,7 @@ fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
         queues: Mutex::default(),
         ready: Condvar::new(),
     });
-    // Another caller may have been faster; its threads serve the pool that was kept.
+    // A concurrent caller may have set the pool first; its threads serve that pool.
     let pool = CPU_POOL.get_or_init(|| pool);
     static STARTED: Mutex<bool> = Mutex::new(false);
     let mut started = STARTED.lock();
@@ -157,7 +157,7 @@ fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
     Ok(pool)
 }
 
-/// The CPU pool. Jobs wait in it if no thread could be started.
+/// Returns the CPU pool, or `None` if it has no thread.
 fn cpu_pool() -> Option<&'static Arc<CpuPool>> {
     match start_cpu_pool() {
         Ok(pool) => Some(pool),
@@ -168,10 +168,10 @@ fn cpu_pool() -> Option<&'static Arc<CpuPool>> {
     }
 }
 
-/// The handle of the network runtime.
+/// Returns the handle of the network runtime.
 ///
 /// # Errors
-/// The system's, if its threads cannot be started.
+/// The error of the system, if the threads of the runtime cannot be started.
 pub fn network() -> io::Result<&'static Handle> {
     if let Some(runtime) = NETWORK.get() {
         return Ok(runtime.handle());
@@ -198,7 +198,7 @@ pub fn compute<T: Send + 'static>(
     async move { receiver.await.map_err(|_| Abandoned) }
 }
 
-/// As [`compute`], for a job that nobody awaits.
+/// As [`compute`], for a job whose result is not awaited.
 pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
     let Some(pool) = cpu_pool() else { return };
     let mut queues = pool.lock();
@@ -213,12 +213,12 @@ pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
     pool.ready.notify_one();
 }
 
-/// Whether `jobs` more prefetch jobs would be taken.
+/// Returns whether the queue has space for `jobs` more prefetch jobs.
 pub fn accepts_prefetch(jobs: usize) -> bool {
     cpu_pool().is_some_and(|pool| pool.lock().prefetch.len() + jobs <= MAX_PREFETCH_JOBS)
 }
 
-/// Makes prefetch jobs as urgent as demanded ones: a request has come to one of them.
+/// Moves queued prefetch jobs to the demand queue, because a request now waits for one of them.
 pub fn promote_prefetch() {
     if let Some(pool) = cpu_pool() {
         let mut queues = pool.lock();
@@ -227,7 +227,7 @@ pub fn promote_prefetch() {
     }
 }
 
-/// Polls a future once on this thread. If it is pending, the CPU pool polls it whenever it is woken.
+/// Polls a future once on this thread. If it is pending, the CPU pool polls it when it is woken.
 ///
 /// Dropping the task cancels the future. A panic in the first poll reaches the caller.
 pub fn spawn_polled(future: impl Future<Output = ()> + Send + 'static) -> Task<()> {
@@ -250,10 +250,10 @@ fn schedule(runnable: Runnable) {
     }
 }
 
-/// Leaves the calling thread: the future is pending once, and goes on where woken futures are polled.
+/// Moves the future off the calling thread: it is pending once, and then polled by the CPU pool.
 ///
-/// A request calls it before work that a session thread must not do, such as reading metadata from a
-/// disk and parsing them.
+/// A request awaits this before work that a session thread must not do, such as reading metadata
+/// from a disk and parsing it.
 pub async fn leave_session_thread() {
     let mut is_woken = false;
     std::future::poll_fn(|context| {
@@ -267,7 +267,7 @@ pub async fn leave_session_thread() {
     .await;
 }
 
-/// A task of the network runtime that ends when it is dropped.
+/// A task of the network runtime, aborted on drop.
 #[derive(Debug)]
 struct AbortOnDrop<T>(JoinHandle<T>);
 
@@ -286,7 +286,7 @@ impl<T> Future for AbortOnDrop<T> {
     }
 }
 
-/// Runs a future on the network runtime, where sockets can be used; dropping the result cancels it.
+/// Runs a future on the network runtime, where sockets work; dropping the result cancels it.
 pub fn on_network<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, Abandoned>> + Send {
@@ -299,7 +299,7 @@ pub fn on_network<T: Send + 'static>(
     }
 }
 
-/// Gives a future a limit of time; `None` if it is over.
+/// Awaits a future for at most `limit`; returns `None` after that.
 pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let Ok(network) = network() else {
         return Some(future.await);
@@ -311,13 +311,13 @@ pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Opt
     timed.await.ok()
 }
 
-/// Waits for so long.
+/// Waits for `time`.
 pub async fn sleep(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;
 }
 
-/// Waits on this thread for a future. Only the thread of a command, or of a test, may do so: never a
-/// session thread or a thread of an executor.
+/// Blocks this thread until a future is ready. Only the thread of a command or of a test may do so,
+/// never a session thread or an executor thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     /// Wakes a parked thread.
     struct Unpark(thread::Thread);

@@ -1,11 +1,11 @@
 //! Locks of the whole crate.
 //!
 //! A panic is confined to its request, and every critical section leaves its data consistent, so a
-//! poisoned lock is taken like any other. A model checker can replace the types here.
+//! poisoned lock is locked like any other. A model checker can replace these types.
 
 pub use std::sync::MutexGuard;
 
-/// A mutual exclusion lock without poisoning.
+/// A mutex without poisoning.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -15,14 +15,14 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// Waits for the lock.
+    /// Blocks until the lock is acquired.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -43,12 +43,12 @@ impl<T> From<T> for Mutex<T> {
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// A condition variable without waiters.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Self(std::sync::Condvar::new())
     }
 
-    /// Releases the lock until the variable is notified.
+    /// Releases the lock and blocks until the variable is notified.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let woken = self.0.wait(guard);
         woken.unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -28,7 +28,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A message with the expected form.
 pub fn parse_id(text: &str) -> Result<u32, String> {
-    // chown(2) reads the greatest value as "unchanged".
+    // chown(2) interprets the largest value as "unchanged".
     match text.parse() {
         Ok(number) if number < u32::MAX => Ok(number),
         _ => Err(format!(
@@ -38,8 +38,7 @@ pub fn parse_id(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses a time: `30`, `1.5s`, `500ms`, `2m`, `1h`, `1d`, or `inf` for a day longer than a mount
-/// is likely to last.
+/// Parses a time: `30`, `1.5s`, `500ms`, `2m`, `1h`, `1d`, or `inf`, which is [`FOREVER`].
 ///
 /// # Errors
 /// A message with examples.
@@ -68,7 +67,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// Parses a time limit, which must not be 0.
 ///
 /// # Errors
-/// Those of [`parse_time`], and for 0.
+/// The errors of [`parse_time`], and an error for 0.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         Duration::ZERO => Err("a time limit of 0 is not possible".into()),
@@ -76,13 +75,13 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The value of `inf`.
+/// The value of `inf`: 10 years, longer than a mount is likely to last.
 pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Checks a log level, or filters in the syntax of env_logger.
+/// Checks a log level, or log filters in the syntax of env_logger.
 ///
 /// # Errors
-/// If a word is not a level: env_logger would read it as a module and log nothing.
+/// If a word is not a log level. env_logger would interpret it as a module and log nothing.
 pub fn parse_log_filter(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
@@ -136,11 +135,11 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     whole.checked_add(part)
 }
 
-/// Formats a time to the second in UTC, as RFC 3339 has it.
+/// Formats a time in UTC with a resolution of one second, as in RFC 3339.
 pub fn date(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Days of eras of 400 years, which begin on 1 March 0000.
+    // Days in eras of 400 years, which begin on 1 March 0000.
     let days = days.saturating_add(719_468);
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

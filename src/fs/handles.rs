@@ -1,14 +1,14 @@
-//! Open files and directories by number.
+//! Handle numbers of open files and directories.
 
 use slab::Slab;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// The number of something that is open. Never 0.
+/// The number of an open file or directory. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// Things that are open, numbered densely.
+/// Open files or directories, with densely assigned numbers.
 #[derive(Debug)]
 pub(super) struct Handles<T>(Mutex<Slab<T>>);
 
@@ -32,7 +32,7 @@ impl<T: Clone> Handles<T> {
     }
 
     pub(super) fn remove(&self, handle: Handle) {
-        // Dropped behind the lock: closing a file can take time.
+        // Dropped after the lock is released: closing a file can take time.
         let closed = slot(handle).and_then(|slot| self.slab().try_remove(slot));
         drop(closed);
     }

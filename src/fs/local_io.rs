@@ -1,8 +1,8 @@
-//! Blocking reads of local files, which a session thread must not do itself.
+//! The local I/O pool: blocking reads of local files, which must not run on a session thread.
 //!
-//! Jobs of one file are done one after the other, by whichever worker began with them, so that
-//! many readers of one entry have it decoded once and occupy one worker; jobs of different files,
-//! and those that ask for no order, are done by as many workers as there are.
+//! The jobs of one file run in order on one worker, so that concurrent readers of one zip entry
+//! decode it once and occupy one worker. Jobs of different files, and parallel jobs, run on all
+//! workers.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::io;
@@ -14,31 +14,31 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What a worker takes next.
+/// A unit of work that a worker takes from the queue.
 enum Work {
-    /// The jobs of a file, until there are none.
+    /// The jobs of a file, until its queue is empty.
     File(u64),
-    /// One job that waits for no other.
+    /// One job without an order.
     Alone(Job),
 }
 
-/// A pool of workers. They end when it is dropped.
+/// A pool of worker threads, which end when the pool is dropped.
 #[derive(Debug)]
 pub(super) struct LocalIoPool(Arc<Pool>);
 
 struct Pool {
     state: Mutex<State>,
-    /// One for each worker.
+    /// One condition variable for each worker.
     wake: Vec<Condvar>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Jobs by file. A file is here exactly as long as a worker has it or will get it.
+    /// Jobs by file. A file is in the map exactly as long as a worker has the file or the file is in `work`.
     files: HashMap<u64, VecDeque<Job>>,
     work: VecDeque<Work>,
-    /// Workers that sleep. The last one is woken first, so that few do what few can: each has a
-    /// stack and an arena of the allocator that stay as large as they once were.
+    /// Sleeping workers. The last one is woken first, so that as few workers as possible are used:
+    /// each keeps a stack and an allocator arena of the largest size that it ever needed.
     idle: Vec<usize>,
     has_ended: bool,
 }
@@ -54,7 +54,7 @@ impl Pool {
         self.state.lock()
     }
 
-    /// Has a worker begin with something.
+    /// Queues work and wakes a worker.
     fn begin(&self, mut state: MutexGuard<'_, State>, turn: Work) {
         state.work.push_back(turn);
         let worker = state.idle.pop();
@@ -64,7 +64,7 @@ impl Pool {
         }
     }
 
-    /// What a worker does next, once there is something; none when it is to end.
+    /// Waits for the next work of a worker; returns `None` if the pool has ended.
     fn next_work(&self, worker: usize) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -76,12 +76,12 @@ impl Pool {
             }
             state.idle.push(worker);
             state = self.wake.get(worker)?.wait(state);
-            // Still there, if nobody has woken it.
+            // The worker is still in the list if it woke without being notified.
             state.idle.retain(|idle| *idle != worker);
         }
     }
 
-    /// The next job of a file; none ends the work on the file.
+    /// Returns the next job of a file, or removes the file from the map if it has none left.
     fn next_job(&self, file: u64) -> Option<Job> {
         let mut state = self.lock();
         let job = state.files.get_mut(&file).and_then(VecDeque::pop_front);
@@ -112,7 +112,7 @@ fn run(job: Job) {
 }
 
 impl LocalIoPool {
-    /// Starts up to `workers` threads; fewer if the system gives no more.
+    /// Starts up to `workers` threads, or fewer if the system refuses more.
     pub(super) fn new(workers: usize) -> io::Result<Self> {
         let workers = workers.max(1);
         let pool = Arc::new(Pool {
@@ -137,9 +137,9 @@ impl LocalIoPool {
         Ok(handle)
     }
 
-    /// Has a job done, behind the other jobs of the same file.
+    /// Runs a job on a worker, after the earlier jobs of the same file.
     ///
-    /// A job that panics is dropped; what it holds must answer its request when it is dropped.
+    /// A job that panics is dropped; a reply in it must be sent by its `Drop`.
     pub(super) fn submit(&self, file: u64, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock();
         match state.files.entry(file) {
@@ -151,7 +151,7 @@ impl LocalIoPool {
         }
     }
 
-    /// Has a job done as soon as there is a worker; otherwise as [`LocalIoPool::submit`].
+    /// Runs a job on the next free worker, without an order. Otherwise as [`LocalIoPool::submit`].
     pub(super) fn submit_parallel(&self, job: impl FnOnce() + Send + 'static) {
         self.0.begin(self.0.lock(), Work::Alone(Box::new(job)));
     }
@@ -192,7 +192,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 299);
-        // A worker forgets a file after its last job has ended.
+        // A worker removes a file from the map after its last job has ended.
         let begun = Instant::now();
         while !pool.0.lock().files.is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(10), "a file is left");

@@ -1,5 +1,5 @@
-//! Reading files: at once, if the bytes are at hand; otherwise on the local I/O pool, or by awaiting
-//! the object.
+//! File reads: on the session thread if that does not block, otherwise on the local I/O pool or by
+//! awaiting the object.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::store::{BUFFER_HEADROOM_BYTES, Data, Object, StoreError};
 use crate::tree::Ino;
 
 thread_local! {
-    /// Where reads are put together: one buffer a thread, never allocated per request.
+    /// The read buffer of each thread, which is not allocated per request.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An opened file, and what is read of it.
+/// A read request: an opened file, an offset and a size in bytes.
 #[derive(Debug)]
 pub struct Reader {
     object: Arc<dyn Object>,
@@ -23,8 +23,8 @@ pub struct Reader {
 }
 
 impl Fs {
-    /// A read of a file: by its handle, or by its number where nothing needs to be opened. `None` if
-    /// opening it is not at hand.
+    /// Returns the read of a file by its handle, or by its inode number if it has no handle. `None`
+    /// if opening the file would block.
     ///
     /// # Errors
     /// [`FsError::BadHandle`], or those of [`Fs::open`].
@@ -42,7 +42,7 @@ impl Fs {
         Some(object.map(|object| Reader::new(object, ino, offset, size)))
     }
 
-    /// As [`Fs::try_reader`], of a file that has no handle.
+    /// As [`Fs::try_reader`], for a file without a handle.
     ///
     /// # Errors
     /// As [`Fs::open`].
@@ -51,8 +51,8 @@ impl Fs {
         Ok(Reader::new(object, ino, offset, size))
     }
 
-    /// Runs a blocking read on the local I/O pool. Reads of one file keep their order, unless the file
-    /// can be read in parallel, so that an entry that must be decoded whole is decoded once.
+    /// Runs a blocking read on the local I/O pool. Unless a file can be read in parallel, its reads
+    /// keep their order, so that an entry that must be decoded whole is decoded once.
     pub fn run_local_io(&self, reader: &Reader, job: impl FnOnce() + Send + 'static) {
         self.stats.offloaded();
         match reader.object.is_parallel() {
@@ -72,12 +72,12 @@ impl Reader {
         }
     }
 
-    /// Whether the object is a local one, whose reads block on a disk.
+    /// Returns whether the object is local, so that its reads block on a disk.
     pub fn is_local(&self) -> bool {
         self.object.as_local().is_some()
     }
 
-    /// Reads what is at hand, fewer bytes than asked for only at the end of the file.
+    /// Reads without blocking, or returns `None`. Fewer bytes than requested mean the end of the file.
     pub fn try_read<'a>(&self, buffer: &'a mut Buffer<'_>) -> Option<Result<Bytes<'a>, FsError>> {
         let Some(buffer) = buffer.get(self.size) else {
             return Some(Err(FsError::OutOfMemory));
@@ -86,10 +86,10 @@ impl Reader {
         Some(Bytes::new(read, buffer))
     }
 
-    /// Reads, and blocks on the disk.
+    /// Reads, and may block on the disk.
     ///
     /// # Errors
-    /// Those of the object.
+    /// The errors of the object.
     pub fn read_blocking<'a>(&self, buffer: &'a mut Buffer<'_>) -> Result<Bytes<'a>, FsError> {
         let buffer = buffer.get(self.size).ok_or(FsError::OutOfMemory)?;
         let local = self.object.as_local().ok_or_else(|| {
@@ -101,13 +101,13 @@ impl Reader {
     /// Reads, and awaits the object.
     ///
     /// # Errors
-    /// Those of the object.
+    /// The errors of the object.
     pub async fn read(&self) -> Result<Data, FsError> {
         Ok(self.object.read(self.offset, self.size).await?)
     }
 }
 
-/// Bytes that were read: in a buffer, or shared with a cache.
+/// Bytes of a read, in a buffer or shared with a cache.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     data: Data,
@@ -122,7 +122,7 @@ impl<'a> Bytes<'a> {
         })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Errors
     /// As [`Data::bytes`].
@@ -131,12 +131,12 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// This thread's buffer.
+/// The read buffer of this thread.
 #[derive(Debug)]
 pub struct Buffer<'a>(&'a mut Vec<u8>);
 
 impl Buffer<'_> {
-    /// Room for `size` bytes and the store's headroom; `None` if the system gives no memory.
+    /// Returns `size` bytes plus the headroom of the store, or `None` if the system has no memory left.
     fn get(&mut self, size: usize) -> Option<&mut [u8]> {
         let needed = size.saturating_add(BUFFER_HEADROOM_BYTES);
         let missing = needed.saturating_sub(self.0.len());
@@ -148,7 +148,7 @@ impl Buffer<'_> {
     }
 }
 
-/// Lends this thread's buffer.
+/// Calls `read` with the read buffer of this thread.
 pub fn with_buffer<T>(read: impl FnOnce(&mut Buffer<'_>) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| read(&mut Buffer(buffer)))
 }

@@ -1,5 +1,5 @@
-//! Counters of a mount: the totals are the extended attribute `user.zarrfs.stats` of its root, and
-//! the daemon's socket tells all of them.
+//! Counters of a mount. The root's extended attribute `user.zarrfs.stats` has the totals; the
+//! metrics socket serves all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::store::{DiskCounters, TransferCounters};
 use crate::sync::Mutex;
 use crate::units::date;
 
-/// Counts since the mount began.
+/// Counters since the mount began.
 #[derive(Debug, Default)]
 pub struct Stats {
     errors: AtomicU64,
@@ -21,7 +21,7 @@ pub struct Stats {
     log: Mutex<LogBudget>,
 }
 
-/// Lines that are still allowed in this second, and those left out since the last one.
+/// The number of lines logged in this second, and of lines left out since the last logged line.
 #[derive(Debug, Default)]
 struct LogBudget {
     second: Option<Instant>,
@@ -29,21 +29,22 @@ struct LogBudget {
     left_out: u64,
 }
 
-/// Lines about failed requests in one second.
+/// The largest number of log lines about failed requests per second.
 const LOG_LINES: u32 = 20;
 
 impl Stats {
-    /// A request failed (anything but a proven absence).
+    /// Counts a failed request. A proven absence is not a failure.
     pub fn failed(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A handler panicked.
+    /// Counts a panic of a handler.
     pub fn panicked(&self) {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a failure may be logged now, and how many were not since the last one that was.
+    /// Returns the number of failures left out of the log since the last logged one, or `None` if
+    /// this one must be left out too.
     pub fn may_log(&self) -> Option<u64> {
         let mut log = self.log.lock();
         if log
@@ -61,12 +62,12 @@ impl Stats {
         Some(std::mem::take(&mut log.left_out))
     }
 
-    /// A read went to a worker.
+    /// Counts a read that a worker does.
     pub(super) fn offloaded(&self) {
         self.offloaded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All counters, and the given gauges, as a JSON object.
+    /// Returns all counters and the given gauges as a JSON object.
     fn json(&self, gauges: &[(&str, u64)]) -> Map<String, Value> {
         let counters = [
             ("failed_requests", &self.errors),
@@ -83,7 +84,7 @@ impl Stats {
 }
 
 impl Fs {
-    /// What there is to count of the mount itself.
+    /// Returns the totals of the mount.
     pub(super) fn totals(&self) -> Map<String, Value> {
         let mut gauges = vec![
             ("inodes", self.tree.known_inodes() as u64),
@@ -94,7 +95,7 @@ impl Fs {
         self.stats.json(&gauges)
     }
 
-    /// All that is counted, with what went over a network for each array. Nothing is waited for.
+    /// Returns all counters, with the network transfers of each array. Does not block.
     pub fn document(&self) -> Value {
         let store = self.tree.store();
         let mut document = Map::new();

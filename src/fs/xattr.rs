@@ -1,19 +1,19 @@
-//! Extended attributes: what a file says of its source, and what the metadata say of a node.
+//! Extended attributes: the source of a file, and the metadata of a node.
 
 use serde_json::Value;
 
 use super::{Fs, FsError};
 use crate::tree::Ino;
 
-/// The longest value of an extended attribute, and the longest list of names.
+/// The largest size of an extended attribute's value, and of the list of names, in bytes.
 const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
-/// Whether the kernel can hold an extended attribute.
+/// Returns whether the kernel accepts an extended attribute.
 fn is_attribute(name: &str, value: &[u8]) -> bool {
     name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
 }
 
-/// All attributes, the last one only if there is a socket; other files have the first one.
+/// The attributes of the root, the last one only if it has a socket. Other files have only the first.
 const ROOT_ATTRIBUTES: [&str; 5] = [
     "user.zarrfs.source",
     "user.zarrfs.version",
@@ -22,15 +22,15 @@ const ROOT_ATTRIBUTES: [&str; 5] = [
     "user.zarrfs.socket",
 ];
 
-/// The attributes of a directory with views: their path relative to it, and the name of its node.
+/// The attributes of a directory with views: the relative path to the views, and the name of its node.
 const VIEWS: &str = "user.zarrfs.views";
 const NAME: &str = "user.zarrfs.name";
 
 impl Fs {
-    /// Names of the extended attributes of a file.
+    /// Returns the names of the extended attributes of a file.
     ///
     /// # Errors
-    /// Those of reading the metadata of the node.
+    /// The errors of reading the metadata of the node.
     pub async fn listxattr(&self, ino: Ino) -> Result<Vec<String>, FsError> {
         let count = match (ino, &self.socket) {
             (Ino::ROOT, Some(_)) => ROOT_ATTRIBUTES.len(),
@@ -56,7 +56,7 @@ impl Fs {
         Ok(names)
     }
 
-    /// As [`Fs::getxattr`], if the answer is at hand.
+    /// As [`Fs::getxattr`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Fs::getxattr`].
@@ -68,11 +68,11 @@ impl Fs {
         }
     }
 
-    /// One extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
-    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for anything but `user.*`,
-    /// after which callers such as ls(1) stop asking.
+    /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for a namespace other than
+    /// `user.*`, after which callers such as ls(1) request no more of them.
     pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
         if name == VIEWS.as_bytes() || name == NAME.as_bytes() {
             let views = self.tree.views(ino).await?.ok_or(FsError::NoAttribute)?;
@@ -91,7 +91,7 @@ impl Fs {
         found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
     }
 
-    /// An attribute of the mount itself.
+    /// Returns an attribute of the mount itself.
     fn own_attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
         let Some(name) = name.strip_prefix(b"user.") else {
             return Err(FsError::NoSuchAttributeSpace);
