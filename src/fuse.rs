@@ -43,29 +43,29 @@ use self::readdir::Part;
 use crate::fs::{Fs, Handle, Ino};
 use crate::sync::Mutex;
 
-/// The transport, and the newest version of the protocol that it knows.
+/// The transport, and the newest protocol version that it supports.
 pub const TRANSPORT: &str = "FUSE 7.40 (fuser 0.18.0)";
 
-/// How requests are taken from the kernel.
+/// Options of a FUSE session.
 #[derive(Debug, Clone, Copy)]
 pub struct Transport {
-    /// Session threads: they answer what is at hand.
+    /// The number of session threads, which read requests and send replies that need no waiting.
     pub threads: usize,
-    /// Let the kernel read files of a local directory itself, where it can.
+    /// Whether the kernel may read files of a local directory itself (FUSE_PASSTHROUGH).
     pub passthrough: bool,
-    /// How long anything below may take; a request that is still pending a second later is cancelled.
+    /// The deadline of store operations. A request that is still pending one second later is cancelled.
     pub deadline: Duration,
 }
 
-/// A mounted session, ready to be run.
+/// A mounted session that is ready to run.
 #[derive(Debug)]
 pub struct Mounted(Session<Adapter>);
 
 impl Mounted {
-    /// Negotiates with the kernel on an open `/dev/fuse` that is mounted somewhere.
+    /// Negotiates FUSE init on an open `/dev/fuse` that is already mounted.
     ///
     /// # Errors
-    /// The system's, if the kernel does not answer or is too old.
+    /// The error of the system, if the kernel does not answer or is too old.
     pub fn start(device: OwnedFd, fs: Arc<Fs>, transport: Transport) -> io::Result<Self> {
         let adapter = Adapter(Arc::new(Service {
             fs,
@@ -88,25 +88,25 @@ impl Mounted {
     /// Serves until the file system is unmounted.
     ///
     /// # Errors
-    /// The system's, if the connection fails in any other way.
+    /// The error of the system, if the connection fails in any other way.
     pub fn run(self) -> io::Result<()> {
         self.0.run()
     }
 }
 
-/// What handlers and pending requests need.
+/// The state that handlers and pending requests share.
 #[derive(Debug)]
 struct Service {
     fs: Arc<Fs>,
     passthrough: AtomicBool,
-    /// The kernel opens files without asking.
+    /// Whether the kernel opens files without an open request (FUSE_NO_OPEN_SUPPORT).
     is_open_infallible: AtomicBool,
     backings: Mutex<Backings>,
     tracker: Arc<RequestTracker>,
 }
 
 impl Service {
-    /// Runs a handler; a panic in it ends only the request.
+    /// Runs a handler; a panic in the handler ends only its request.
     fn guard(&self, operation: &str, handler: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(handler)).is_err() {
             self.fs.stats().panicked();
@@ -115,18 +115,18 @@ impl Service {
     }
 }
 
-/// [`Fs`] as `fuser` wants to see it.
+/// The implementation of `fuser`'s trait for [`Fs`].
 #[derive(Debug)]
 struct Adapter(Arc<Service>);
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // A request that is stuck may keep the rest.
+        // A stuck request may keep the service alive, so the tracker is ended here.
         self.0.tracker.end();
     }
 }
 
-/// A handle that was given out, or none if opens are not asked for.
+/// Returns the handle of a request, or `None` if the file was opened without an open request.
 fn handle(fh: FileHandle) -> Option<Handle> {
     (fh.0 != 0).then_some(Handle(fh.0))
 }
@@ -179,7 +179,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let (ino, size) = (Ino(ino.0), size as usize);
-        // The reply counts and reports a panic.
+        // The `Drop` of the reply counts and reports a panic.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.0
                 .read(request.pid(), ino, handle(fh), offset, size, reply);
@@ -206,7 +206,7 @@ impl Filesystem for Adapter {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // The kernel stops asking.
+        // After ENOSYS, the kernel sends no more flush requests.
         reply.error(Errno::ENOSYS);
     }
 
@@ -307,7 +307,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // What a program asks of a file to learn that it is no terminal.
+        // Programs call isatty(3), an ioctl, and ENOTTY means that the file is no terminal.
         reply.error(Errno::ENOTTY);
     }
 
@@ -319,8 +319,8 @@ impl Filesystem for Adapter {
         }
     }
 
-    // Everything that would change something: the kernel refuses most of it on a read-only mount
-    // before it gets here.
+    // Operations that would change the file system. On a read-only mount, the kernel itself refuses
+    // most of them.
 
     fn setattr(
         &self,

@@ -1,8 +1,8 @@
 //! Requests in flight: pending futures and blocking reads, each with its reply.
 //!
-//! One thread watches them. It answers and cancels a request whose caller has a fatal signal
-//! (`signals`), and one whose deadline is over; work that completes later finds the reply gone and
-//! undoes what it had counted.
+//! One thread watches all requests in flight. It fails and cancels a request whose caller has a
+//! fatal signal (`signals`) or whose deadline has passed. Work that completes later finds the reply
+//! gone, and undoes its lookup and open counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -23,28 +23,28 @@ use crate::fs::{Fs, FsError};
 use crate::runtime::spawn_polled;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// A reply of any kind that can say that a request failed.
+/// A reply of any type that can carry an errno.
 pub(super) trait Refuse: Send + 'static {
     fn refuse(self, errno: Errno);
 }
 
-/// How often requests are watched, and how old they are when that begins.
+/// The interval between two rounds, and the age from which requests are watched.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Rounds without any request before the watching thread sleeps: waking it for each one of many short
-/// requests would cost more than a round now and then.
+/// The number of rounds without requests before the watching thread sleeps. Waking it for each of
+/// many short requests would cost more than an occasional round.
 const IDLE_ROUNDS: u32 = 5;
-/// The watching thread spends at most one part in so many of its time.
+/// The watching thread is busy for at most `1 / SHARE` of the time.
 const SHARE: u32 = 10;
-/// What is below has its own deadline, and knows better what was late.
+/// Added to the deadline, because the store has its own and reports the cause of a timeout in more detail.
 const GRACE: Duration = Duration::from_secs(1);
-/// A failure that took so long is the answer to the same request if that comes soon after. The kernel
-/// repeats requests by itself: after a failed readahead it reads the first page, and callers that waited
-/// for the lookup or read of another one send their own. Each would wait for another deadline.
+/// A failure after at least this time also answers a repetition of the request. The kernel repeats
+/// requests by itself: after a failed readahead it reads the first page, and callers that waited
+/// for the lookup or read of another caller send their own. Each would wait for another deadline.
 const SLOW_FAILURE: Duration = Duration::from_secs(1);
-/// How long such a failure is the answer.
+/// The time that a slow failure answers repetitions.
 const FAILURE_TTL: Duration = Duration::from_millis(500);
 
-/// What a request is about, for the log and to recognise its repetition.
+/// The identity of a request, for the log and to recognise repetitions.
 #[derive(Debug, Clone)]
 pub(super) struct RequestId {
     pub(super) operation: &'static str,
@@ -54,7 +54,7 @@ pub(super) struct RequestId {
 }
 
 impl RequestId {
-    /// Whether the kernel asks this again by itself when it fails.
+    /// Returns whether the kernel repeats the request by itself when it fails.
     fn is_repeated(&self) -> bool {
         matches!(self.operation, "lookup" | "read")
     }
@@ -71,7 +71,7 @@ impl RequestId {
     }
 }
 
-/// A request in flight, for the thread that watches it.
+/// A request in flight, as the watching thread sees it.
 trait InFlightRequest: Send + Sync {
     fn is_answered(&self) -> bool;
     fn since(&self) -> Instant;
@@ -82,14 +82,14 @@ trait InFlightRequest: Send + Sync {
 /// A request with its reply.
 struct Slot<R> {
     id: RequestId,
-    /// The calling thread; 0 if it is not known.
+    /// The calling thread; 0 if unknown.
     tid: u32,
     since: Instant,
     reply: Mutex<Option<R>>,
     is_answered: AtomicBool,
     fs: Arc<Fs>,
     tracker: Arc<RequestTracker>,
-    /// The future that answers the request; dropping it cancels it.
+    /// The future of the request; dropping it cancels the request.
     task: Mutex<Option<Task<()>>>,
 }
 
@@ -121,7 +121,7 @@ impl<R: Refuse> InFlightRequest for Slot<R> {
     fn refuse(&self, error: &FsError) {
         let Some(reply) = self.take() else { return };
         let task = self.task.lock().take();
-        // Before the answer: the caller may repeat the request at once.
+        // Recorded before the reply is sent, because the caller may repeat the request at once.
         if self.id.is_repeated()
             && !matches!(error, FsError::Interrupted)
             && self.since.elapsed() >= SLOW_FAILURE
@@ -136,19 +136,19 @@ impl<R: Refuse> InFlightRequest for Slot<R> {
             ..
         } = self.id;
         reply.refuse(report(&self.fs, operation, ino, name.as_deref(), error));
-        // Cancels what is still pending for the request.
+        // Cancels the pending work of the request.
         drop(task);
     }
 }
 
-/// The duty to answer a request; dropped unanswered, it replies EIO and counts as a panic.
+/// The obligation to reply to a request. If it is dropped without a reply, it sends EIO and counts a panic.
 pub(super) struct ReplyGuard<R: Refuse>(Arc<Slot<R>>);
 
-/// A request whose future is about to be polled.
+/// A request whose future has not been polled yet.
 pub(super) struct Starting<R: Refuse>(Arc<Slot<R>>);
 
 impl<R: Refuse> Starting<R> {
-    /// Polls the future of the request once; if it is pending, the request is in flight.
+    /// Polls the future of the request once. If it is pending, the request is in flight.
     pub(super) fn poll(self, future: impl Future<Output = ()> + Send + 'static) {
         let task = spawn_polled(future);
         let slot = self.0;
@@ -160,7 +160,7 @@ impl<R: Refuse> Starting<R> {
         tracker.watch(slot);
     }
 
-    /// The request is in flight: a blocking read answers it.
+    /// Watches the request, which a blocking read answers.
     pub(super) fn watch(self) {
         let tracker = Arc::clone(&self.0.tracker);
         tracker.watch(self.0);
@@ -168,22 +168,22 @@ impl<R: Refuse> Starting<R> {
 }
 
 impl<R: Refuse> ReplyGuard<R> {
-    /// Whether the request is answered.
+    /// Returns whether the request has a reply.
     pub(super) fn is_answered(&self) -> bool {
         self.0.is_answered()
     }
 
-    /// The reply, to answer with; none if another has answered.
+    /// Takes the reply, unless another thread has sent it.
     pub(super) fn take(&self) -> Option<R> {
         self.0.take()
     }
 
-    /// Puts something into the reply, unless another has answered.
+    /// Calls `put` with the reply, unless another thread has sent it.
     pub(super) fn with<T>(&self, put: impl FnOnce(&mut R) -> T) -> Option<T> {
         self.0.reply().as_mut().map(put)
     }
 
-    /// Answers that the request failed, unless another has answered.
+    /// Fails the request, unless another thread has replied.
     pub(super) fn refuse(&self, error: &FsError) {
         self.0.refuse(error);
     }
@@ -198,7 +198,7 @@ impl<R: Refuse> Drop for ReplyGuard<R> {
     }
 }
 
-/// All requests in flight, and the thread that watches them.
+/// All requests in flight, and the state of the thread that watches them.
 #[derive(Debug)]
 pub(super) struct RequestTracker {
     deadline: Duration,
@@ -208,9 +208,9 @@ pub(super) struct RequestTracker {
 
 #[derive(Default)]
 struct State {
-    /// From the oldest to the newest; some are answered.
+    /// Requests from the oldest to the newest, some of them already answered.
     pending: VecDeque<Arc<dyn InFlightRequest>>,
-    /// Failures that took long to come, from the oldest to the newest.
+    /// Slow failures, from the oldest to the newest.
     failures: VecDeque<(Instant, RequestId, FsError)>,
     is_asleep: bool,
     has_ended: bool,
@@ -223,10 +223,10 @@ impl fmt::Debug for State {
 }
 
 impl RequestTracker {
-    /// Starts to watch requests; each is answered a little later than after `deadline`.
+    /// Starts to watch requests. A request fails [`GRACE`] after `deadline`, at the next round.
     ///
     /// # Errors
-    /// The system's, if there is no thread for it.
+    /// The error of the system, if the thread cannot be started.
     pub(super) fn start(deadline: Duration) -> io::Result<Arc<Self>> {
         let tracker = Arc::new(Self {
             deadline: deadline.saturating_add(GRACE),
@@ -240,7 +240,8 @@ impl RequestTracker {
         Ok(tracker)
     }
 
-    /// Takes a request before its work starts; `None` if its answer is a recent failure, which is sent.
+    /// Registers a request before its work starts. If a recent failure answers it, sends the failure and
+    /// returns `None`.
     pub(super) fn begin<R: Refuse>(
         self: &Arc<Self>,
         fs: &Arc<Fs>,
@@ -268,7 +269,8 @@ impl RequestTracker {
 
     fn watch<R: Refuse>(&self, slot: Arc<Slot<R>>) {
         let mut state = self.lock();
-        // One comes, at most two go: answered ones do not pile up between two rounds.
+        // Removes up to two answered requests for each new one, so that they do not pile up between
+        // rounds.
         for _ in 0..2 {
             if state.pending.front().is_some_and(|old| old.is_answered()) {
                 state.pending.pop_front();
@@ -281,7 +283,7 @@ impl RequestTracker {
         }
     }
 
-    /// Ends the thread; requests in flight are no longer watched.
+    /// Ends the thread. Requests in flight are no longer watched.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.has_ended = true;
@@ -304,12 +306,12 @@ impl RequestTracker {
             };
             let begun = Instant::now();
             self.watch_round(&old);
-            // Very many requests are watched less often.
+            // The more requests are in flight, the less often they are watched.
             pause = PERIOD.max(begun.elapsed().saturating_mul(SHARE));
         }
     }
 
-    /// Waits for the next round; returns the requests that are watched in it.
+    /// Waits for the next round; returns the requests to watch, or `None` at the end.
     fn next_round(
         &self,
         idle_rounds: &mut u32,
@@ -359,7 +361,7 @@ impl RequestTracker {
 }
 
 impl State {
-    /// The recent slow failure of the same request.
+    /// Returns the recent slow failure of the same request.
     fn failure(&mut self, id: &RequestId) -> Option<FsError> {
         while let Some((at, ..)) = self.failures.front()
             && at.elapsed() > FAILURE_TTL

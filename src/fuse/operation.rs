@@ -1,5 +1,5 @@
-//! Requests with one answer: answered by the session thread if that is at hand, otherwise by the future
-//! of the request.
+//! Requests with a single reply. The session thread replies if it need not wait, otherwise the
+//! future of the request does.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -18,12 +18,12 @@ use super::in_flight::{Refuse, RequestId};
 use super::reply::{file_attr, report, send_xattr, without_attributes};
 use crate::fs::{Fs, FsError, Handle, Ino, Kind, Node, Opened, StoreError};
 
-/// A request and how it is answered.
+/// A request that has a single reply.
 pub(super) trait Operation {
     const NAME: &'static str;
     type Output: Send;
     type Reply: Refuse;
-    /// The same request, for a future.
+    /// The same request without borrowed data, for a future.
     type Owned: Operation<Output = Self::Output, Reply = Self::Reply> + Send + Sync + 'static;
 
     fn ino(&self) -> INodeNo;
@@ -32,21 +32,21 @@ pub(super) trait Operation {
         None
     }
 
-    /// The answer, if it is at hand.
+    /// Runs the operation, or returns `None` if it would block.
     fn try_run(&self, fs: &Fs) -> Option<Result<Self::Output, FsError>>;
 
     fn run(&self, fs: &Fs) -> impl Future<Output = Result<Self::Output, FsError>> + Send;
 
     fn answer(&self, service: &Service, output: Self::Output, reply: Self::Reply);
 
-    /// Undoes what the operation has counted, if its caller got another answer.
+    /// Undoes the lookup or open count of the operation, if the request was answered otherwise.
     fn undo(_: &Fs, _: Self::Output) {}
 
     fn owned(self) -> Self::Owned;
 }
 
 impl Service {
-    /// Answers a request.
+    /// Runs an operation and replies.
     pub(super) fn serve<O: Operation>(
         self: &Arc<Self>,
         request: &Request,
@@ -97,7 +97,7 @@ pub(super) struct Lookup<'a> {
 
 impl Operation for Lookup<'_> {
     const NAME: &'static str = "lookup";
-    /// Nothing, where the kernel may keep that there is no such name.
+    /// `None` if the kernel may cache the absence of the name.
     type Output = Option<Node>;
     type Reply = ReplyEntry;
     type Owned = Lookup<'static>;
@@ -143,7 +143,7 @@ impl Operation for Lookup<'_> {
     }
 }
 
-/// A lookup's answer; absence is one that the kernel may cache.
+/// Turns an absence into a negative entry, if the kernel may cache it.
 fn negative(fs: &Fs, found: Result<Node, FsError>) -> Result<Option<Node>, FsError> {
     match found {
         Err(FsError::Store(StoreError::NotFound { .. })) if !fs.policy().absent_ttl.is_zero() => {
@@ -190,7 +190,7 @@ impl Operation for Getattr {
 /// OPEN.
 pub(super) struct Open(pub(super) INodeNo);
 
-/// Files smaller than this cost more to hand to the kernel than to read.
+/// The smallest file that is passed to the kernel, in bytes. Below it, the open costs more than the reads.
 const PASSTHROUGH_MIN_BYTES: u64 = 64 << 10;
 
 impl Operation for Open {
@@ -212,7 +212,7 @@ impl Operation for Open {
     }
 
     fn answer(&self, service: &Service, opened: Opened, mut reply: ReplyOpen) {
-        // An inode that the kernel reads itself must be opened that way.
+        // If an inode has a backing file, all its opens must use passthrough.
         let passthrough =
             service.passthrough.load(Ordering::Relaxed) || service.has_backing(self.0);
         if passthrough
@@ -224,8 +224,8 @@ impl Operation for Open {
                 Some(back) => reply = back,
             }
         }
-        // An inode has one content (see `tree`). A view of what can change says itself whether the
-        // pages of its inode are current.
+        // An inode has one content (see `tree`). `is_constant` of a view of a mutable source tells
+        // whether cached pages of its inode are current.
         let flags = match opened.object.is_constant() {
             true => FopenFlags::FOPEN_KEEP_CACHE,
             false => FopenFlags::empty(),

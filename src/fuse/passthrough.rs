@@ -1,4 +1,4 @@
-//! Files of a local directory that the kernel reads itself.
+//! FUSE passthrough: files of a local directory that the kernel reads itself.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 use super::Service;
 use crate::fs::Handle;
 
-/// Files that the kernel reads itself: one backing for all handles of an inode.
+/// Files that the kernel reads itself, with one backing for all handles of an inode.
 #[derive(Debug, Default)]
 pub(super) struct Backings {
     by_inode: HashMap<u64, (Arc<BackingId>, usize)>,
@@ -18,7 +18,8 @@ pub(super) struct Backings {
 }
 
 impl Service {
-    /// Answers an open with the file itself, so that the kernel reads it without asking.
+    /// Replies to an open with the backing file, so that the kernel reads it without requests. Returns the
+    /// reply if the kernel refuses.
     pub(super) fn open_passthrough(
         &self,
         ino: INodeNo,
@@ -51,7 +52,7 @@ impl Service {
         None
     }
 
-    /// Whether the kernel reads an inode itself now.
+    /// Returns whether an open handle of the inode uses passthrough.
     pub(super) fn has_backing(&self, ino: INodeNo) -> bool {
         let backings = self.backings.lock();
         backings.by_inode.contains_key(&ino.0)

@@ -1,4 +1,4 @@
-//! READ: by the session thread, on the local I/O pool, or by a future.
+//! READ, on the session thread, on the local I/O pool, or in a future.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::in_flight::{Refuse, ReplyGuard, RequestId};
 use super::reply::report;
 use crate::fs::{FsError, Handle, Ino, Reader, with_buffer};
 
-/// Answers a read on the session thread, and reports a failure; dropped unanswered by a panic, it replies
-/// EIO after the panic is counted.
+/// The reply of a read on the session thread. If a panic drops it unsent, it counts the panic and
+/// sends EIO.
 struct ReadReply<'a> {
     service: &'a Service,
     ino: INodeNo,

@@ -1,4 +1,4 @@
-//! READDIR and READDIRPLUS: names go straight into the kernel's page.
+//! READDIR and READDIRPLUS: entries are written directly into the reply buffer.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use super::reply::{file_attr, kind, report, without_attributes};
 use crate::fs::{Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Visited};
 use crate::tree::DirStream;
 
-/// Names in the first answer to READDIRPLUS. The kernel always begins a directory with it, and
-/// every name in it costs the kernel an inode; it goes on with it only if the names are then
-/// looked at, so that a listing of names alone stays one.
+/// The number of names in the first READDIRPLUS reply. The kernel starts each listing with
+/// READDIRPLUS, and every name in it costs an inode. It continues with READDIRPLUS only if a
+/// program then looks names up, so that a listing of names alone stays cheap.
 const FIRST_PLUS_NAMES: usize = 16;
 
-/// The part of a directory that is asked for.
+/// The requested part of a directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) ino: INodeNo,
@@ -27,7 +27,7 @@ pub(super) struct Part {
     pub(super) offset: u64,
 }
 
-/// The page that names are put into.
+/// The reply buffer of a listing.
 pub(super) trait Page: Refuse {
     const OPERATION: &'static str;
 
@@ -39,7 +39,7 @@ pub(super) trait Page: Refuse {
         visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError>;
 
-    /// Puts a name in; breaks if it does not fit.
+    /// Adds a name; breaks if the name does not fit.
     fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()>;
 
     fn send(self);
@@ -92,8 +92,8 @@ impl Page for ReplyDirectoryPlus {
     }
 
     fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()> {
-        // Without attributes (or with `.` and `..`, which the kernel only lists) the name is to be
-        // looked up again before it is believed.
+        // A name without attributes, and `.` and `..`, which the kernel only lists, get a zero TTL:
+        // the kernel must look the name up before use.
         let ttl = node.map_or(Duration::ZERO, |_| fs.policy().ttl);
         let node = node.unwrap_or_else(|| without_attributes(entry.ino, entry.kind));
         let attr = file_attr(&node, fs.policy());
@@ -113,12 +113,12 @@ fn full(is_full: bool) -> ControlFlow<()> {
     }
 }
 
-/// A page with the names that were put into it.
+/// A reply buffer and its names.
 struct Filled<P> {
     fs: Arc<Fs>,
     page: P,
     has_names: bool,
-    /// Names that count as lookups.
+    /// Inodes whose lookup count the reply increments.
     adopted: Vec<Ino>,
 }
 
@@ -132,7 +132,7 @@ impl<P: Page> Filled<P> {
         }
     }
 
-    /// Puts the names in that are at hand.
+    /// Adds the names that can be listed without waiting.
     fn fill(
         &mut self,
         fs: &Fs,
@@ -152,18 +152,18 @@ impl<P: Page> Filled<P> {
 
 impl<P: Page> Refuse for Filled<P> {
     fn refuse(self, errno: fuser::Errno) {
-        // The kernel does not see these names.
+        // The kernel does not receive these names.
         self.adopted.iter().for_each(|ino| self.fs.forget(*ino, 1));
         self.page.refuse(errno);
     }
 }
 
 impl Service {
-    /// Lists a part of a directory: the names at hand, and if there are none, those that the source
-    /// sends next.
+    /// Lists a part of a directory: the names that need no waiting, or, if there are none, the next
+    /// names of the source.
     ///
-    /// Names that were put in are sent even if listing fails behind them: the kernel asks for the rest,
-    /// which then waits or fails by itself.
+    /// Collected names are sent even if the listing fails after them. The kernel then requests the
+    /// rest, and that request waits or fails.
     pub(super) fn list<P: Page>(self: &Arc<Self>, request: &Request, part: Part, page: P) {
         let mut filled = Filled::new(&self.fs, page);
         match self.try_list(part, &mut filled) {
@@ -177,13 +177,13 @@ impl Service {
         }
     }
 
-    /// Puts names into the page; `None` if more of them have to be fetched.
+    /// Adds names to the buffer; returns `None` if more names have to be fetched.
     fn try_list<P: Page>(&self, part: Part, filled: &mut Filled<P>) -> Option<Result<(), FsError>> {
         let directory = match self.fs.try_directory(Ino(part.ino.0), part.handle)? {
             Ok(directory) => directory,
             Err(error) => return Some(Err(error)),
         };
-        // Another request may be fetching names.
+        // If the lock is taken, another request is fetching names.
         let mut stream = directory.try_lock().ok()?;
         match filled.fill(&self.fs, &part, &mut **stream) {
             Ok(Visited::Pending) => None,
@@ -214,7 +214,7 @@ impl Service {
                         (visited, page.has_names)
                     });
                     match visited {
-                        // Another thread has answered.
+                        // The tracker has already replied.
                         None => return Ok(()),
                         Some((Ok(Visited::Pending), false)) => stream.load().await?,
                         Some((Err(error), false)) => return Err(error),

@@ -1,4 +1,4 @@
-//! What is said to the kernel, and to the log when a request fails.
+//! Replies to the kernel, and the log line of a failed request.
 
 use std::ffi::OsStr;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use crate::fs::{Fs, FsError, Ino, Node, Policy, StoreError};
 use crate::recent_errors::RecentError;
 use crate::store::{Key, Kind, Stat, Version};
 
-/// Logs a failed request, once, and says its errno.
+/// Logs a failed request once and returns its errno.
 pub(super) fn report(
     fs: &Fs,
     operation: &str,
@@ -24,7 +24,7 @@ pub(super) fn report(
 ) -> Errno {
     let errno = errno(error);
     let said = || match (error, name) {
-        // These name their key themselves.
+        // The messages of store errors contain the key.
         (FsError::Store(error), _) => error.to_string(),
         (error, None) => format!("{}: {error}", fs.key(Ino(ino.0))),
         (error, Some(name)) => {
@@ -56,7 +56,7 @@ pub(super) fn report(
     Errno::from_i32(errno.raw_os_error())
 }
 
-/// A failed request, for the last errors of the mount.
+/// Returns the entry of a failed request for `errors.txt`.
 fn recent(
     fs: &Fs,
     operation: &str,
@@ -86,17 +86,17 @@ fn recent(
     }
 }
 
-/// What stat(2) tells of a file, as the kernel wants it.
+/// Returns the attributes of a node as the kernel expects them.
 pub(super) fn file_attr(node: &Node, policy: &Policy) -> FileAttr {
     let Node { ino, stat } = node;
     let is_directory = stat.kind == Kind::Prefix;
-    // The mount is read-only whatever the modes say. They let users change and remove copies.
+    // The mount is read-only whatever the modes are. The write bits let users change and remove copies.
     let full: u16 = if is_directory { 0o755 } else { 0o644 };
     FileAttr {
         ino: INodeNo(ino.0),
         size: stat.size_bytes,
-        // For every object: `tar -S` and other programs take a file with fewer blocks for a sparse one,
-        // and with none for one that has no data at all.
+        // Set for every object: `tar -S` and other programs take a file with fewer blocks for a
+        // sparse file, and a file with no blocks for an empty one.
         blocks: stat.size_bytes.div_ceil(512),
         atime: stat.modified,
         mtime: stat.modified,
@@ -113,8 +113,8 @@ pub(super) fn file_attr(node: &Node, policy: &Policy) -> FileAttr {
     }
 }
 
-/// A node of which only number and kind are known, and nothing that could be taken for more. With
-/// inode 0 it stands for a name that does not exist, which the kernel may keep.
+/// Returns a node with only an inode number and a kind, and neutral attributes. With inode 0, it is
+/// a negative entry, which the kernel may cache.
 pub(super) fn without_attributes(ino: Ino, kind: Kind) -> Node {
     let stat = Stat {
         kind,
@@ -134,7 +134,7 @@ pub(super) fn kind(is_directory: bool) -> FileType {
     }
 }
 
-/// Answers with the value, or with its size if that was asked for.
+/// Replies with the value, or with its size if `room` is 0.
 pub(super) fn send_xattr(value: &[u8], room: u32, reply: ReplyXattr) {
     match u32::try_from(value.len()) {
         Ok(size) if room == 0 => reply.size(size),

@@ -1,15 +1,15 @@
-//! Whether the caller of a request has a fatal signal.
+//! Detection of fatal signals of the caller of a request.
 //!
-//! The kernel says so with FUSE_INTERRUPT, which `fuser` answers with ENOSYS before any handler sees
-//! it. From then on a thread in a request that has been read waits whatever comes, SIGKILL too;
-//! but what was sent to it stays pending, and that is for everybody to see.
+//! The kernel reports a signal with FUSE_INTERRUPT, which `fuser` answers with ENOSYS before any
+//! handler sees it. After that, a thread whose request has been read waits uninterruptibly, even
+//! for SIGKILL. The signal stays pending, though, and `/proc` shows it.
 
 use std::fs;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, test_kill_process};
 
-/// After these a program ends, or stops what it does and reads its input again.
+/// Signals that end a program, or make it stop its work and read its input again.
 const ENDING: [Signal; 5] = [
     Signal::KILL,
     Signal::INT,
@@ -18,11 +18,12 @@ const ENDING: [Signal; 5] = [
     Signal::QUIT,
 ];
 
-/// Whether a thread that waits in a system call has a signal to end before it, or any thread
-/// SIGKILL. An interrupted page fault would end a program that only wanted to hear of a signal.
+/// Returns whether a thread that waits in a system call has a pending signal of [`ENDING`], or any thread
+/// SIGKILL. During a page fault, other signals do not count, because the failed fault would end a program
+/// that handles them.
 ///
-/// A thread that is no more has left read-ahead behind, for whose pages others may wait without
-/// a request of their own that could be interrupted: they ask again when it is given up.
+/// A thread that no longer exists counts too: readahead that it started can remain. Other callers may wait
+/// for those pages without a request that could be interrupted; once it is cancelled, they send their own.
 pub(super) fn has_fatal_signal(tid: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{tid}/status")) else {
         return is_gone(tid);
@@ -40,7 +41,7 @@ pub(super) fn has_fatal_signal(tid: u32) -> bool {
     pending & ending != 0 && !is_in_page_fault(tid)
 }
 
-/// Whether there is no such thread, and not only none that may be seen.
+/// Returns whether the thread does not exist. A thread that may not be signalled exists.
 fn is_gone(tid: u32) -> bool {
     let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
     tid.is_some_and(|tid| test_kill_process(tid) == Err(Errno::SRCH))
@@ -52,7 +53,7 @@ fn bit(signal: Signal) -> u64 {
         .unwrap_or(0)
 }
 
-/// The signals that wait to be taken by a thread and are not blocked, from its status.
+/// Returns the pending signals of a thread that are not blocked, from its status.
 fn pending(status: &str) -> u64 {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -62,7 +63,7 @@ fn pending(status: &str) -> u64 {
     sent & !field("SigBlk:").unwrap_or(0)
 }
 
-/// Whether a thread waits outside of any system call; no, where that may not be seen.
+/// Returns whether a thread waits outside of a system call. `false` if `/proc` does not tell.
 fn is_in_page_fault(tid: u32) -> bool {
     fs::read_to_string(format!("/proc/{tid}/syscall")).is_ok_and(|call| call.starts_with("-1"))
 }
