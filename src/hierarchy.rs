@@ -1,7 +1,7 @@
-//! What metadata documents say of a hierarchy of Zarr v2, v3 or N5: the documents of a node, names in stores that do not
-//! list, and where inner chunks lie in shards.
+//! The metadata documents of a hierarchy (Zarr v2, v3 or N5): the documents of a node, the keys of
+//! stores without listings, and the byte ranges of inner chunks in shards.
 //!
-//! **Architecture Invariant:** documents are read only here, and only here is a list of their names.
+//! **Architecture Invariant:** only this module reads documents, and only it has a list of their names.
 
 mod document;
 mod key_classes;

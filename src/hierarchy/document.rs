@@ -9,41 +9,41 @@ use super::n5;
 use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
 use crate::zarr;
 
-/// A longer document is not read.
+/// The largest size of a document that is read, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = zarr::document::MAX_DOCUMENT_BYTES as u64;
 
 /// A metadata document of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
-    /// Of version 3.
+    /// `zarr.json`, of a node of version 3.
     ZarrJson,
-    /// Of an array of version 2.
+    /// `.zarray`, of an array of version 2.
     Zarray,
-    /// Of a group of version 2.
+    /// `.zgroup`, of a group of version 2.
     Zgroup,
-    /// The attributes of a node of version 2.
+    /// `.zattrs`, the attributes of a node of version 2.
     Zattrs,
-    /// The consolidated metadata of a group of version 2.
+    /// `.zmetadata`, the consolidated metadata of a group of version 2.
     Zmetadata,
-    /// Of a node of an N5 hierarchy; elsewhere a value like any other.
+    /// `attributes.json`, of a node of an N5 hierarchy; elsewhere an ordinary value.
     AttributesJson,
-    /// Of an array of version 1; elsewhere a value like any other.
+    /// `meta`, of an array of version 1; elsewhere an ordinary value.
     Meta,
-    /// The attributes of an array of version 1.
+    /// `attrs`, the attributes of an array of version 1.
     Attrs,
 }
 
-/// Names of all metadata documents of Zarr, in the order of [`Document::ALL`].
+/// The names of all Zarr metadata documents, in the order of [`Document::ALL`].
 pub const DOCUMENT_NAMES: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
-/// Names of the documents that describe one node, in the order of the fields of [`zarr::Documents`].
+/// The names of the documents that describe one node, in the order of the fields of [`zarr::Documents`].
 pub const NODE_DOCUMENT_NAMES: [&str; 5] = {
     let [zarr_json, zarray, zgroup, zattrs, _] = DOCUMENT_NAMES;
     [zarr_json, zarray, zgroup, zattrs, zarr::ATTRIBUTES_JSON]
 };
 
 impl Document {
-    /// All documents of Zarr.
+    /// All Zarr metadata documents.
     pub const ALL: [Self; 5] = [
         Self::ZarrJson,
         Self::Zarray,
@@ -52,7 +52,7 @@ impl Document {
         Self::Zmetadata,
     ];
 
-    /// The last component of its key.
+    /// Returns the last component of the document's key.
     pub fn name(self) -> &'static str {
         let [zarr_json, zarray, zgroup, zattrs, zmetadata] = DOCUMENT_NAMES;
         match self {
@@ -67,24 +67,24 @@ impl Document {
         }
     }
 
-    /// The document of Zarr with a name.
+    /// Returns the Zarr metadata document with a name.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|document| document.name().as_bytes() == name)
     }
 
-    /// The document of Zarr that a key leads to.
+    /// Returns the Zarr metadata document with a key.
     pub fn from_key(key: &Key) -> Option<Self> {
         Self::from_name(key.as_bytes().rsplit(|byte| *byte == b'/').next()?)
     }
 }
 
-/// Whether a key leads to a metadata document of Zarr.
+/// Returns whether a key is that of a Zarr metadata document.
 pub fn is_document(key: &Key) -> bool {
     Document::from_key(key).is_some()
 }
 
-/// Whether a name below a node is that of a metadata document of Zarr.
+/// Returns whether a name is that of a Zarr metadata document.
 pub fn is_document_name(name: &[u8]) -> bool {
     Document::from_name(name).is_some()
 }
@@ -92,23 +92,23 @@ pub fn is_document_name(name: &[u8]) -> bool {
 /// A document that exists.
 #[derive(Debug)]
 pub struct StoredDocument {
-    /// Its key.
+    /// The key of the document.
     pub key: Key,
-    /// Which content of the key was read.
+    /// The version of the key's content that was read.
     pub version: Version,
-    /// When it was last changed.
+    /// The time of the last modification.
     pub modified: SystemTime,
-    /// Its size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Its bytes, or why they cannot be read; [`StoreError::TooLarge`] if it is longer than
-    /// [`MAX_DOCUMENT_BYTES`].
+    /// The content, or the reason why it cannot be read: [`StoreError::TooLarge`] if it is longer
+    /// than [`MAX_DOCUMENT_BYTES`].
     pub text: Result<Vec<u8>, StoreError>,
 }
 
-/// Reads a document of a node; `None` if the store proves that it does not exist.
+/// Reads a document of a node. `None` if the store proves that the document does not exist.
 ///
 /// # Errors
-/// Those of opening it.
+/// The errors of opening the document.
 pub async fn read_document(
     store: &dyn Store,
     node: &Key,
@@ -127,7 +127,7 @@ pub async fn read_document(
     };
     let modified = object.stat()?.modified;
     let text = match read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await {
-        // It was removed after it was opened, which proves no absence.
+        // The document was removed after it was opened, which does not prove absence.
         Err(StoreError::NotFound { key }) => Err(StoreError::Stale {
             key,
             what: "it was removed while it was read".into(),
@@ -143,11 +143,11 @@ pub async fn read_document(
     }))
 }
 
-/// The document of an array of version 1, as `.zarray`; `None` if there is none. Below the root of a
-/// remote store none is looked for: each would take a request.
+/// Reads the document of a version 1 array and converts it to `.zarray`. `None` if the node has
+/// none, and without a request for any node of a remote store but the root.
 ///
 /// # Errors
-/// Those of the store, unless `meta` can never be read.
+/// The errors of the store, unless `meta` can never be read.
 pub async fn read_v1(store: &dyn Store, node: &Key) -> Result<Option<StoredDocument>, StoreError> {
     if !node.is_root() && store.capabilities().is_remote {
         return Ok(None);
@@ -172,15 +172,15 @@ pub async fn read_v1(store: &dyn Store, node: &Key) -> Result<Option<StoredDocum
 /// The documents of a node.
 #[derive(Debug)]
 pub struct NodeDocuments {
-    /// Their texts, in the order of [`NODE_DOCUMENT_NAMES`].
+    /// The texts of the documents, in the order of [`NODE_DOCUMENT_NAMES`].
     pub texts: [Option<Vec<u8>>; 5],
-    /// A hash of their names and versions.
+    /// A hash of the names and versions of the documents.
     pub version: u64,
-    /// When the last of them was changed.
+    /// The time of the last modification of any document.
     pub modified: SystemTime,
-    /// Why the texts are not used, if a document is too long.
+    /// The reason why the texts are not used, if a document is too long.
     pub problem: Option<String>,
-    /// The document that describes an array, if the node is one, and its version.
+    /// The key and version of the document that describes an array, if the node is one.
     pub array: Option<(Key, Version)>,
 }
 
@@ -188,7 +188,7 @@ impl NodeDocuments {
     /// Reads the documents of the node at a key.
     ///
     /// # Errors
-    /// That of the first document that has one.
+    /// The error of the first document that cannot be read.
     pub async fn read(store: &dyn Store, key: &Key) -> Result<Self, StoreError> {
         let mut node = Self {
             texts: Default::default(),
@@ -222,7 +222,7 @@ impl NodeDocuments {
         Ok(node)
     }
 
-    /// Reads the documents of an array of version 1 as those of version 2.
+    /// Reads the document of a version 1 array as that of a version 2 array.
     async fn read_v1(
         &mut self,
         store: &dyn Store,
@@ -240,8 +240,8 @@ impl NodeDocuments {
         Ok(())
     }
 
-    /// Adds the document at a place of [`NODE_DOCUMENT_NAMES`]; returns whether it is short enough to be
-    /// read.
+    /// Adds the document at an index of [`NODE_DOCUMENT_NAMES`]. Returns whether the document is
+    /// short enough to be read.
     fn add(
         &mut self,
         place: usize,
@@ -259,7 +259,7 @@ impl NodeDocuments {
         hasher.write_u64(document.version.0);
         self.modified = self.modified.max(document.modified);
         if document.size_bytes > MAX_DOCUMENT_BYTES {
-            // No other document may describe the node instead.
+            // No other document may describe the node instead of the long one.
             self.texts = Default::default();
             self.problem = Some(format!(
                 "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
@@ -275,7 +275,7 @@ impl NodeDocuments {
         Ok(true)
     }
 
-    /// Whether the node is an array of version 1.
+    /// Returns whether the node is an array of version 1.
     pub fn is_v1(&self) -> bool {
         let document = self.array.as_ref();
         document.is_some_and(|(key, _)| {
@@ -284,7 +284,7 @@ impl NodeDocuments {
         })
     }
 
-    /// The texts, ready to be parsed.
+    /// Returns the texts for the parser.
     pub fn documents(&self) -> zarr::Documents<'_> {
         let [zarr_json, zarray, zgroup, zattrs, attributes_json] = &self.texts;
         zarr::Documents {
@@ -308,7 +308,7 @@ mod tests {
     use crate::runtime::block_on;
     use crate::store::{Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat};
 
-    /// A store that answers once four documents of Zarr are being opened.
+    /// A store whose opens complete only when four Zarr metadata documents are being opened.
     #[derive(Debug)]
     struct Remote {
         values: MemoryStore,
@@ -437,7 +437,7 @@ mod tests {
         let node = documents.documents().node().unwrap().node.unwrap();
         assert_eq!(node.as_array().unwrap().shape, [2]);
         assert_eq!(node.attributes().unwrap().len(), 1);
-        // Not below the root of a remote store.
+        // Below the root of a remote store, `meta` is not looked for.
         assert!(read(&store).unwrap().documents().node().is_none());
         let both = Remote::new(&[("a/meta", meta), ("a/.zgroup", b"{\"zarr_format\":2}")]);
         let documents = read(&both.values).unwrap();

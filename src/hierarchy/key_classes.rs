@@ -4,8 +4,8 @@ use super::document::{DOCUMENT_NAMES, is_document};
 use crate::store::{Key, KeyClasses};
 use crate::zarr::ATTRIBUTES_JSON;
 
-/// The classes of the keys of Zarr v2 and v3 and of N5. `attributes.json` is the last name that is looked
-/// for, and no document in itself: in a Zarr hierarchy it is a value, or a prefix, like any other.
+/// The key classes of Zarr v2, Zarr v3 and N5. `attributes.json` is looked for last and is not a
+/// document class: in a Zarr hierarchy it is an ordinary value or prefix.
 pub const KEY_CLASSES: KeyClasses = KeyClasses {
     is_document: is_document_or_reserved,
     node_documents: &{
@@ -15,15 +15,15 @@ pub const KEY_CLASSES: KeyClasses = KeyClasses {
     node_of,
 };
 
-/// Whether a key leads to a metadata document, or to a name that Zarr v2 reserves for one: `.z...`. A
-/// lookup of `.zarrfs`, which no store has, is then answered by a listing and needs no request.
+/// Returns whether a key is a metadata document, or a name that Zarr v2 reserves for one: `.z...`.
+/// A listing then answers a lookup of `.zarrfs`, which no store has, without a request.
 fn is_document_or_reserved(key: &Key) -> bool {
     let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
     is_document(key) || name.is_some_and(|name| name.starts_with(b".z"))
 }
 
-/// The array or group that a key most likely belongs to: the key without the name of a metadata
-/// document, or without the names at its end that look like a chunk key.
+/// Returns the array or group that a key most likely belongs to: the key without a final document
+/// name, or without the final components that look like a chunk key.
 fn node_of(key: &Key) -> Key {
     let is_n5_document = || key.as_bytes().ends_with(ATTRIBUTES_JSON.as_bytes());
     if is_document(key) || is_n5_document() {

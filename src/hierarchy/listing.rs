@@ -1,14 +1,14 @@
-//! Names of a store that does not list, such as a plain web server or a bucket that refuses to,
-//! from its metadata: consolidated metadata name a whole hierarchy in one or two requests, the
-//! document of an array names its chunks by arithmetic, and otherwise the documents of a prefix are
-//! fetched when the prefix is asked for.
+//! A listing for stores without listings, such as a plain web server or a bucket that denies them.
+//! The names come from metadata: consolidated metadata name a whole hierarchy in one or two
+//! requests, and the document of an array gives the names of its chunks. Otherwise the documents of
+//! a prefix are fetched when the prefix is used.
 //!
-//! Metadata tell only names: values, their sizes and whether a chunk exists are always the inner
-//! store's.
+//! Metadata give only names. Values, their sizes and the existence of chunks always come from the
+//! inner store.
 //!
-//! **Architecture Invariant:** [`StoreError::NotFound`] is returned where the inner store has proved
-//! it of a key and of the documents below it, or where consolidated metadata name all documents of a
-//! node. No other failure becomes it.
+//! **Architecture Invariant:** [`StoreError::NotFound`] is returned only if the inner store proves
+//! the absence of a key and of the documents below it, or if consolidated metadata name all
+//! documents of a node. No other failure is turned into it.
 //!
 //! Lock order: no lock is taken while another is held.
 
@@ -38,27 +38,27 @@ use crate::store::{
     Object, Prefetch, Stat, Store, StoreError, TransferStats,
 };
 
-/// A store whose names come from the metadata in it.
+/// A store whose listings come from its own metadata.
 #[derive(Debug)]
 pub struct MetadataListingStore {
     inner: Arc<dyn Store>,
     loader: Arc<Loader>,
     loads: SingleFlight<(Key, Depth), Arc<PrefixMetadata>, StoreError>,
-    /// The inner store has answered that it supports no listings.
+    /// Set once the inner store has answered that it does not support listings.
     lists_nothing: AtomicBool,
 }
 
-/// The answer about a key.
+/// The result of resolving a key.
 enum Resolved {
-    /// From metadata.
+    /// The key is known from metadata.
     Metadata(Arc<PrefixMetadata>, KeyMeaning),
-    /// From the inner store.
+    /// The key is known from the inner store.
     Inner(Stat),
 }
 
 impl MetadataListingStore {
-    /// Takes the names of `inner` from its metadata. Metadata are trusted for `ttl`, absence for at most
-    /// `absent_ttl`; both without a limit if the store is immutable.
+    /// Lists `inner` by its metadata. Metadata are cached for `ttl`, absence for at most
+    /// `absent_ttl`; if the store is immutable, both are cached without a limit.
     pub fn new(inner: Arc<dyn Store>, ttl: Duration, absent_ttl: Duration) -> Self {
         let (ttl, absent_ttl) = match inner.capabilities().immutable {
             true => (Duration::MAX, Duration::MAX),
@@ -73,10 +73,10 @@ impl MetadataListingStore {
         }
     }
 
-    /// The metadata of a prefix.
+    /// Loads the metadata of a prefix.
     ///
     /// # Errors
-    /// Those of [`Loader::load`].
+    /// The errors of [`Loader::load`].
     async fn load(&self, prefix: &Key, depth: Depth) -> Result<Arc<PrefixMetadata>, StoreError> {
         if let Some(metadata) = self.loader.cached(prefix, depth) {
             return Ok(metadata);
@@ -89,7 +89,7 @@ impl MetadataListingStore {
             .await
     }
 
-    /// The meaning of a key by cached metadata: by those of the root, or else of the nearest prefix.
+    /// Returns the meaning of a key by the cached metadata of the root, or else of the nearest prefix.
     fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
         let cache = &self.loader.cache;
         std::iter::once(Key::root())
@@ -102,7 +102,7 @@ impl MetadataListingStore {
             })
     }
 
-    /// What a key is. If it is a node, its metadata are loaded to `depth`.
+    /// Resolves a key. If it is a node, its metadata are loaded to `depth`.
     async fn resolve(&self, key: &Key, depth: Depth) -> Result<Resolved, StoreError> {
         let root = Key::root();
         let cache = &self.loader.cache;
@@ -115,7 +115,7 @@ impl MetadataListingStore {
             return Ok(Resolved::Metadata(metadata, meaning));
         }
         if let Some((metadata, meaning)) = self.cached_meaning(key) {
-            // Metadata of the node itself may lack documents.
+            // The metadata of the node itself may lack documents.
             let is_own = meaning == KeyMeaning::Node(String::new());
             let metadata = match is_own && depth == Depth::Listing {
                 true => self.load(key, depth).await?,
@@ -147,11 +147,11 @@ impl MetadataListingStore {
         }
     }
 
-    /// A prefix of the inner store, which documents may describe further.
+    /// Resolves a prefix of the inner store, which may have documents.
     async fn resolve_listed(&self, key: &Key, stat: Stat) -> Result<Resolved, StoreError> {
         let metadata = match self.load(key, Depth::Listing).await {
             Ok(metadata) if metadata.is_node() => metadata,
-            // A prefix, whatever its documents contain that are refused.
+            // The key is a prefix even if its documents are denied.
             Ok(_) | Err(StoreError::Denied { .. }) => return Ok(Resolved::Inner(stat)),
             Err(error) => return Err(error),
         };
@@ -159,7 +159,7 @@ impl MetadataListingStore {
         Ok(Resolved::Metadata(metadata, meaning))
     }
 
-    /// A key that the inner store does not have: it may be a directory of chunks, or a node.
+    /// Resolves a key that the inner store does not have: it may be a node or a directory of chunks.
     async fn resolve_unlisted(
         &self,
         key: &Key,
@@ -177,7 +177,7 @@ impl MetadataListingStore {
                 meaning => return Ok(Resolved::Metadata(metadata, meaning)),
             }
             if let Some(error) = metadata.failure.as_ref().filter(|_| !metadata.is_certain()) {
-                // The document that could name the key is not known.
+                // The document that could name the key could not be fetched.
                 return Err(error.clone());
             }
         }
@@ -187,13 +187,13 @@ impl MetadataListingStore {
         Err(why)
     }
 
-    /// Checks a value without the inner store.
+    /// Checks whether a key can be a value, with cached metadata only.
     ///
     /// # Errors
-    /// The metadata prove that the key is no value.
+    /// The metadata prove that the key is not a value.
     async fn check_value(&self, key: &Key) -> Result<(), StoreError> {
         if is_document(key) {
-            // Programs probe for documents that do not exist.
+            // Programs often open documents that do not exist.
             self.load(&Key::root(), Depth::Node).await?;
         }
         match self.cached_meaning(key) {
@@ -205,7 +205,7 @@ impl MetadataListingStore {
         }
     }
 
-    /// All names of a node.
+    /// Returns all names of a node.
     async fn names(
         &self,
         prefix: &Key,
@@ -240,10 +240,10 @@ impl MetadataListingStore {
         Ok(names)
     }
 
-    /// Adds the names that the inner store lists; returns whether it does.
+    /// Adds the names that the inner store lists. Returns whether the inner store has a listing.
     ///
     /// # Errors
-    /// It supports listings, but this one failed.
+    /// The inner store supports listings, but this listing failed.
     async fn push_inner(
         &self,
         names: &mut AssembledListing,
@@ -258,10 +258,10 @@ impl MetadataListingStore {
         }
     }
 
-    /// The inner store's listing of a prefix, if it lists that.
+    /// Returns the inner store's listing of a prefix, if it has one.
     ///
     /// # Errors
-    /// It supports listings, but this one failed.
+    /// The inner store supports listings, but this listing failed.
     async fn list_inner(&self, prefix: &Key) -> Result<Option<Box<dyn Listing>>, StoreError> {
         if self.lists_nothing.load(Ordering::Relaxed) {
             return Ok(None);
@@ -273,7 +273,7 @@ impl MetadataListingStore {
         }
     }
 
-    /// Whether an error of the inner store says that it has no listing of a prefix; the prefix can exist.
+    /// Returns whether an error means that the inner store has no listing of a prefix, which can still exist.
     fn is_unlisted(&self, error: &StoreError) -> bool {
         if matches!(error, StoreError::Unsupported { .. }) {
             self.lists_nothing.store(true, Ordering::Relaxed);
@@ -378,7 +378,7 @@ impl Store for MetadataListingStore {
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
         match self.try_stat(key) {
-            // The metadata prove that the key is no value.
+            // The metadata prove that the key is not a value.
             Some(Err(_)) => true,
             Some(Ok(stat)) if stat.kind == Kind::Prefix => true,
             _ => self.inner.prefetch(key, what).await,
@@ -398,7 +398,7 @@ impl Store for MetadataListingStore {
     }
 }
 
-/// A key and the prefixes above it without the root, the nearest first.
+/// Returns a key and the prefixes above it without the root, the nearest first.
 fn ancestors(key: &Key) -> impl Iterator<Item = Key> {
     let first = (!key.is_root()).then(|| key.clone());
     std::iter::successors(first, |key| {
@@ -407,7 +407,7 @@ fn ancestors(key: &Key) -> impl Iterator<Item = Key> {
     })
 }
 
-/// The part of a key below a prefix of it.
+/// Returns the part of a key below one of its prefixes.
 fn below<'a>(key: &'a Key, prefix: &Key) -> &'a [u8] {
     let rest = key.as_bytes().get(prefix.as_bytes().len()..);
     let rest = rest.unwrap_or_default();

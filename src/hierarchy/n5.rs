@@ -1,17 +1,17 @@
-//! Which directories belong to an N5 hierarchy, whose document is `attributes.json`.
+//! The directories of an N5 hierarchy, whose document is `attributes.json`.
 //!
-//! The first directory on the way from the root that has metadata decides for all below it: with Zarr
-//! metadata the hierarchy is Zarr, also if there is `attributes.json`; otherwise with a document of N5 it
-//! is N5. In a Zarr hierarchy `attributes.json` is a value like any other and is not read. In an N5
-//! hierarchy a directory with Zarr metadata of its own is a Zarr node.
+//! The first directory with metadata, on the path from the root, decides for all directories below
+//! it. With Zarr metadata the hierarchy is Zarr, even if the directory has `attributes.json`; with
+//! only an N5 document it is N5. In a Zarr hierarchy `attributes.json` is an ordinary value and is
+//! not read. In an N5 hierarchy a directory with Zarr metadata of its own is a Zarr node.
 //!
-//! Invariant: what a store has cached of a Zarr root answers without a request.
+//! Invariant: if the metadata of a Zarr root are cached, this module makes no request.
 
 use super::document::{Document, StoredDocument, read_document};
 use crate::store::{Key, Kind, Store, StoreError};
 use crate::zarr;
 
-/// Documents of which any one makes a hierarchy Zarr.
+/// Any one of these documents makes a hierarchy Zarr.
 const ZARR_DOCUMENTS: [Document; 4] = [
     Document::ZarrJson,
     Document::Zgroup,
@@ -19,20 +19,20 @@ const ZARR_DOCUMENTS: [Document; 4] = [
     Document::Zmetadata,
 ];
 
-/// What a directory decides for those below it.
+/// The format that a directory determines for the directories below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Zarr,
     N5,
-    /// It has no metadata.
+    /// The directory has no metadata.
     Undecided,
 }
 
-/// `attributes.json` of a directory without Zarr metadata; `None` if it is not in an N5 hierarchy, or
-/// has none.
+/// Reads `attributes.json` of a directory without Zarr metadata. `None` if the directory is not in
+/// an N5 hierarchy, or has no such document.
 ///
 /// # Errors
-/// Those of the store, unless the directory has no metadata as far as it can be read.
+/// The errors of the store, unless a document can never be read.
 pub async fn read_attributes_json(
     store: &dyn Store,
     key: &Key,
@@ -47,7 +47,7 @@ pub async fn read_attributes_json(
     root_document(store, key).await
 }
 
-/// Whether a directory without Zarr metadata belongs to an N5 hierarchy.
+/// Returns whether a directory without Zarr metadata belongs to an N5 hierarchy.
 ///
 /// # Errors
 /// As [`read_attributes_json`].
@@ -61,7 +61,7 @@ pub async fn is_in_n5(store: &dyn Store, key: &Key) -> Result<bool, StoreError> 
     Ok(root_document(store, key).await?.is_some())
 }
 
-/// The prefixes above a key, the root first.
+/// Returns the prefixes above a key, the root first.
 pub(super) fn from_root(key: &Key) -> Vec<Key> {
     let parent = |key: &Key| (!key.is_root()).then(|| key.parent());
     let mut above: Vec<Key> = std::iter::successors(parent(key), parent).collect();
@@ -82,7 +82,7 @@ async fn dialect(store: &dyn Store, prefix: &Key) -> Result<Dialect, StoreError>
     if known.contains(&Some(true)) {
         return Ok(Dialect::Zarr);
     }
-    // The absence of the others was proved before `attributes.json` was read.
+    // A cached `attributes.json` means that the absence of the Zarr documents was proved before.
     let is_read = cached(Document::AttributesJson) == Some(true);
     if known.contains(&None) && !is_read && has_zarr_document(store, prefix).await? {
         return Ok(Dialect::Zarr);
@@ -94,7 +94,7 @@ async fn dialect(store: &dyn Store, prefix: &Key) -> Result<Dialect, StoreError>
 }
 
 async fn has_zarr_document(store: &dyn Store, prefix: &Key) -> Result<bool, StoreError> {
-    // One by one: most hierarchies have one of the first two.
+    // One at a time, because most hierarchies have one of the first two.
     for document in ZARR_DOCUMENTS {
         let Ok(key) = prefix.join(document.name().as_bytes()) else {
             continue;
@@ -109,8 +109,8 @@ async fn has_zarr_document(store: &dyn Store, prefix: &Key) -> Result<bool, Stor
     Ok(false)
 }
 
-/// `attributes.json`, if an N5 hierarchy begins at its directory. One that cannot be read does not begin
-/// any.
+/// Reads `attributes.json` if it is the root of an N5 hierarchy. A document that cannot be read is
+/// no root.
 async fn root_document(
     store: &dyn Store,
     prefix: &Key,
@@ -141,7 +141,7 @@ mod tests {
         Key::new(name.as_bytes()).unwrap()
     }
 
-    /// Whether a directory of a store with these documents has one of N5.
+    /// Returns whether a directory of a store with these documents has one of N5.
     fn is_n5(documents: &[(&str, &str)], directory: &str) -> bool {
         let values = documents.iter();
         let values = values.map(|(name, text)| (key(name), text.as_bytes().to_vec()));

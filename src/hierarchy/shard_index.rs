@@ -1,4 +1,4 @@
-//! Where inner chunks lie in shards (zarr-specs, `sharding_indexed`, "Binary shard format").
+//! The byte ranges of inner chunks in shards (zarr-specs, `sharding_indexed`, "Binary shard format").
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use crate::codec::{CodecError, IndexLocation, ShardIndex, Sharding};
 use crate::store::{Key, Object, StoreError, Version, read_range};
 use crate::sync::Mutex;
 
-/// What an index takes in memory besides its entries.
+/// The memory of an index besides its entries, in bytes.
 const OVERHEAD_BYTES: u64 = 256;
-/// Size of an entry.
+/// The size of an entry in bytes.
 const ENTRY_BYTES: u64 = 16;
 
-/// A chunk that is a shard, or a shard in it.
+/// A chunk that is a shard, or a shard nested in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardId {
     /// The key of the chunk.
     pub key: Key,
-    /// Numbers of the inner chunks that lead to the shard; empty for the chunk itself.
+    /// The numbers of the inner chunks that lead to the shard; empty for the chunk itself.
     pub path: Vec<u64>,
 }
 
-/// The versions of a chunk and of the metadata that say where its index is.
+/// The version of a chunk, and that of the metadata that describe its index.
 pub type ShardVersion = (Version, u64);
 
 /// A decoded index and the reservation of its memory.
@@ -30,14 +30,14 @@ pub type ShardVersion = (Version, u64);
 pub struct CachedIndex<M> {
     /// The index.
     pub index: ShardIndex,
-    /// Released together with the index.
+    /// The reservation, released together with the index.
     pub memory: M,
 }
 
 type Shared<M> = Arc<CachedIndex<M>>;
 type Cached<M> = Mutex<WeightedLru<ShardId, (ShardVersion, Shared<M>)>>;
 
-/// Decoded indexes; each is loaded by one of all requests that need it.
+/// Decoded indexes. Concurrent requests for one index share a single load.
 #[derive(Debug)]
 pub struct ShardIndexCache<M> {
     cached: Arc<Cached<M>>,
@@ -45,8 +45,8 @@ pub struct ShardIndexCache<M> {
 }
 
 impl<M: Send + Sync + 'static> ShardIndexCache<M> {
-    /// An empty cache for indexes that together take at most `budget_bytes`; the newest index stays in any
-    /// case.
+    /// Creates an empty cache for indexes of at most `budget_bytes` in total. The newest index
+    /// always stays.
     pub fn new(budget_bytes: u64) -> Self {
         Self {
             cached: Arc::new(Mutex::new(WeightedLru::new(budget_bytes, usize::MAX))),
@@ -54,12 +54,12 @@ impl<M: Send + Sync + 'static> ShardIndexCache<M> {
         }
     }
 
-    /// The cached index of a shard.
+    /// Returns the cached index of a shard.
     pub fn get(&self, shard: &ShardId, version: ShardVersion) -> Option<Arc<CachedIndex<M>>> {
         get(&self.cached, shard, version)
     }
 
-    /// Caches an index that was decoded, and returns it.
+    /// Caches a decoded index and returns it.
     pub fn insert(
         &self,
         shard: ShardId,
@@ -69,10 +69,10 @@ impl<M: Send + Sync + 'static> ShardIndexCache<M> {
         insert(&self.cached, shard, version, index)
     }
 
-    /// The index of a shard: cached, or loaded once for all requests that wait for it.
+    /// Returns the index of a shard, from the cache or from one load that all waiting requests share.
     ///
     /// # Errors
-    /// Those of `load`.
+    /// The errors of `load`.
     pub async fn get_or_load<F>(
         &self,
         shard: ShardId,
@@ -90,7 +90,7 @@ impl<M: Send + Sync + 'static> ShardIndexCache<M> {
         let load = || {
             let load = load();
             async move {
-                // Another load may have completed since.
+                // Another load may have completed meanwhile.
                 if let Some(index) = get(&cached, &id, version) {
                     return Ok(index);
                 }
@@ -121,10 +121,10 @@ fn get<M>(cached: &Cached<M>, shard: &ShardId, version: ShardVersion) -> Option<
     (*of == version).then(|| Arc::clone(index))
 }
 
-/// The bytes of a shard that are its encoded index.
+/// Returns the byte range of the encoded index in a shard.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] if the shard is too short to have one.
+/// [`StoreError::Corrupt`] if the shard is too short for an index.
 pub fn shard_index_range(
     shard: &dyn Object,
     key: &Key,
@@ -143,10 +143,10 @@ pub fn shard_index_range(
     })
 }
 
-/// Reads and decodes the index of a shard, which takes twice its size in memory meanwhile.
+/// Reads and decodes the index of a shard, which temporarily takes twice its size in memory.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] if it is wrong; those of the store.
+/// [`StoreError::Corrupt`] if the index is invalid, and the errors of the store.
 pub async fn read_shard_index(
     shard: &dyn Object,
     key: &Key,
@@ -158,7 +158,7 @@ pub async fn read_shard_index(
     decoded.map_err(|error| codec_error(key, None, error))
 }
 
-/// The error of a decoder as that of a chunk, or of an inner chunk of it.
+/// Converts the error of a decoder into that of a chunk, or of an inner chunk.
 pub fn codec_error(key: &Key, inner: Option<u64>, error: CodecError) -> StoreError {
     let key = key.clone();
     let within = |text: String| match inner {

@@ -1,4 +1,4 @@
-//! Metadata of prefixes, for as long as they are trusted.
+//! The cache of the metadata of prefixes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use crate::cache::WeightedLru;
 use crate::store::{Key, Stat};
 use crate::sync::Mutex;
 
-/// Prefixes with metadata, and keys with an answer of the inner store.
+/// The largest number of prefixes with metadata, and of keys with an answer of the inner store.
 const MAX_ENTRIES: usize = 4096;
-/// Approximate size of all metadata.
+/// The largest approximate size of all metadata, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// A refusal that leaves open what is at a prefix is trusted for no longer than this.
+/// The longest time that a denied request is cached if it leaves open what the prefix is.
 const REFUSED_TTL: Duration = Duration::from_secs(1);
 
-/// Least recently used entries are evicted first.
+/// Metadata and answers; the least recently used entries are evicted first.
 #[derive(Debug)]
 pub(super) struct MetadataCache {
     ttl: Duration,
@@ -27,14 +27,14 @@ pub(super) struct MetadataCache {
 /// An answer of the inner store about a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CachedStat {
-    /// It is a prefix.
+    /// The key is a prefix.
     Prefix(Stat),
-    /// Proven: there is no such key, and no document below it.
+    /// The absence of the key, and of all documents below it, is proven.
     Absent,
 }
 
 impl MetadataCache {
-    /// Trusts what exists for `ttl`, and absence for `absent_ttl`.
+    /// Caches existing keys for `ttl`, and absence for `absent_ttl`.
     pub(super) fn new(ttl: Duration, absent_ttl: Duration) -> Self {
         Self {
             ttl,
@@ -44,7 +44,7 @@ impl MetadataCache {
         }
     }
 
-    /// The metadata of a prefix, and when fetching them began.
+    /// Returns the metadata of a prefix, and the time when their fetch began.
     pub(super) fn metadata(&self, prefix: &Key) -> Option<(Arc<PrefixMetadata>, Instant)> {
         let mut cached = self.metadata.lock();
         let (metadata, since) = cached.get(prefix)?;
@@ -59,7 +59,7 @@ impl MetadataCache {
         (since.elapsed() < ttl).then(|| (Arc::clone(metadata), *since))
     }
 
-    /// Whether absence that was proved at that time is still trusted.
+    /// Returns whether an absence that was proved at `since` is still valid.
     pub(super) fn is_absence_fresh(&self, since: Instant) -> bool {
         since.elapsed() < self.absent_ttl
     }
@@ -71,7 +71,7 @@ impl MetadataCache {
         let _evicted = self.metadata.lock().insert(prefix.clone(), entry, bytes);
     }
 
-    /// The answer of the inner store about a key.
+    /// Returns the answer of the inner store about a key.
     pub(super) fn stat(&self, key: &Key) -> Option<CachedStat> {
         let mut cached = self.stats.lock();
         let (stat, since) = cached.get(key)?;

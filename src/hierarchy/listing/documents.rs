@@ -1,4 +1,4 @@
-//! Several documents of a prefix, fetched at the same time.
+//! Concurrent fetches of several documents of a prefix.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -55,15 +55,15 @@ impl<const N: usize> From<[Document; N]> for Documents {
 /// The result of fetching a document.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// It exists.
+    /// The document exists.
     Present {
-        /// Its bytes; `None` if only its name counts, or it can never be read.
+        /// The text; `None` if only its name is needed, or if the document can never be read.
         text: Option<Vec<u8>>,
         modified: SystemTime,
     },
-    /// The store proves that it does not exist.
+    /// The store proves that the document does not exist.
     Absent,
-    /// Whether it exists is not known.
+    /// It is unknown whether the document exists.
     Failed(StoreError),
 }
 
@@ -98,7 +98,7 @@ fn from_error(error: StoreError) -> Fetched {
     }
 }
 
-/// Whether the document exists and no other attempt reads it.
+/// Returns whether the document exists, but no further attempt can read it.
 fn is_unreadable(error: &StoreError) -> bool {
     matches!(
         error,

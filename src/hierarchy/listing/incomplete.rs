@@ -1,4 +1,4 @@
-//! Names at a prefix that neither metadata nor a listing tell.
+//! Prefixes whose names neither metadata nor a listing give completely.
 
 use super::loader::Depth;
 use super::metadata::{Contents, KeyMeaning, PrefixMetadata};
@@ -6,8 +6,8 @@ use super::{MetadataListingStore, Resolved};
 use crate::store::{IncompleteListing, Key, Kind, StoreError};
 
 impl MetadataListingStore {
-    /// Why a listing of a prefix may lack names, or have names of keys that do not exist; `None` if the
-    /// metadata name all keys.
+    /// Returns why a listing of a prefix may lack names, or may have names of keys that do not
+    /// exist. `None` if the metadata name all keys.
     pub(super) async fn find_incomplete(&self, prefix: &Key) -> Option<IncompleteListing> {
         let (metadata, meaning) = match self.resolve(prefix, Depth::Listing).await {
             Ok(Resolved::Metadata(metadata, meaning)) => (metadata, meaning),
@@ -36,7 +36,7 @@ impl MetadataListingStore {
         metadata: &PrefixMetadata,
         is_understood: bool,
     ) -> IncompleteListing {
-        // The inner store lists no array that consolidated metadata describe.
+        // If consolidated metadata describe an array, the inner store does not list it.
         let uses_inner = !metadata.is_consolidated() || !is_understood;
         let is_listed = uses_inner && matches!(self.list_inner(prefix).await, Ok(Some(_)));
         let what = match (is_listed, is_understood) {
@@ -71,7 +71,7 @@ impl MetadataListingStore {
     }
 }
 
-/// No name is known.
+/// Returns the report of a prefix none of whose names is known.
 fn failed(error: &StoreError) -> IncompleteListing {
     IncompleteListing {
         is_unlisted: true,

@@ -1,4 +1,4 @@
-//! Metadata of prefixes, fetched from the store and parsed.
+//! The loader of the metadata of prefixes, which fetches and parses documents.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +14,16 @@ use crate::runtime::leave_session_thread;
 use crate::store::{Key, Store, StoreError};
 use crate::zarr;
 
-/// Documents that together are longer are parsed one prefix at a time: their parsed form is many times
-/// as large.
+/// Documents of a prefix with more bytes in total are parsed for one prefix at a time, because
+/// their parsed form is many times larger.
 const LONG_BYTES: usize = 64 << 10;
 
-/// How much of a prefix has to be known.
+/// How completely the metadata of a prefix are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Depth {
-    /// What it is.
+    /// The kind of the node.
     Node,
-    /// All documents that it has.
+    /// All documents of the node.
     Listing,
 }
 
@@ -44,18 +44,18 @@ impl Loader {
         }
     }
 
-    /// The cached metadata of a prefix, if they are deep enough.
+    /// Returns the cached metadata of a prefix, if they are complete enough for `depth`.
     pub(super) fn cached(&self, prefix: &Key, depth: Depth) -> Option<Arc<PrefixMetadata>> {
         let (metadata, _) = self.cache.metadata(prefix)?;
         let is_enough = depth == Depth::Node || metadata.missing().is_empty();
         is_enough.then_some(metadata)
     }
 
-    /// Fetches what the cache lacks of the metadata of a prefix. Metadata that are known in part hold the
-    /// reason.
+    /// Loads the metadata of a prefix that the cache lacks. Incomplete metadata have the reason in
+    /// `failure`.
     ///
     /// # Errors
-    /// Why nothing is known.
+    /// The reason why the prefix is unknown.
     pub(super) async fn load(
         &self,
         prefix: &Key,
@@ -76,9 +76,9 @@ impl Loader {
         }
         match &metadata.failure {
             None => {}
-            // A refusal is not cached; what the store did answer is.
+            // A denied request is not cached, but the answered ones are.
             Some(StoreError::Denied { .. }) if metadata.is_node() || prefix.is_root() => {}
-            // Enough for this request.
+            // The incomplete metadata are sufficient for this request.
             Some(_) if metadata.is_node() => return Ok(metadata),
             Some(error) => return Err(error.clone()),
         }
@@ -86,7 +86,7 @@ impl Loader {
         Ok(metadata)
     }
 
-    /// Fetches the documents that describe a prefix; of the root, consolidated metadata first.
+    /// Fetches the documents that describe a prefix. For the root, consolidated metadata come first.
     async fn fetch_node(&self, prefix: &Key) -> PrefixMetadata {
         let v2: Documents = [Document::Zgroup, Document::Zarray].into();
         let n5: Documents = [Document::AttributesJson].into();
@@ -115,8 +115,8 @@ impl Loader {
         self.parse(&fetched, PrefixMetadata::new).await
     }
 
-    /// Whether the first directory on the way to a prefix that has metadata, as far as they are cached,
-    /// is one of N5; `None` if none has any, so that a hierarchy of N5 can begin at the prefix.
+    /// Returns whether the first cached directory with metadata, on the path from the root to a prefix, is
+    /// an N5 node. `None` if no such directory is cached, so that an N5 hierarchy can begin at the prefix.
     fn is_below_n5(&self, prefix: &Key) -> Option<bool> {
         from_root(prefix).iter().find_map(|above| {
             let (metadata, _) = self.cache.metadata(above)?;

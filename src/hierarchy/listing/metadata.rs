@@ -1,4 +1,4 @@
-//! Names at a prefix and below it, from the metadata at the prefix.
+//! The names at and below a prefix, from the metadata at the prefix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,48 +14,48 @@ use crate::zarr::{self, ATTRIBUTES_JSON, Consolidated, Node};
 /// The documents of a prefix, without their texts, and the consolidated metadata in them.
 #[derive(Debug)]
 pub(super) struct PrefixMetadata {
-    /// Nodes by their paths below the prefix; the empty path is the prefix itself, if it is a node.
+    /// Nodes by their paths below the prefix. The prefix itself, if it is a node, has the empty path.
     nodes: BTreeMap<Box<str>, NodeEntry>,
-    /// Documents that the prefix itself is proved not to have.
+    /// Documents whose absence at the prefix itself is proven.
     absent: Documents,
-    /// Documents of which the consolidated metadata have a copy for every node that has them.
+    /// Documents that consolidated metadata contain for every node that has them.
     listed: Documents,
     is_consolidated: bool,
-    /// When the last of the documents was changed.
+    /// The time of the last modification of any document.
     pub(super) modified: SystemTime,
-    /// Why a document could not be fetched; a refusal only if there is no other reason.
+    /// The reason why a document could not be fetched. Other errors take precedence over a denied request.
     pub(super) failure: Option<StoreError>,
 }
 
-/// One node.
+/// A node in the metadata.
 #[derive(Debug, Default)]
 struct NodeEntry {
     documents: Documents,
     contents: Contents,
 }
 
-/// The children of a node.
+/// The kind of children that a node has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Contents {
-    /// Other nodes; also where the document is broken.
+    /// Other nodes. A node whose document is broken counts as a group.
     #[default]
     Group,
-    /// Chunks; `None` if the grid is not understood.
+    /// Chunks; `None` if the chunk grid is not supported.
     Array(Option<Arc<ChunkNames>>),
 }
 
-/// What a path below the prefix stands for.
+/// The meaning of a path below the prefix.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum KeyMeaning {
-    /// The metadata do not say.
+    /// The metadata do not name the path.
     Unknown,
-    /// The node at this path.
+    /// The node with this path.
     Node(String),
     /// A directory of chunks.
     ChunkDirectory(Arc<ChunkNames>, ChunkDir),
-    /// A document or a key below an array: only the store knows more.
+    /// A document, or a key below an array. Only the store knows whether it exists.
     InnerKey,
-    /// A document that a node is proved not to have.
+    /// A document whose absence is proven.
     AbsentDocument,
 }
 
@@ -113,14 +113,14 @@ impl PrefixMetadata {
         metadata
     }
 
-    /// Keeps the reason of a failure.
+    /// Records the reason of a failure.
     fn fail(&mut self, error: StoreError) {
         if matches!(self.failure, None | Some(StoreError::Denied { .. })) {
             self.failure = Some(error);
         }
     }
 
-    /// Adds the nodes of consolidated metadata; where both name one, v3 describes it.
+    /// Adds the nodes of consolidated metadata. If both versions name a node, v3 describes it.
     fn add_consolidated(&mut self, v3: Option<&Consolidated>, v2: Option<&Consolidated>) {
         let has_root = v2.is_none_or(|copies| copies.documents("").next().is_some());
         for copies in v3.into_iter().chain(v2) {
@@ -161,35 +161,35 @@ impl PrefixMetadata {
         }
     }
 
-    /// Whether there is a node at the prefix itself.
+    /// Returns whether the prefix itself is a node.
     pub(super) fn is_node(&self) -> bool {
         self.nodes.contains_key("")
     }
 
-    /// Whether the node at the prefix itself is one of N5.
+    /// Returns whether the prefix itself is an N5 node.
     pub(super) fn is_n5(&self) -> bool {
         let own = self.documents("");
         let zarr = [Document::ZarrJson, Document::Zarray, Document::Zgroup];
         own.contains(Document::AttributesJson) && !zarr.into_iter().any(|of| own.contains(of))
     }
 
-    /// Whether no document that could not be fetched can make an array of the prefix.
+    /// Returns whether no failed document can turn the prefix into an array.
     pub(super) fn is_certain(&self) -> bool {
         self.failure.is_none() || self.documents("").contains(Document::ZarrJson)
     }
 
-    /// Whether no other document has to be fetched to know what the prefix is.
+    /// Returns whether the kind of the prefix is known without further documents.
     pub(super) fn is_settled(&self) -> bool {
         let is_refused = matches!(self.failure, None | Some(StoreError::Denied { .. }));
         self.is_consolidated || self.documents("").contains(Document::ZarrJson) || !is_refused
     }
 
-    /// Whether consolidated metadata name the nodes below.
+    /// Returns whether consolidated metadata name the nodes below the prefix.
     pub(super) fn is_consolidated(&self) -> bool {
         self.is_consolidated
     }
 
-    /// Documents that were not fetched and belong into a listing if they exist.
+    /// Returns the documents that were not fetched, but belong into a listing if they exist.
     pub(super) fn missing(&self) -> Documents {
         let own = self.documents("");
         let mut missing = Documents::default();
@@ -205,7 +205,7 @@ impl PrefixMetadata {
         missing.difference(own).difference(self.absent)
     }
 
-    /// The same with more documents.
+    /// Returns the metadata with more documents.
     pub(super) fn extended(&self, fetched: &[(Document, Fetched)]) -> Self {
         let mut extended = Self::new(fetched);
         let (own, contents) = (self.documents(""), self.contents(""));
@@ -223,20 +223,20 @@ impl PrefixMetadata {
         extended
     }
 
-    /// The documents of a node.
+    /// Returns the documents of a node.
     pub(super) fn documents(&self, path: &str) -> Documents {
         let entry = self.nodes.get(path);
         entry.map_or_else(Documents::default, |entry| entry.documents)
     }
 
-    /// The children of a node; a path that only leads to nodes is a group.
+    /// Returns the kind of children of a node. A path that is only a prefix of nodes is a group.
     pub(super) fn contents(&self, path: &str) -> Contents {
         let entry = self.nodes.get(path);
         entry.map_or(Contents::Group, |entry| entry.contents.clone())
     }
 
-    /// Returns what a path stands for. That the prefix itself lacks a document is trusted for less time
-    /// than all else: only if `is_absence_fresh`, or if consolidated metadata say so.
+    /// Returns the meaning of a path. The absence of a document at the prefix itself is valid for less
+    /// time than other metadata: only if `is_absence_fresh`, or if the metadata are consolidated.
     pub(super) fn classify(&self, path: &[u8], is_absence_fresh: bool) -> KeyMeaning {
         let Ok(path) = str::from_utf8(path) else {
             return KeyMeaning::Unknown;
@@ -278,7 +278,7 @@ impl PrefixMetadata {
         KeyMeaning::Unknown
     }
 
-    /// The document with a name below a node. `attributes.json` is one where it was looked for.
+    /// Returns the document with a name below a node. `attributes.json` counts only if it was fetched.
     fn document(&self, parent: &str, name: &str) -> Option<Document> {
         let n5 = Document::AttributesJson;
         let is_read = || {
@@ -290,22 +290,22 @@ impl PrefixMetadata {
         }
     }
 
-    /// Whether there are nodes below a path.
+    /// Returns whether any node is below a path.
     fn has_nodes_below(&self, path: &str) -> bool {
         let prefix = format!("{path}/");
         self.next_path(&prefix)
             .is_some_and(|p| p.starts_with(&prefix))
     }
 
-    /// The first path of a node that is not before `from`.
+    /// Returns the first path of a node that is not less than `from`.
     fn next_path(&self, from: &str) -> Option<&str> {
         let bounds = (Bound::Included(from), Bound::Unbounded);
         let (path, _) = self.nodes.range::<str, _>(bounds).next()?;
         Some(path)
     }
 
-    /// The names of the nodes directly below a node, in time that is proportional to their number. A
-    /// node with the name of a document is not one of them.
+    /// Returns the names of the nodes directly below a node, in time proportional to their number.
+    /// A node whose name is that of a document is left out.
     pub(super) fn children(&self, path: &str) -> BTreeSet<&str> {
         let prefix = match path {
             "" => String::new(),
@@ -321,7 +321,7 @@ impl PrefixMetadata {
             if !name.is_empty() && !is_document_name(name.as_bytes()) {
                 names.insert(name);
             }
-            // After everything below the child, or after the child itself.
+            // Continues after all paths below the child, or after the child itself.
             from = match rest.len() > name.len() {
                 true => format!("{prefix}{name}0"),
                 false => format!("{path}\0"),
@@ -330,7 +330,7 @@ impl PrefixMetadata {
         names
     }
 
-    /// Attributes of a prefix.
+    /// Returns the attributes of a path.
     pub(super) fn stat(&self, meaning: &KeyMeaning) -> Stat {
         let below = match meaning {
             KeyMeaning::ChunkDirectory(names, cell) => names.directories(*cell),
@@ -352,7 +352,7 @@ impl PrefixMetadata {
         }
     }
 
-    /// Approximate size in memory.
+    /// Returns the approximate size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let entries = self.nodes.iter().map(|(path, entry)| {
             let names = match &entry.contents {
@@ -365,8 +365,8 @@ impl PrefixMetadata {
     }
 }
 
-/// The children of a node and its inline consolidated metadata, from its documents; one that cannot be
-/// read has no text.
+/// Returns the kind of children of a node and its inline consolidated metadata. An unreadable
+/// document has no text.
 fn parse_node(
     zarr_json: Option<Option<&[u8]>>,
     zarray: Option<Option<&[u8]>>,

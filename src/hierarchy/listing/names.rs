@@ -1,4 +1,4 @@
-//! A listing of single names, followed by those of a chunk grid.
+//! A listing of single names, followed by the names of a chunk grid.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -23,11 +23,11 @@ struct Name {
     stat: Option<Stat>,
 }
 
-/// The kernel takes cookies as signed offsets and gives the last ones a meaning.
+/// The largest cookie. The kernel treats cookies as signed offsets and reserves the last ones.
 const LAST_COOKIE: u64 = (i64::MAX as u64) - (1 << 16);
 
 impl AssembledListing {
-    /// A listing of `.` and `..`.
+    /// Creates a listing of `.` and `..`.
     pub(crate) fn new(prefix: Key) -> Self {
         let mut names = Self {
             prefix,
@@ -40,7 +40,7 @@ impl AssembledListing {
         names
     }
 
-    /// Adds a name, unless the listing has it.
+    /// Adds a name, unless the listing already has it.
     pub(crate) fn push(&mut self, name: &[u8], kind: Kind, stat: Option<Stat>) {
         if self.seen.insert(name.into()) {
             let name = name.into();
@@ -56,7 +56,7 @@ impl AssembledListing {
     /// Adds all names of another listing.
     ///
     /// # Errors
-    /// Those of that listing.
+    /// The errors of that listing.
     pub(crate) async fn push_listing(
         &mut self,
         mut listing: Box<dyn Listing>,

@@ -13,7 +13,7 @@ use crate::runtime::{block_on, leave_session_thread, timeout};
 use crate::store::{Listed, MemoryStore, Visit, Visited, read_to_end};
 use crate::sync::Mutex;
 
-/// The answer of a server about a key.
+/// A failure of the server for a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Denied,
@@ -21,7 +21,7 @@ enum Fault {
     Unavailable,
 }
 
-/// A web server: it has only values, and lists only what the test wants.
+/// A web server that has only values, and lists only the pages of the test.
 #[derive(Debug, Default)]
 struct Server {
     values: Mutex<MemoryStore>,
@@ -31,7 +31,7 @@ struct Server {
     opens: AtomicU32,
     stats: AtomicU32,
     lists: AtomicU32,
-    /// Opens in progress, and the most that were at a time.
+    /// Opens in progress, and their largest number at any time.
     opening: AtomicUsize,
     most: AtomicUsize,
     latency: Duration,
@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Opens, stats and listings since the last time.
+    /// Returns the numbers of opens, stats and listings since the last call.
     fn asked(&self) -> (u32, u32, u32) {
         let count = |count: &AtomicU32| count.swap(0, Ordering::Relaxed);
         (count(&self.opens), count(&self.stats), count(&self.lists))
@@ -148,7 +148,7 @@ impl Store for Server {
     }
 }
 
-/// A page with names; its cookies are no positions.
+/// A page of names, whose cookies are not positions.
 #[derive(Debug)]
 struct Page(Vec<(&'static str, Kind)>);
 
@@ -186,7 +186,7 @@ fn listed(store: &dyn Store, prefix: &str) -> Vec<(String, Kind)> {
     let mut listing = block_on(store.list(&key(prefix))).unwrap();
     let mut names = Vec::new();
     let mut cookie = 0;
-    // One name at a time, as a small buffer would have it.
+    // One name at a time, as with a small reply buffer.
     loop {
         let before = names.len();
         listing
@@ -212,7 +212,7 @@ fn listed(store: &dyn Store, prefix: &str) -> Vec<(String, Kind)> {
     names
 }
 
-/// AssembledListing, directories with a `/` behind, sorted.
+/// Returns the sorted names of a listing; directories have a trailing `/`.
 fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
     let names = listed(store, prefix).into_iter();
     let mut names: Vec<String> = names
@@ -225,7 +225,7 @@ fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
     names
 }
 
-/// All keys below a prefix.
+/// Adds all keys below a prefix.
 fn walk(store: &dyn Store, prefix: &str, keys: &mut Vec<String>) {
     for (name, kind) in listed(store, prefix) {
         let path = match prefix {
@@ -375,7 +375,7 @@ fn values_are_the_inner_stores_and_only_it_proves_that_they_are_not_there() {
         block_on(store.list(&key("a/0.0"))),
         Err(StoreError::NotAPrefix { .. })
     ));
-    // The copies say that it is there.
+    // The consolidated metadata contain the document.
     server.put(&[(".zmetadata", json!(1))]);
     assert!(is_absent(&store, "a/.zarray"));
 }
@@ -432,7 +432,7 @@ fn consolidated_v3_metadata_name_everything() {
         "zarr.json",
     ];
     assert_eq!(keys, expected);
-    // The inner store may know the names of chunks that are not understood.
+    // The inner store may list the chunks of an unsupported grid.
     assert_eq!(server.asked(), (2, 0, 1));
     for name in [".zgroup", "g/.zattrs", "g/v2/.zarray", "dot/.zmetadata"] {
         assert!(is_absent(&store, name), "{name}");
@@ -506,7 +506,7 @@ fn without_consolidated_metadata_names_are_found_by_asking() {
     assert_eq!(server.asked(), (0, 0, 0));
     assert_eq!(names(&store, "g/a"), [".zarray", ".zattrs", "0/", "1/"]);
     assert_eq!(names(&store, "g"), [".zgroup"]);
-    // A server that has once said that it lists nothing is not asked for a list again.
+    // A server that has answered once that it does not list gets no further list requests.
     assert_eq!(server.asked(), (1, 2, 0));
     assert!(is_absent(&store, "g/a/1/1"));
     assert_eq!(server.asked(), (1, 1, 0));
@@ -614,7 +614,7 @@ fn both_formats_may_be_at_one_root() {
     assert_eq!(names(&store, "a"), [".zarray", "0", "1", "zarr.json"]);
     assert!(is_absent(&store, "2/zarr.json") && is_absent(&store, "3/.zgroup"));
     assert_eq!(server.asked(), (2, 0, 0));
-    // Copies of v2 do not say what v3 has.
+    // Consolidated metadata of v2 do not contain documents of v3.
     let (server, store) = listing(Server::new(&[
         ("zarr.json", group()),
         (".zmetadata", zmetadata(&two)),
@@ -640,7 +640,7 @@ fn a_failure_is_never_absence() {
                 ("a/0", json!(1)),
             ]))
         };
-        // Of the key itself, and of each document that could be below it.
+        // A failure of the key itself, or of each document that could be below it.
         for name in ["x", "x/zarr.json", "x/.zarray", "x/.zgroup"] {
             let (server, store) = new();
             server.fault(name, fault);
@@ -653,7 +653,7 @@ fn a_failure_is_never_absence() {
             server.mend();
             assert!(is_absent(&store, "x"));
         }
-        // Of a document above it that would name it.
+        // A failure of a document above the key that could name it.
         for name in ["y/zarr.json", "zarr.json", ".zarray"] {
             let (server, store) = new();
             server.fault(name, fault);
@@ -665,12 +665,12 @@ fn a_failure_is_never_absence() {
             assert!(is_fault(&found), "{name}: {found}");
             server.mend();
             if fault == Fault::Denied && !name.starts_with("y") {
-                // For a moment it is not asked again.
+                // A denied request is cached for a second.
                 thread::sleep(Duration::from_millis(1100));
             }
             assert!(is_absent(&store, "y/z"));
         }
-        // Of a chunk.
+        // A failure of a chunk.
         let (server, store) = new();
         server.fault("a/1", fault);
         assert_eq!(kind(&store, "a"), Kind::Prefix);
@@ -695,7 +695,7 @@ fn what_failed_at_the_root_is_asked_again() {
         assert!(block_on(store.list(&Key::root())).is_err());
         server.mend();
         assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
-        // One is enough to know names.
+        // One of the documents is enough to know the names.
         let (server, store) = listing(v2_server());
         server.fault("zarr.json", fault);
         assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
@@ -711,7 +711,7 @@ fn what_failed_at_the_root_is_asked_again() {
 
 #[test]
 fn a_server_that_refuses_some_names_is_still_walked() {
-    // AssembledListing that begin with a dot are refused by many servers.
+    // Many servers deny names that begin with a dot.
     let (server, store) = listing(Server::new(&[
         ("zarr.json", group()),
         ("a/zarr.json", array(&[1], &[1], json!("default"))),
@@ -729,7 +729,7 @@ fn a_server_that_refuses_some_names_is_still_walked() {
     assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
     assert_eq!(server.asked(), (0, 0, 0));
 
-    // Copies are enough, whatever is refused beside them.
+    // Consolidated metadata are sufficient, even if other documents are denied.
     let (server, store) = listing(v2_server());
     server.fault("zarr.json", Fault::Denied);
     assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
@@ -737,7 +737,7 @@ fn a_server_that_refuses_some_names_is_still_walked() {
     assert_eq!(names(&store, "g/n/0"), ["0", "1"]);
     assert_eq!(server.asked(), (2, 0, 0));
 
-    // A bucket that may not be listed refuses what it does not have.
+    // A bucket that denies listings denies keys that do not exist.
     let mut values = Server::new(&[
         ("raw/a/.zgroup", zgroup()),
         ("file", json!(1)),
@@ -817,7 +817,7 @@ fn what_the_inner_store_lists_is_added_once() {
     let (server, store) = listing(server);
     assert_eq!(names(&store, ""), ["a/", "raw/", "zarr.json"]);
     assert_eq!(names(&store, "raw"), ["file"]);
-    // Contents it lists of an array is better than what the grid could hold.
+    // A listing of an array by the server is better than the names that the grid allows.
     assert_eq!(names(&store, "a"), ["stray", "zarr.json"]);
     for name in ["zarr.json", ".zgroup", ".zarray"] {
         server.fault(&format!("raw/{name}"), Fault::Denied);
