@@ -1,16 +1,16 @@
-//! The namespace: which inode numbers stand for which keys, and what is inside a directory.
+//! The namespace: the keys of inode numbers, and the names in directories.
 //!
-//! A pinned store with an index needs no table: an inode number is a place in the index
-//! (`indexed`). Any other store gets numbers from a hash of key and version, and a table of
-//! those that the kernel knows (`hashed`). Views have numbers of their own (`views`), and so has the
-//! hierarchy in another version (`translations`). A mount shows them together (`mux`). All give the same
-//! numbers after a remount.
+//! If the store has an index, an inode number is an index position and needs no table (`indexed`).
+//! Otherwise the number is a hash of key and version, with a table of the numbers that the kernel
+//! knows (`hashed`). Views (`views`) and the hierarchy in another version (`translations`) have
+//! numbers of their own. A mount shows all of them together (`mux`). All numbers are the same after
+//! a remount.
 //!
-//! **Architecture Invariant:** nothing below this module knows an inode number.
+//! **Architecture Invariant:** modules below this one do not know inode numbers.
 //!
-//! **Architecture Invariant:** a number stands for one content of one key. When the content
-//! changes, the key gets another number, so what the kernel has cached of a number is never wrong
-//! and no handle ever sees two contents.
+//! **Architecture Invariant:** an inode number stands for one content of one key. When the content
+//! changes, the key gets another number. So data that the kernel caches for a number are never
+//! wrong, and no handle ever reads two contents.
 
 mod hashed;
 mod indexed;
@@ -43,50 +43,50 @@ impl Ino {
     pub const ROOT: Self = Self(1);
 }
 
-/// An inode number and what it stands for.
+/// An inode number and its attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct Node {
-    /// The number.
+    /// The inode number.
     pub ino: Ino,
-    /// Kind, size, times.
+    /// The attributes: kind, size and times.
     pub stat: Stat,
 }
 
-/// One name of a directory.
+/// An entry of a directory.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// The name; `.` and `..` come too.
+    /// The name. Listings include `.` and `..`.
     pub name: &'a [u8],
-    /// The inode number that a lookup of the name would give.
+    /// The inode number that a lookup of the name returns.
     pub ino: Ino,
-    /// File or directory.
+    /// The kind: file or directory.
     pub kind: Kind,
-    /// The rest, where it was free. Never there for `.` and `..`.
+    /// All attributes, if the listing has them without another request; never for `.` and `..`.
     pub stat: Option<Stat>,
-    /// The cookie that goes on behind this name.
+    /// The cookie of the next entry.
     pub next: u64,
 }
 
-/// Where the views of a directory are.
+/// The location of the views of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewsOfDir {
     /// The path relative to the directory.
     pub path: &'static str,
-    /// The name of its node, which the names of the views begin with.
+    /// The name of the directory's node, with which the names of the views begin.
     pub name: String,
 }
 
-/// A directory opened for reading.
+/// A directory that is open for reading.
 #[async_trait]
 pub trait DirStream: Debug + Send {
-    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or no more names are at
-    /// hand; a name that breaks counts as not visited.
+    /// Visits names from `cookie` (0 is the beginning) until `visit` breaks or further names need
+    /// waiting. A name for which `visit` breaks counts as not visited.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
 
-    /// Fetches the names that follow those at hand.
+    /// Fetches the names that follow the ones available without waiting.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
@@ -95,7 +95,7 @@ pub trait DirStream: Debug + Send {
     }
 }
 
-/// Visits `.` and `..` of a directory whose cookies are counts; returns whether `visit` broke.
+/// Visits `.` and `..` of a directory whose cookies are counts. Returns whether `visit` broke.
 fn visit_dots(ino: Ino, parent: Ino, cookie: u64, visit: &mut Visit<'_>) -> bool {
     for (next, name, ino) in [(1, &b"."[..], ino), (DOTS, b"..", parent)] {
         let entry = Entry {
@@ -112,75 +112,75 @@ fn visit_dots(ino: Ino, parent: Ino, cookie: u64, visit: &mut Visit<'_>) -> bool
     false
 }
 
-/// Cookies of `.` and `..` where cookies are counts.
+/// The number of the entries `.` and `..`, where cookies are counts.
 const DOTS: u64 = 2;
 
-/// What is called for each name of a directory.
+/// A callback for each name of a directory.
 pub type Visit<'a> = dyn FnMut(Entry<'_>) -> ControlFlow<()> + 'a;
 
 /// A namespace over a store.
 ///
-/// The methods that begin with `try_` answer what is at hand, and return `None` for anything that
-/// takes a network, a decoder, or more than a system call.
+/// The methods that begin with `try_` return `None` if the result needs a network request, a
+/// decoder, or more than a system call.
 #[async_trait]
 pub trait Tree: Debug + Send + Sync {
-    /// As [`Tree::lookup`], if the answer is at hand.
+    /// As [`Tree::lookup`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
     fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>>;
 
-    /// Finds a name; the kernel then knows the number until [`Tree::forget`].
+    /// Looks up a name and increments the lookup count of its number, until [`Tree::forget`].
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] only if absence is proven.
+    /// [`StoreError::NotFound`] only if the absence is proven.
     async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
         at_hand(self.try_lookup(parent, name))
     }
 
-    /// Makes a name known that a directory has listed, as [`Tree::lookup`] does, if its attributes are
-    /// at hand.
+    /// Increments the lookup count of a listed name, as [`Tree::lookup`] does. `None` if its
+    /// attributes are not available without waiting.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
     fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
 
-    /// The kernel has forgotten that many lookups of a number.
+    /// Decrements the lookup count of a number.
     fn forget(&self, ino: Ino, lookups: u64);
 
-    /// As [`Tree::stat`], if the answer is at hand.
+    /// As [`Tree::stat`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Tree::stat`].
     fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>>;
 
-    /// What a number stands for.
+    /// Returns the attributes of a number.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if its key has another content by now.
+    /// [`StoreError::Stale`] if the content of its key has changed.
     async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
         at_hand(self.try_stat(ino))
     }
 
-    /// The key of a number.
+    /// Returns the key of a number.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] for a number that was never given out.
+    /// [`StoreError::Stale`] if the number is unknown.
     fn key(&self, ino: Ino) -> Result<Key, StoreError>;
 
-    /// As [`Tree::open`], if the answer is at hand.
+    /// As [`Tree::open`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Tree::open`].
     fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>>;
 
-    /// Opens the value that a number stands for.
+    /// Opens the value of a number.
     ///
     /// # Errors
-    /// As [`Tree::stat`], and those of [`Store::open`].
+    /// The errors of [`Tree::stat`] and [`Store::open`].
     async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError>;
 
-    /// As [`Tree::open_dir`], if the answer is at hand.
+    /// As [`Tree::open_dir`], or `None` if it would block.
     ///
     /// # Errors
     /// As [`Tree::open_dir`].
@@ -194,7 +194,7 @@ pub trait Tree: Debug + Send + Sync {
         at_hand(self.try_open_dir(ino))
     }
 
-    /// The metadata of the node behind a number, by name.
+    /// Returns the metadata of the node of a number, by name.
     ///
     /// # Errors
     /// As [`Tree::stat`].
@@ -202,42 +202,42 @@ pub trait Tree: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The views of a directory; `None` if it has none.
+    /// Returns the location of the views of a directory; `None` if it has no views.
     ///
     /// # Errors
-    /// As [`Tree::stat`], and those of reading the metadata of its node.
+    /// The errors of [`Tree::stat`], and of reading the metadata of the directory's node.
     async fn views(&self, _: Ino) -> Result<Option<ViewsOfDir>, StoreError> {
         Ok(None)
     }
 
-    /// Names of at most three views of the root, for the report of a mount.
+    /// Returns the names of at most three views of the root, for the mount report.
     async fn example_views(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The last failed requests, which the tree may show.
+    /// Returns the last failed requests, which the tree may show as a file.
     fn recent_errors(&self) -> Arc<RecentErrors> {
         Arc::default()
     }
 
-    /// Gauges for the statistics.
+    /// Returns gauges for the statistics.
     fn gauges(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// The store below.
+    /// Returns the store of the tree.
     fn store(&self) -> &dyn Store;
 
-    /// Numbers that take memory now, for the statistics.
+    /// Returns the number of inodes that take memory, for the statistics.
     fn known_inodes(&self) -> usize;
 }
 
-/// The answer of a tree that has all answers at hand.
+/// Unwraps the result of a `try_` method of a tree that never waits.
 fn at_hand<T>(answer: Option<Result<T, StoreError>>) -> Result<T, StoreError> {
     answer.unwrap_or_else(|| Err(StoreError::internal("an answer that is not at hand")))
 }
 
-/// The native tree: exactly the store's keys from `root` down.
+/// Returns the native tree: exactly the keys of the store below `root`.
 ///
 /// # Errors
 /// [`StoreError::NotFound`] or [`StoreError::NotAPrefix`] if `root` is not a prefix of the store.
@@ -252,7 +252,7 @@ pub async fn native(store: Arc<dyn Store>, root: &Key) -> Result<Box<dyn Tree>, 
     }
 }
 
-/// The error for a number that nothing stands behind.
+/// Returns the error for an unknown inode number.
 fn unknown(ino: Ino) -> StoreError {
     StoreError::Stale {
         key: Key::root(),

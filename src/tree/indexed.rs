@@ -1,4 +1,4 @@
-//! Inode numbers that are places in the store's index: no table, nothing to forget.
+//! Inode numbers that are positions in the store's index, without a table and without forgetting.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use async_trait::async_trait;
 use super::{DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
 use crate::store::{Index, Key, Kind, Object, Position, Stat, Store, StoreError, Visited};
 
-/// The tree of a pinned store with an index, or of a part of it.
+/// The tree of a store with an index, or of a part of it.
 #[derive(Debug, Clone)]
 pub struct IndexedTree {
     store: Arc<dyn Store>,
     root: Position,
 }
 
-/// Number of the first place; 1 is the root, whichever place that is.
+/// The number of the first index position. Number 1 is the root, whatever its position is.
 const FIRST: u64 = 2;
 
 impl IndexedTree {
-    /// A tree with the prefix `root` at its root.
+    /// Creates the tree of the prefix `root`.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if there is no such prefix or the store has no index.
+    /// [`StoreError::NotFound`] if the prefix does not exist or the store has no index.
     pub fn new(store: Arc<dyn Store>, root: &Key) -> Result<Self, StoreError> {
         let missing = || StoreError::NotFound { key: root.clone() };
         let index = store.index().ok_or_else(missing)?;
@@ -174,7 +174,7 @@ struct IndexedDir {
 }
 
 impl DirStream for IndexedDir {
-    /// Cookies are counts: `.`, `..`, then the children in the order of the index.
+    /// Visits entries. Cookies are counts: `.`, `..`, then the children in the order of the index.
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         if visit_dots(self.ino, self.parent, cookie, visit) {
             return Ok(Visited::Stopped);

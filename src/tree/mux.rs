@@ -1,14 +1,14 @@
-//! The namespace of a mount: the native tree, the views and the translations, one tree each, and the
-//! directories in which the root of one is a name of another.
+//! The namespace of a mount. It consists of the native tree, the views and the translations, and of
+//! the directories that contain the root of another tree.
 //!
-//! Each tree has a range of inode numbers of its own and sees only those:
+//! Each tree has its own range of inode numbers, and sees only its own numbers:
 //!
 //! | numbers | tree |
 //! |---|---|
 //! | 1 | the root of the mount: of the native tree, of the views, or the directory of both |
 //! | 2 to 2^60 - 1, and from 2^62 | the native tree ([`IndexedTree`](super::IndexedTree), [`HashedTree`]) |
 //! | 2^60 to 2^61 - 1 | translations ([`Translations`]) |
-//! | 2^61 | the root of the native tree, where that is not the root of the mount |
+//! | 2^61 | the root of the native tree, if it is not the root of the mount |
 //! | 2^61 + 1 to 2^62 - 1 | views ([`ViewTree`]) |
 
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
 use crate::view::{Nodes, attributes_at};
 
-/// What is at the root of a mount.
+/// The content of the root of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The native tree, with `.zarrfs` in its directories.
     Native,
-    /// The views, a directory for each group.
+    /// The views, with a directory for each group.
     Views,
-    /// Both, as `native` and `views`.
+    /// Both trees, as `native` and `views`.
     Both,
 }
 
-/// All that a mount shows.
+/// The namespace of a mount.
 #[derive(Debug)]
 pub struct MuxTree {
     native: Box<dyn Tree>,
@@ -46,33 +46,33 @@ pub struct MuxTree {
     is_listed: bool,
 }
 
-/// The bit of the numbers of views. No number of the native tree below 2^62 has it.
+/// The bit of view numbers. Numbers of the native tree below 2^62 do not have it.
 pub(super) const VIEW_BIT: u64 = 1 << 61;
-/// The bit of the numbers of translations, which are below [`VIEW_BIT`].
+/// The bit of translation numbers, which are below [`VIEW_BIT`].
 pub(super) const TRANSLATED_BIT: u64 = VIEW_BIT >> 1;
-/// The root of the native tree where it is not the root of the mount.
+/// The number of the native root if it is not the root of the mount.
 pub(super) const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
 
-/// The name of the native tree beside the views.
+/// The name of the native tree in the root of [`Shown::Both`].
 const NATIVE: &[u8] = b"native";
-/// The name of the views beside the native tree.
+/// The name of the views in the root of [`Shown::Both`].
 const VIEWS: &[u8] = b"views";
 
-/// Whose a number is.
+/// The tree to which a number belongs.
 enum Owner<'a> {
-    /// Of the directory of [`NATIVE`] and [`VIEWS`], which has the attributes of the native root.
+    /// The directory of [`NATIVE`] and [`VIEWS`], which has the attributes of the native root.
     Both,
-    /// Of the native tree; the number that it knows.
+    /// The native tree, with the number inside that tree.
     Native(Ino),
     Views(&'a ViewTree),
     Translation(&'a HashedTree),
 }
 
 impl MuxTree {
-    /// Shows `native`, the tree of the prefix `root`, and the views and translations of its `nodes`.
+    /// Combines `native`, the tree of the prefix `root`, with the views and translations of its `nodes`.
     ///
     /// # Errors
-    /// Those of reading the metadata of the root, where it is shown.
+    /// The errors of reading the metadata of the root, if `shown` needs them.
     pub async fn new(
         native: Box<dyn Tree>,
         root: Key,
@@ -108,7 +108,7 @@ impl MuxTree {
         }
     }
 
-    /// The tree that a number belongs to, and the number that the tree knows.
+    /// Returns the tree of a number, and the number inside that tree.
     fn tree(&self, ino: Ino) -> (&dyn Tree, Ino) {
         match self.owner(ino) {
             Owner::Both => (&*self.native, Ino::ROOT),
@@ -118,13 +118,13 @@ impl MuxTree {
         }
     }
 
-    /// Whether views are found before keys of their name: a store that does not list proves the
-    /// absence of such a key only with a request for each directory.
+    /// Returns whether views take precedence over keys of the same name. A store without listings
+    /// proves the absence of such a key only with a request for each directory.
     fn views_hide_keys(&self) -> bool {
         self.nodes.store().capabilities().listing == ListingSupport::BestEffort
     }
 
-    /// Whether no key in a native directory has the name of the views.
+    /// Returns whether no key in a native directory has the name of the directory of views.
     async fn has_views(&self, native: Ino) -> Result<bool, StoreError> {
         let key = self.native.key(native)?;
         let hidden = key.join(HIDDEN).unwrap_or_default();
@@ -135,7 +135,7 @@ impl MuxTree {
         }
     }
 
-    /// Opens a directory of the native tree; `ino` is the number that the mount gives it.
+    /// Opens a directory of the native tree; `ino` is its number in the mount, `inner` in the tree.
     async fn open_native_dir(&self, ino: Ino, inner: Ino) -> Result<NativeDir, StoreError> {
         let mut directory = self.native_dir(ino, self.native.open_dir(inner).await?);
         if self.is_listed && self.has_views(inner).await? {
@@ -158,7 +158,7 @@ impl MuxTree {
         }
     }
 
-    /// A name of the directory of both trees.
+    /// Looks up a name in the root of [`Shown::Both`].
     async fn lookup_root(&self, name: &[u8]) -> Result<Node, StoreError> {
         match name {
             NATIVE => Ok(Node {
@@ -216,7 +216,7 @@ impl Tree for MuxTree {
     fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match self.owner(parent) {
             Owner::Native(parent) if entry.name != HIDDEN => self.native.try_adopt(parent, entry),
-            // Its attributes have to be read first.
+            // The attributes have to be read first.
             Owner::Translation(_) if entry.stat.is_none() => None,
             Owner::Translation(tree) => tree.try_adopt(parent, entry),
             _ => self.try_lookup(parent, entry.name),
@@ -349,19 +349,19 @@ impl Tree for MuxTree {
     }
 }
 
-/// A directory of the native tree as the mount shows it: with the numbers of the mount, and with the
-/// directory of its views if that is listed.
+/// A directory of the native tree as the mount shows it, with the numbers of the mount, and with
+/// the directory of its views if that is listed.
 #[derive(Debug)]
 struct NativeDir {
     stream: Box<dyn DirStream>,
     ino: Ino,
-    /// The number that the mount gives the root of the native tree.
+    /// The number of the native root in the mount.
     root: Ino,
     /// The number of the directory of views.
     views: Option<Ino>,
 }
 
-/// The cookie behind [`HIDDEN`]; no file system's.
+/// The cookie after [`HIDDEN`], which no file system uses.
 const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 
 #[async_trait]
@@ -372,7 +372,7 @@ impl DirStream for NativeDir {
         }
         let (here, root) = (self.ino, self.root);
         let visited = self.stream.visit(cookie, &mut |mut entry| {
-            // Only these two can be the root, which may have another number in the mount.
+            // Only `.` and `..` can be the root, which may have another number in the mount.
             match entry.name {
                 b"." => entry.ino = here,
                 b".." if here == root => entry.ino = Ino::ROOT,

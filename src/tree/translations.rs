@@ -1,5 +1,5 @@
-//! The hierarchy as one of another version: an ordinary tree over a store that translates, for each
-//! version. Their roots are beside the views of the root.
+//! The hierarchy in another Zarr version. Each version is an ordinary tree over a translating
+//! store. Its root directory is among the views of the root.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::store::{Key, Store, StoreError};
 use crate::translate::{Target, Translated};
 use crate::view::{FormatSet, Nodes};
 
-/// The trees of all targets.
+/// The trees of all translation targets.
 #[derive(Debug)]
 pub(super) struct Translations([Translation; 3]);
 
@@ -21,7 +21,7 @@ struct Translation {
     tree: HashedTree,
 }
 
-/// The bits of a number below those of the target.
+/// The number of bits of an inode number below those of the target.
 const NUMBER_BITS: u32 = TRANSLATED_BIT.trailing_zeros() - 2;
 
 impl Translations {
@@ -39,7 +39,7 @@ impl Translations {
         }))
     }
 
-    /// The tree that has a number.
+    /// Returns the tree that owns a number.
     pub(super) fn tree(&self, ino: Ino) -> Option<&HashedTree> {
         if !(TRANSLATED_BIT..VIEW_BIT).contains(&ino.0) {
             return None;
@@ -48,10 +48,10 @@ impl Translations {
         self.0.get(target).map(|translation| &translation.tree)
     }
 
-    /// The root of the translation of that name.
+    /// Returns the root of the translation with a name.
     ///
     /// # Errors
-    /// As [`Tree::stat`] of its root.
+    /// The errors of [`Tree::stat`] for the root of the translation.
     pub(super) async fn root(&self, name: &[u8]) -> Result<Option<Node>, StoreError> {
         let named = |translation: &&Translation| translation.target.word().as_bytes() == name;
         let Some(translation) = self.0.iter().find(named) else {
@@ -62,7 +62,7 @@ impl Translations {
         Ok(Some(Node { ino, stat }))
     }
 
-    /// The roots of those that are listed: that are among the formats and differ from the store.
+    /// Returns the roots of the listed translations: those in `formats` that differ from the store.
     pub(super) async fn listed(&self, formats: &FormatSet) -> Vec<ListedName> {
         let mut names = Vec::new();
         let listed = self
@@ -74,7 +74,7 @@ impl Translations {
             match store.differs().await {
                 Ok(false) => {}
                 Err(error) if error.is_lasting() => log::warn!("{name} is not listed: {error}"),
-                // What cannot be read now is not missing: it fails when it is looked up.
+                // Listed despite a temporary failure: a lookup then returns the error.
                 Ok(true) | Err(_) => {
                     names.push(ListedName::directory(name.as_bytes(), root_number(*target)));
                 }
@@ -84,7 +84,7 @@ impl Translations {
     }
 
     pub(super) fn known_inodes(&self) -> usize {
-        // The roots take no memory.
+        // The root of a translation takes no memory.
         let known = |translation: &Translation| translation.tree.known_inodes().saturating_sub(1);
         self.0.iter().map(known).fold(0, usize::saturating_add)
     }

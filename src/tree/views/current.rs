@@ -1,4 +1,4 @@
-//! Whether views are still what the metadata of their nodes say.
+//! Checks whether views match the current metadata of their nodes.
 
 use super::ViewTree;
 use super::view::{View, ViewKind};
@@ -6,7 +6,7 @@ use crate::store::StoreError;
 use crate::view::{Content, Rendering};
 
 impl ViewTree {
-    /// Fails if the metadata that a view was made of are not those of its node any more.
+    /// Fails if the metadata of a node have changed since the view was created.
     pub(super) async fn check(&self, view: &View) -> Result<(), StoreError> {
         if self.nodes.store().capabilities().immutable {
             return Ok(());
@@ -31,7 +31,7 @@ impl ViewTree {
     }
 }
 
-/// Which content it is, where the metadata of the node alone do not tell.
+/// Returns the identity of a content that the metadata of its node alone do not determine.
 pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
     match content {
         Content::Elements(rendering) => Some(*rendering),

@@ -1,4 +1,4 @@
-//! Names of views for the report of a mount.
+//! Names of views for the mount report.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::ViewTree;
 use crate::store::list_prefixes;
 use crate::view::{Format, Renderer, ViewNode};
 
-/// The nodes of the root that are looked at.
+/// The largest number of nodes of the root that are examined.
 const MAX_NODES: usize = 16;
 
 impl ViewTree {
-    /// Returns names of views of the root, and of one array in it: of one that has a `.tif`, if there is any.
+    /// Returns names of views of the root and of one array in it, preferably of an array with a `.tif` view.
     pub(super) async fn examples(&self) -> Vec<String> {
         let Ok(root) = self.nodes.node(&self.root).await else {
             return Vec::new();
@@ -42,7 +42,7 @@ impl ViewTree {
         names
     }
 
-    /// Returns the names of those formats that a node has.
+    /// Returns the names of the formats in `words` that a node has.
     async fn names_of(&self, node: &Arc<ViewNode>, words: &[&str]) -> Vec<String> {
         let mut names = Vec::new();
         for format in words.iter().filter_map(|word| word.parse::<Format>().ok()) {
@@ -54,7 +54,7 @@ impl ViewTree {
     }
 }
 
-/// Returns the name of the NetCDF file of a group, if an array in it is certainly a variable of it.
+/// Returns the name of a group's NetCDF file, if an array in it is certainly one of its variables.
 fn group_view(group: &ViewNode, array: &ViewNode) -> Option<String> {
     let format = "nc".parse::<Format>().ok()?;
     match format.renderer() {

@@ -1,4 +1,4 @@
-//! Lookup of a name in a directory of views.
+//! Lookup of names in a directory of views.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::{Kind, StoreError};
 use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, NoContent, ViewNode, alias};
 
 impl ViewTree {
-    /// A name in a directory of chunks; `None` in any other directory.
+    /// Finds a name in a directory of chunks; `None` in any other directory.
     pub(super) fn try_find(
         &self,
         view: &View,
@@ -31,7 +31,7 @@ impl ViewTree {
         Some(found.ok_or_else(|| absent(view, name)))
     }
 
-    /// The view of a name in a directory of views.
+    /// Finds the view of a name in a directory of views.
     pub(super) async fn find(&self, view: &View, name: &[u8]) -> Result<FoundView, StoreError> {
         if let Some(found) = self.try_find(view, name) {
             return found;
@@ -59,8 +59,8 @@ impl ViewTree {
         file.ok_or_else(|| absent(view, name))
     }
 
-    /// A file of a node, or of a node in a group. Plain names win over escaped ones, and the node
-    /// over those in it.
+    /// Finds a file of a node, or of a node in a group. Plain names take precedence over escaped
+    /// ones, and the node over its children.
     async fn find_file(&self, view: &View, name: &[u8]) -> Result<Option<FoundView>, StoreError> {
         let node = &view.node;
         let formats = || Format::all().filter(|format| format.suits(node.is_array()));
@@ -68,7 +68,7 @@ impl ViewTree {
         if let Some(format) = formats().find(|format| plain(*format).as_bytes() == name) {
             return self.file(node, format).await;
         }
-        // Before the nodes in it: whatever the source is called, `root.nc` is the file of its root.
+        // Checked before the children: whatever the name of the source is, `root.nc` is the file of its root.
         if let Some(format) = self.find_alias(node, name, "") {
             return self.file(node, format).await;
         }
@@ -93,7 +93,8 @@ impl ViewTree {
         }
     }
 
-    /// The format of a name of the root that every source has, with this escape. It is never listed.
+    /// Returns the format of a root alias, which every source has and no listing shows, with this
+    /// escape.
     fn find_alias(&self, node: &ViewNode, name: &[u8], escape: &str) -> Option<Format> {
         if *node.key() != self.root {
             return None;
@@ -106,7 +107,7 @@ impl ViewTree {
         formats.next().map(|(_, format)| format)
     }
 
-    /// Whether a directory of views has a group of this name.
+    /// Returns whether a directory of views has a group of this name.
     pub(super) async fn is_group(&self, view: &View, name: &[u8]) -> Result<bool, StoreError> {
         if view.kind != ViewKind::Group || view.node.is_array() {
             return Ok(false);
@@ -115,7 +116,7 @@ impl ViewTree {
         Ok(child.is_some_and(|child| !child.is_array()))
     }
 
-    /// The node in a group, and its format, that has a name with this escape.
+    /// Finds the child node and the format of a name with this escape.
     async fn find_beside(
         &self,
         node: &ViewNode,
@@ -173,7 +174,7 @@ impl ViewTree {
         let kind = match &content {
             Content::Chunks(_, names) => cells(names, false),
             Content::Inner(_, names) => cells(names, true),
-            // What the metadata of the node do not tell is part of the view.
+            // Content that the metadata of the node do not determine is part of the view's identity.
             content => ViewKind::File(format, rendering_of(content)),
         };
         let node = Arc::clone(node);

@@ -1,10 +1,10 @@
-//! Open directories of views. Their cookies are counts.
+//! Open directories of views, whose cookies are counts.
 
 use super::view::View;
 use crate::store::{Kind, StoreError, Visited};
 use crate::tree::{DOTS, DirStream, Entry, Ino, Visit, visit_dots};
 
-/// A name of a directory, made for a listing.
+/// A name of a directory with its inode number and kind.
 #[derive(Debug, Clone)]
 pub(in crate::tree) struct ListedName {
     pub(super) name: Vec<u8>,
@@ -13,7 +13,7 @@ pub(in crate::tree) struct ListedName {
 }
 
 impl ListedName {
-    /// The name of a directory.
+    /// Creates the entry of a directory.
     pub(in crate::tree) fn directory(name: &[u8], ino: Ino) -> Self {
         Self {
             name: name.to_vec(),
@@ -23,7 +23,7 @@ impl ListedName {
     }
 }
 
-/// A directory whose names were made when it was opened.
+/// A directory whose names are computed when it is opened.
 #[derive(Debug)]
 pub(in crate::tree) struct ListedDir {
     pub(in crate::tree) ino: Ino,
@@ -45,7 +45,7 @@ impl DirStream for ListedDir {
     }
 }
 
-/// A directory of chunks, whose names are made as they are read.
+/// A directory of chunks, whose names are computed as they are read.
 #[derive(Debug)]
 pub(super) struct ChunksDir {
     pub(super) ino: Ino,
@@ -67,7 +67,7 @@ impl DirStream for ChunksDir {
     }
 }
 
-/// Visits `.`, `..` and `length` names; `numbers` are those of the directory and of its parent.
+/// Visits `.`, `..` and `length` names. `numbers` are the inode numbers of the directory and its parent.
 fn visit_names(
     numbers: (Ino, Ino),
     length: u64,

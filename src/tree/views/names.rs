@@ -1,4 +1,4 @@
-//! Names in directories of views.
+//! The names in directories of views.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::view::{View, ViewKind};
 use crate::store::{Kind, StoreError, list_prefixes};
 use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
 
-/// The names of a directory, each once.
+/// The names of a directory, without duplicates.
 #[derive(Debug, Default)]
 struct Listed {
     names: Vec<ListedName>,
     taken: HashSet<Vec<u8>>,
-    /// Those whose plain names others have.
+    /// Names in escaped form, because their plain names are taken.
     escaped: Vec<ListedName>,
 }
 
@@ -22,7 +22,7 @@ struct Listed {
 type FileName = (String, String);
 
 impl Listed {
-    /// All of them: plain names win over escaped ones.
+    /// Returns all names. Plain names take precedence over escaped ones.
     fn into_names(mut self) -> Vec<ListedName> {
         for made in self.escaped {
             if self.taken.insert(made.name.clone()) {
@@ -34,7 +34,7 @@ impl Listed {
 }
 
 impl ViewTree {
-    /// The names in the directory of a node's views.
+    /// Returns the names in the directory of a node's views.
     pub(super) async fn names(&self, view: &View) -> Result<Vec<ListedName>, StoreError> {
         let node = &view.node;
         let children = match node.is_array() {
@@ -49,8 +49,8 @@ impl ViewTree {
         };
         self.add_files(node, &mut listed, own).await?;
         for name in &children {
-            // One node that cannot be read does not hide the others; one that cannot be read now is
-            // not missing.
+            // An unreadable node does not hide the other nodes. After a temporary failure the
+            // listing fails, because the node may exist.
             let child = match self.child(node, name).await {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
@@ -83,15 +83,15 @@ impl ViewTree {
         Ok(listed.into_names())
     }
 
-    /// Names in a group that may be nodes, in order. A file is named after its array only in UTF-8.
+    /// Returns the names of possible nodes in a group, in order. Only names in UTF-8 have views.
     async fn child_names(&self, node: &ViewNode) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut names = list_prefixes(&**self.nodes.store(), node.key(), usize::MAX).await?;
         names.retain(|name| std::str::from_utf8(name).is_ok());
         Ok(names)
     }
 
-    /// Names of the formats of a node that are listed and can be made. Those of all others are
-    /// taken as well: they are found before what has the same name.
+    /// Adds the names of the listed formats that a node has. The names of all other formats are
+    /// reserved too, because a lookup finds them before other files of the same name.
     async fn add_files(
         &self,
         node: &Arc<ViewNode>,
@@ -109,7 +109,7 @@ impl ViewTree {
             }
             match self.nodes.check(node, format).await {
                 Ok(()) => {}
-                // It may well be there: why it cannot be had is said when it is looked up.
+                // Listed although the check failed: a lookup then returns the error.
                 Err(NoContent::Failed(_) | NoContent::Unresolved) => {}
                 Err(NoContent::Absent(_)) => continue,
             }
@@ -137,7 +137,7 @@ impl ViewTree {
         Ok(())
     }
 
-    /// Whether the directory of views has a group of this name.
+    /// Returns whether the directory of views has a group of this name.
     async fn is_child_group(&self, names: FileNames<'_>, name: &[u8]) -> Result<bool, StoreError> {
         let is_child = names
             .children
@@ -153,13 +153,13 @@ impl ViewTree {
     }
 }
 
-/// How the files of a node are called in a directory of views.
+/// The naming of a node's files in a directory of views.
 #[derive(Clone, Copy)]
 struct FileNames<'a> {
     view: &'a View,
-    /// Names of the nodes in the group of the directory, sorted.
+    /// The names of the nodes in the group of the directory, sorted.
     children: &'a [Vec<u8>],
-    /// Whether the node is one of them, and not the node of the directory.
+    /// Whether the node is one of `children`, and not the node of the directory.
     beside: bool,
 }
 
@@ -176,7 +176,7 @@ impl FileNames<'_> {
 }
 
 impl View {
-    /// Number of names in a directory of chunks.
+    /// Returns the number of names in a directory of chunks.
     pub(super) fn chunk_entries(&self) -> u64 {
         match &self.kind {
             ViewKind::Chunks { names, dir, .. } => names.len(*dir),
@@ -184,7 +184,7 @@ impl View {
         }
     }
 
-    /// A name of a directory of chunks, by its number.
+    /// Returns a name of a directory of chunks by its number.
     pub(super) fn nth_chunk_entry(&self, number: u64) -> Option<ListedName> {
         let ViewKind::Chunks { names, dir, inner } = &self.kind else {
             return None;
