@@ -1,27 +1,27 @@
-//! Which chunks a range of an array needs, some at a time.
+//! Batches: the chunks that a range of an array needs, in groups of limited size.
 
 use std::ops::{ControlFlow, Range};
 
 use super::geometry::{Geometry, Run};
 
-/// Chunks that one read holds, or that are begun ahead, at a time, however small they are.
+/// The largest number of chunks in a batch of a read or a readahead, however small they are.
 const MAX_HELD: usize = 4096;
 
-/// The chunks of a range, as many as are held at a time.
+/// The chunks of the beginning of a range, as many as one read may hold at a time.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// In the order in which they are first needed.
+    /// The chunks, in the order in which they are first needed.
     pub(super) chunks: Vec<u64>,
-    /// How far they reach.
+    /// The end of the bytes that the chunks cover.
     pub(super) end: u64,
-    /// How many runs they were found in.
+    /// The number of runs in the batch.
     pub(super) runs: u64,
-    /// The only run there is, if there is only one.
+    /// The run, if the batch has only one.
     pub(super) single: Option<Run>,
 }
 
 impl Batch {
-    /// As many as `held_bytes` allow, over at most `most_runs` runs.
+    /// Returns the chunks of a range that fit into `held_bytes`, over at most `most_runs` runs.
     pub(super) fn of(
         geometry: &Geometry,
         range: Range<u64>,
@@ -66,7 +66,8 @@ impl Batch {
     }
 }
 
-/// Finds the place of a chunk; runs come in nearly the order of their chunks.
+/// The indexes of chunks in a batch. The last result is cached, because runs nearly follow the
+/// chunk order.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     places: hashbrown::HashMap<u64, usize>,

@@ -1,8 +1,8 @@
-//! Buffers that are used again: memory that is warm is faster than memory that is new.
+//! A pool of buffers: reused memory is faster than newly allocated memory.
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Buffers that nobody uses now, a few of them.
+/// A few free buffers.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Free>);
 
@@ -12,7 +12,7 @@ struct Free {
     bytes: usize,
 }
 
-/// The most that is kept, in bytes and in buffers.
+/// The largest total size of the free buffers in bytes, and their largest number.
 const KEPT_BYTES: usize = 32 << 20;
 const KEPT: usize = 64;
 
@@ -21,7 +21,7 @@ impl Buffers {
         self.0.lock()
     }
 
-    /// A buffer of exactly `bytes`, with whatever is in it; `None` if there is no memory for it.
+    /// Returns a buffer of exactly `bytes` with arbitrary content, or `None` if allocation fails.
     pub(super) fn take(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut free = self.lock();
         if let Some(place) = free
@@ -36,7 +36,7 @@ impl Buffers {
         bytemuck::try_zeroed_vec(bytes).ok()
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub(super) fn give(&self, buffer: Vec<u8>) {
         let mut free = self.lock();
         if buffer.len() > KEPT_BYTES / 2 || buffer.is_empty() {

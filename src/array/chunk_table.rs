@@ -1,4 +1,4 @@
-//! The sizes and places of the chunks of an array as they are stored, gathered without reading a chunk.
+//! The stored sizes and offsets of the chunks of an array, determined without reading a chunk.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -15,58 +15,58 @@ use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
 use crate::store::{Key, Kind, ListingSupport, StoreError, Version, in_memory, list_prefixes};
 
-/// The read chunks that an array has in its store, one behind the other in C order over their grid, with
-/// the version that each had when the table was made.
+/// The stored read chunks of an array, concatenated in C order over their grid, with the versions
+/// that they had when the table was built.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ChunkTable {
     entries: Vec<StoredChunk>,
 }
 
-/// A read chunk as it is stored.
+/// A stored read chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StoredChunk {
-    /// Its number in C order over the grid.
+    /// The number of the chunk in C order over the grid.
     pub(super) number: u64,
-    /// Where its bytes begin in the value of its key.
+    /// The offset of the chunk in the value of its key, in bytes.
     pub(super) start: u64,
-    /// The end of its bytes in the sequence of all.
+    /// The end of the chunk in the concatenation, in bytes.
     pub(super) end: u64,
     /// The version of the value.
     pub(super) version: Version,
 }
 
-/// What a read chunk takes in memory while its table is made: its entry, and that of the index of its shard.
+/// The memory of a read chunk while the table is built: its entry, and its entry in the index of its shard.
 const GATHERED_BYTES: u64 = size_of::<StoredChunk>() as u64 + 16;
-/// The tables of one file take no more than this part of the memory limit.
+/// The divisor of the memory limit that gives the largest size of a file's tables.
 const TABLE_PART: u64 = 16;
-/// Chunks of a remote store whose sizes are asked for one by one.
+/// The largest number of chunks of a remote store whose sizes are requested one by one.
 const MAX_REQUESTS: u64 = 4096;
-/// Keys of a directory whose sizes are asked for: each takes a system call.
+/// The largest number of keys of a directory whose sizes are read: each takes a system call.
 const MAX_SYSTEM_CALLS: u64 = 1 << 19;
-/// So many of them are not worth mentioning.
+/// Up to this number of keys, the system calls do not count as a cost.
 const FREE_SYSTEM_CALLS: u64 = 1 << 16;
-/// Requests that are sent at the same time.
+/// The number of concurrent requests.
 const CONCURRENT: u64 = 32;
-/// Chunks between two points at which an interrupted request ends.
+/// The number of chunks between two points at which the request can be cancelled.
 const PAUSE_CHUNKS: u64 = 1024;
 
 impl ChunkTable {
-    /// The number of chunks that are stored.
+    /// Returns the number of stored chunks.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Whether no chunk is stored.
+    /// Returns whether no chunk is stored.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Size of all chunks in bytes.
+    /// Returns the total size of the chunks in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.entries.last().map_or(0, |last| last.end)
     }
 
-    /// Size of the largest chunk in bytes.
+    /// Returns the size of the largest chunk in bytes.
     pub fn largest_bytes(&self) -> u64 {
         let ranges = (0..self.len()).filter_map(|entry| self.range(entry));
         ranges
@@ -75,17 +75,17 @@ impl ChunkTable {
             .unwrap_or(0)
     }
 
-    /// Memory of the table.
+    /// Returns the memory of the table in bytes.
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&self.entries[..]) as u64
     }
 
-    /// The number of a chunk, by its place among those that are stored.
+    /// Returns the number of a chunk by its index in the table.
     pub fn number(&self, entry: u64) -> Option<u64> {
         Some(self.get(entry)?.number)
     }
 
-    /// The bytes of a chunk in the sequence of all, by its place among those that are stored.
+    /// Returns the byte range of a chunk in the concatenation, by its index in the table.
     pub fn range(&self, entry: u64) -> Option<Range<u64>> {
         let end = self.get(entry)?.end;
         let start = match entry.checked_sub(1) {
@@ -95,7 +95,7 @@ impl ChunkTable {
         Some(start..end)
     }
 
-    /// The bytes of a chunk in the sequence of all, by its number; `None` if it is not stored.
+    /// Returns the byte range of a chunk in the concatenation, by its number; `None` if it is not stored.
     pub fn find(&self, number: u64) -> Option<Range<u64>> {
         let place = self
             .entries
@@ -103,7 +103,7 @@ impl ChunkTable {
         self.range(place.ok()? as u64)
     }
 
-    /// Hashes which content all chunks have.
+    /// Hashes the numbers, sizes and versions of the chunks.
     pub fn hash_into(&self, hasher: &mut impl Hasher) {
         for chunk in &self.entries {
             for word in [chunk.number, chunk.start, chunk.end, chunk.version.0] {
@@ -116,12 +116,12 @@ impl ChunkTable {
         self.entries.get(usize::try_from(entry).ok()?)
     }
 
-    /// The place among those that are stored of the chunk with a byte of the sequence of all.
+    /// Returns the table index of the chunk that contains a byte of the concatenation.
     pub(super) fn place_of(&self, offset: u64) -> u64 {
         self.entries.partition_point(|chunk| chunk.end <= offset) as u64
     }
 
-    /// Adds a chunk behind all others.
+    /// Appends a chunk.
     fn push(&mut self, number: u64, bytes: Range<u64>, version: Version) -> Result<(), StoreError> {
         let too_many = || StoreError::internal("chunks of more bytes than can be counted");
         let size = bytes.end.checked_sub(bytes.start).ok_or_else(too_many)?;
@@ -137,10 +137,10 @@ impl ChunkTable {
 }
 
 impl ArrayReader {
-    /// How the elements of a read chunk are stored.
+    /// Returns the stored form of the elements of a read chunk.
     ///
     /// # Errors
-    /// Why other file formats do not have chunks of this form.
+    /// The reason why other file formats cannot contain chunks of this form.
     pub fn stored_form(&self) -> Result<StoredForm, String> {
         let pipeline = self
             .chunks
@@ -149,10 +149,10 @@ impl ArrayReader {
         pipeline.stored_form()
     }
 
-    /// Whether a table of the read chunks is within the limits.
+    /// Checks whether a table of the read chunks is within the limits.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why it is not.
     pub fn check_chunk_table(&self) -> Result<(), String> {
         let most = self.engine.memory_limit_bytes() / TABLE_PART / GATHERED_BYTES;
         let chunks = self.chunks.read_chunk_count();
@@ -176,8 +176,8 @@ impl ArrayReader {
         Ok(())
     }
 
-    /// Whether the sizes of chunks are known without a request to a remote store, a read of each, or many
-    /// system calls.
+    /// Returns whether the sizes of the chunks are known without requests to a remote store, a read
+    /// of each chunk, or many system calls.
     pub fn has_free_sizes(&self) -> bool {
         let store = &self.chunks.store;
         match self.chunks.is_remote() {
@@ -189,31 +189,31 @@ impl ArrayReader {
         }
     }
 
-    /// Whether each size of a local store takes a system call.
+    /// Returns whether each size of a local store takes a system call.
     fn takes_system_calls(&self) -> bool {
         let has_sizes = self.chunks.store.index().is_some() && self.chunks.sharding().is_none();
         !self.chunks.is_remote() && !has_sizes
     }
 
-    /// Whether each size takes a request.
+    /// Returns whether each size takes a request.
     fn takes_requests(&self) -> bool {
         let store = &self.chunks.store;
         let is_listed = store.capabilities().listing == ListingSupport::Complete;
         self.chunks.is_remote() && (!is_listed || self.chunks.sharding().is_some())
     }
 
-    /// Gathers the sizes and places of all read chunks.
+    /// Builds the table of all read chunks.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] for a chunk of a size that it cannot have; [`StoreError::Stale`] if the
-    /// metadata have changed; those of the store.
+    /// [`StoreError::Corrupt`] for an impossible chunk size, [`StoreError::Stale`] if the metadata
+    /// have changed, and the errors of the store.
     pub async fn chunk_table(&self) -> Result<ChunkTable, StoreError> {
         leave_session_thread().await;
         let table = match self.chunks.sharding() {
             Some(sharding) => self.table_of_shards(sharding).await,
             None => self.table_of_chunks().await,
         };
-        // Also a failure may only be one of other metadata.
+        // Checked after a failure too, because changed metadata may be its cause.
         self.chunks.check_document().await?;
         table
     }
@@ -267,7 +267,7 @@ impl ArrayReader {
         }
     }
 
-    /// Lists the prefixes of these chunks, each once, so that the store has their attributes at hand.
+    /// Lists each prefix of these chunks once, so that the store caches the attributes of the chunks.
     async fn list_once(
         &self,
         numbers: Range<u64>,
@@ -283,7 +283,7 @@ impl ArrayReader {
                 continue;
             }
             match list_prefixes(&**store, &prefix, usize::MAX).await {
-                // What is there is found out for each chunk.
+                // Each chunk is looked up later, also if the prefix does not exist.
                 Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -294,7 +294,8 @@ impl ArrayReader {
 
     async fn table_of_shards(&self, sharding: &Sharding) -> Result<ChunkTable, StoreError> {
         let shards = self.shard_indexes(sharding).await?;
-        // Reading an index reserves memory itself, and one request reserves once at a time.
+        // Reserved after the indexes are read: reading them reserves memory too, and a request
+        // reserves once at a time.
         let _memory = self.reserve_table().await?;
         let count = self.chunks.read_chunk_count().unwrap_or(0);
         let mut table = ChunkTable::default();
@@ -321,7 +322,7 @@ impl ArrayReader {
         Ok(table)
     }
 
-    /// The indexes of all shards that are stored, with the version of each.
+    /// Returns the indexes of all stored shards, with their versions.
     async fn shard_indexes(&self, sharding: &Sharding) -> Result<ShardIndexes, StoreError> {
         let count = self.chunks.grid().chunk_count();
         let mut shards = HashMap::new();
@@ -360,11 +361,11 @@ impl ArrayReader {
     }
 }
 
-/// Indexes of shards by the numbers of their chunks.
+/// The indexes of shards by the numbers of their chunks.
 type ShardIndexes = HashMap<u64, (Version, Arc<CachedIndex<()>>)>;
 
 impl ArrayChunks {
-    /// The codecs of a read chunk; `None` if chunks have several shapes.
+    /// Returns the pipeline of a read chunk; `None` if chunks have several shapes.
     fn read_pipeline(&self) -> Option<&Pipeline> {
         match self.sharding() {
             Some(sharding) => Some(sharding.inner()),
@@ -372,7 +373,7 @@ impl ArrayChunks {
         }
     }
 
-    /// The number of read chunks; `None` if it overflows.
+    /// Returns the number of read chunks; `None` if it overflows.
     pub(super) fn read_chunk_count(&self) -> Option<u64> {
         match self.inner_counts() {
             Some(counts) => counts
@@ -382,7 +383,7 @@ impl ArrayChunks {
         }
     }
 
-    /// The size and the version of a chunk in the store; `None` if it is absent.
+    /// Returns the size and the version of a stored chunk; `None` if the chunk is absent.
     async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
         let key = self.stored_key(chunk)?;
         match self.store.stat(&key).await {

@@ -1,4 +1,4 @@
-//! The chunks of an array: their numbers and keys, and how long what is known of them is trusted.
+//! The chunks of an array: their numbers and keys, and how long cached facts about them are valid.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::store::{AccessHint, Key, Kind, Object, Store, StoreError, Version};
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
-/// How the chunks of one array, and the inner chunks of its shards, are found and decoded.
+/// The keys, grid and pipelines of the chunks of one array, and of the inner chunks of its shards.
 #[derive(Debug)]
 pub struct ArrayChunks {
     pub(super) store: Arc<dyn Store>,
     key: Key,
     array: u64,
-    /// The pipeline of all chunks; of one shape, if chunks have several.
+    /// The pipeline of all chunks, or of one shape if chunks have several shapes.
     pipeline: Arc<Pipeline>,
-    /// The pipelines of chunks of several shapes.
+    /// The pipelines by shape, if chunks have several shapes.
     pipelines: Option<Pipelines>,
     chunk_keys: ChunkKeys,
     grid: ChunkGrid,
-    /// Elements of the longest chunks along each axis.
+    /// The largest chunk extent along each axis, in elements.
     chunk_shape: Vec<u64>,
     data_type: Fixed,
-    /// One element of fill value.
+    /// The bytes of one fill value.
     fill: Vec<u8>,
-    /// Over the inner chunks of the whole array, where shards have them.
+    /// The grid of the inner chunks of the whole array, if the chunks are shards.
     inner: Option<InnerGrid>,
-    /// Size of the largest decoded read chunk.
+    /// The size of the largest decoded read chunk in bytes.
     pub(super) read_chunk_bytes: u64,
-    /// How long what was seen of a chunk is trusted; for good if the store cannot change.
+    /// The time that facts about a chunk are valid; `None` if the store is immutable.
     ttl: Option<Duration>,
-    /// What was checked until then, as [`now_ms`] counts, is not trusted any more.
+    /// Facts checked at or before this time, in milliseconds of [`now_ms`], are invalid.
     distrusted_ms: AtomicU64,
-    /// The metadata that all this was made of, where they can change.
+    /// The metadata document from which this was built, if the store is mutable.
     pub(super) document: Option<(Key, Version)>,
 }
 
@@ -118,25 +118,25 @@ impl ArrayChunks {
         self.document.as_ref().map_or(0, |(_, version)| version.0)
     }
 
-    /// Whether all chunks have the same shape.
+    /// Returns whether all chunks have the same shape.
     pub fn is_regular(&self) -> bool {
         self.pipelines.is_none()
     }
 
-    /// The sharding codec, if inner chunks are read alone.
+    /// Returns the sharding codec, if inner chunks are read individually.
     pub(super) fn sharding(&self) -> Option<&Sharding> {
         self.pipeline.sharding().filter(|_| self.is_regular())
     }
 
-    /// The codecs of a whole chunk; of one shape, if chunks have several.
+    /// Returns the pipeline of a whole chunk, or of one shape if chunks have several shapes.
     pub(super) fn whole_pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 
-    /// What decodes a whole chunk.
+    /// Returns the pipeline of a whole chunk.
     ///
     /// # Errors
-    /// The codecs do not fit its shape; [`StoreError::Internal`] if the array has no such chunk.
+    /// An error if the codecs do not fit its shape, [`StoreError::Internal`] if the chunk does not exist.
     pub(super) fn chunk_pipeline(&self, chunk: u64) -> Result<Arc<Pipeline>, StoreError> {
         match &self.pipelines {
             None => Ok(Arc::clone(&self.pipeline)),
@@ -151,22 +151,22 @@ impl ArrayChunks {
             .ok_or_else(|| no_chunk(&self.key, &self.grid, chunk))
     }
 
-    /// Size of a decoded chunk in bytes.
+    /// Returns the size of a decoded chunk in bytes.
     ///
     /// # Errors
-    /// [`StoreError::Internal`] if the array has no such chunk.
+    /// [`StoreError::Internal`] if the array does not have the chunk.
     pub(super) fn chunk_bytes(&self, chunk: u64) -> Result<u64, StoreError> {
         let shape = match self.is_regular() {
             true => Cow::Borrowed(&self.chunk_shape),
             false => Cow::Owned(self.shape_of(chunk)?),
         };
-        // No more than the largest chunk, whose bytes a u64 holds.
+        // At most the size of the largest chunk, which fits into a u64.
         Ok(shape
             .iter()
             .fold(self.item_bytes(), |n, edge| n.saturating_mul(*edge)))
     }
 
-    /// Size of a decoded read chunk in bytes.
+    /// Returns the size of a decoded read chunk in bytes.
     ///
     /// # Errors
     /// As [`ArrayChunks::chunk_bytes`].
@@ -177,7 +177,7 @@ impl ArrayChunks {
         }
     }
 
-    /// Elements of a read chunk along each axis; of the longest ones, if chunks have several shapes.
+    /// Returns the extents of a read chunk in elements, or of the largest one if chunks have several shapes.
     pub(super) fn read_chunk_shape(&self) -> &[u64] {
         match &self.inner {
             Some(inner) => &inner.shape,
@@ -185,32 +185,32 @@ impl ArrayChunks {
         }
     }
 
-    /// One element of fill value.
+    /// Returns the bytes of one fill value.
     pub fn fill_value(&self) -> &[u8] {
         &self.fill
     }
 
-    /// What one element is.
+    /// Returns the data type of the elements.
     pub fn data_type(&self) -> &Fixed {
         &self.data_type
     }
 
-    /// How the array is cut into chunks.
+    /// Returns the chunk grid.
     pub fn grid(&self) -> &ChunkGrid {
         &self.grid
     }
 
-    /// How the keys of chunks are made.
+    /// Returns the chunk key encoding.
     pub fn chunk_keys(&self) -> ChunkKeys {
         self.chunk_keys
     }
 
-    /// Inner chunks of the whole array along each axis, if its chunks are shards.
+    /// Returns the number of inner chunks of the whole array along each axis, if its chunks are shards.
     pub fn inner_counts(&self) -> Option<&[u64]> {
         self.inner.as_ref().map(|inner| &inner.counts[..])
     }
 
-    /// The read chunks of the whole array.
+    /// Returns the geometry of the read chunks in the whole array.
     pub(super) fn over_the_array(&self) -> Result<Geometry, StoreError> {
         let shape = self.grid.array_shape();
         let geometry = match self.is_regular() {
@@ -220,14 +220,14 @@ impl ArrayChunks {
         geometry.ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
     }
 
-    /// The read chunks of one chunk: itself, or its inner chunks.
+    /// Returns the geometry of the read chunks in one chunk: the chunk itself, or its inner chunks.
     pub(super) fn over_a_chunk(&self) -> Result<Geometry, StoreError> {
         let shape = self.read_chunk_shape();
         Geometry::new(&self.chunk_shape, shape, self.item_bytes())
             .ok_or_else(|| unsupported(&self.key, "more bytes than can be counted".into()))
     }
 
-    /// A read chunk of the whole array.
+    /// Returns the ID of a read chunk by its number in the whole array.
     pub(super) fn id_of(&self, number: u64) -> ChunkId {
         let (chunk, inner) = match &self.inner {
             Some(inner) => {
@@ -243,7 +243,7 @@ impl ArrayChunks {
         }
     }
 
-    /// A read chunk of one chunk.
+    /// Returns the ID of a read chunk by its number in one chunk.
     pub(super) fn id_in_chunk(&self, chunk: u64, inner: u64) -> ChunkId {
         ChunkId {
             array: self.array,
@@ -252,29 +252,29 @@ impl ArrayChunks {
         }
     }
 
-    /// The store's key of a chunk.
+    /// Returns the store key of a chunk.
     ///
     /// # Errors
-    /// [`StoreError::Internal`] if the array has no such chunk: another key has other bytes.
+    /// [`StoreError::Internal`] if the array does not have the chunk, because another key has other bytes.
     pub fn stored_key(&self, chunk: u64) -> Result<Key, StoreError> {
         stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
     }
 
-    /// The same for messages.
+    /// Returns the store key of a chunk for messages.
     pub fn chunk_key(&self, chunk: u64) -> Key {
         self.stored_key(chunk).unwrap_or_else(|_| self.key.clone())
     }
 
-    /// What precedes the elements of a read chunk that has them as they are; see
+    /// Returns the bytes that precede the elements of an unencoded read chunk; see
     /// [`Pipeline::raw_header`].
     pub(super) fn raw_header(&self) -> Option<&[u8]> {
         match self.sharding() {
-            // The size of an inner chunk is that in the index, without a header.
+            // The index has the size of an inner chunk without a header.
             Some(sharding) => sharding
                 .inner()
                 .raw_header()
                 .filter(|header| header.is_empty()),
-            // Headers have the shape.
+            // A header contains the shape.
             None => self
                 .pipeline
                 .raw_header()
@@ -282,58 +282,58 @@ impl ArrayChunks {
         }
     }
 
-    /// Whether the store is remote, so that chunks are fetched whole and many at a time.
+    /// Returns whether the store is remote, so that chunks are fetched whole and concurrently.
     pub(super) fn is_remote(&self) -> bool {
         self.store.capabilities().is_remote
     }
 
-    /// Whether read chunks are inner chunks, which can be fetched together.
+    /// Returns whether read chunks are inner chunks, which can be fetched together.
     pub(super) fn has_inner(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// Whether the store cannot change.
+    /// Returns whether the store is immutable.
     pub(super) fn is_constant(&self) -> bool {
         self.ttl.is_none()
     }
 
-    /// The array's number, which [`ChunkId::array`] has.
+    /// Returns the number of the array, as in [`ChunkId::array`].
     pub(super) fn number(&self) -> u64 {
         self.array
     }
 
-    /// Whether what was seen of the store is trusted however old it is.
+    /// Returns whether facts about chunks stay valid forever.
     pub(super) fn is_trusted_for_good(&self) -> bool {
         self.ttl.is_none_or(|ttl| ttl >= FOREVER)
     }
 
-    /// Whether what was seen of the store at that time, as [`now_ms`] counts, may be used without
-    /// asking again.
+    /// Returns whether a fact that was checked at a time of [`now_ms`] is valid without another
+    /// request.
     pub(super) fn is_trusted(&self, checked_ms: u64) -> bool {
         let age_ms = u128::from(now_ms().saturating_sub(checked_ms));
         let is_fresh = |ttl: Duration| age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms);
         self.ttl.is_none_or(is_fresh)
     }
 
-    /// Whether it is known that the store has changed since.
+    /// Returns whether the store is known to have changed since `checked_ms`.
     pub(super) fn is_distrusted(&self, checked_ms: u64) -> bool {
         self.ttl.is_some() && checked_ms <= self.distrusted_ms.load(Ordering::Relaxed)
     }
 
-    /// The store has changed: nothing that was seen before is used without asking again.
+    /// Invalidates all facts checked until now, because the store has changed.
     pub(super) fn distrust(&self) {
         self.distrusted_ms.fetch_max(now_ms(), Ordering::Relaxed);
     }
 
-    /// Whether what is known of a read chunk may be used without asking the store.
+    /// Returns whether a cached read chunk is valid without a request to the store.
     pub(super) fn is_fresh(&self, chunk: &Chunk) -> bool {
         self.is_trusted(chunk.checked_ms())
     }
 
-    /// Which content a chunk has in the store; `None` if it is absent.
+    /// Returns the version of a stored chunk; `None` if the chunk is absent.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(super) async fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
         let key = self.stored_key(chunk)?;
         match self.store.stat(&key).await {
@@ -344,7 +344,7 @@ impl ArrayChunks {
         }
     }
 
-    /// Writes fill values as they lie from byte `offset` of a read chunk.
+    /// Fills `target` with fill values, starting at byte `offset` of a read chunk.
     pub(super) fn fill(&self, offset: u64, target: &mut [u8]) {
         match self.fill.first() {
             Some(first) if self.fill.iter().all(|byte| byte == first) => target.fill(*first),
@@ -358,7 +358,7 @@ impl ArrayChunks {
         }
     }
 
-    /// Opens a chunk; `None` if it is proven that there is none.
+    /// Opens a chunk; `None` if its absence is proven.
     pub(super) async fn open(
         &self,
         key: &Key,
@@ -367,11 +367,11 @@ impl ArrayChunks {
         present(self.store.open(key, hint).await)
     }
 
-    /// Fails if the metadata are not any more those that the array was opened with: chunks that
-    /// were written under others must not be decoded, nor be taken for absent.
+    /// Fails if the metadata have changed since the array was opened. Chunks written under other
+    /// metadata must neither be decoded nor count as absent.
     ///
-    /// Called after the read of a chunk it proves what was read, because metadata are written before
-    /// chunks.
+    /// After the read of a chunk, success proves that the read was right, because writers write
+    /// metadata before chunks.
     pub(super) async fn check_document(&self) -> Result<(), StoreError> {
         match &self.document {
             Some((key, version)) => check_version(&*self.store, key, *version).await,
@@ -380,7 +380,7 @@ impl ArrayChunks {
     }
 }
 
-/// An opened chunk; `None` if it is proven that there is none.
+/// Converts the result of opening a chunk; `None` if its absence is proven.
 pub(super) fn present(
     opened: Result<Arc<dyn Object>, StoreError>,
 ) -> Result<Option<Arc<dyn Object>>, StoreError> {
@@ -391,7 +391,7 @@ pub(super) fn present(
     }
 }
 
-/// The error of a chunk: a directory in its place does not prove that it is absent.
+/// Converts the error of a chunk: a directory at its key does not prove that the chunk is absent.
 pub fn not_a_chunk(error: StoreError) -> StoreError {
     match error {
         StoreError::NotAPrefix { key } => StoreError::Corrupt {
@@ -402,10 +402,10 @@ pub fn not_a_chunk(error: StoreError) -> StoreError {
     }
 }
 
-/// The store's key of a chunk of the array at `array`.
+/// Returns the store key of a chunk of the array at `array`.
 ///
 /// # Errors
-/// [`StoreError::Internal`] if there is no such chunk.
+/// [`StoreError::Internal`] if the grid does not have the chunk.
 pub(super) fn stored_key(
     array: &Key,
     grid: &ChunkGrid,

@@ -1,5 +1,5 @@
-//! Records of the versions that closed files have served, which are evicted, least recently used first,
-//! when their memory runs out.
+//! The version records of closed files. If memory for records runs out, the least recently used
+//! ones are evicted.
 
 use std::fmt::Debug;
 use std::sync::Weak;
@@ -9,16 +9,16 @@ use lru::LruCache;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// What a file has served.
+/// A version record that can be evicted.
 pub(super) trait Evict: Debug + Send + Sync {
-    /// Gives up the record if the file is not open; returns whether that freed memory.
+    /// Drops the record if the file is not open. Returns whether memory was freed.
     fn evict(&self) -> bool;
 }
 
-/// A record and its bytes.
+/// A record and its size in bytes.
 type Closed = (Weak<dyn Evict>, u64);
 
-/// Records of files that are closed, whose pages the kernel may still have.
+/// The records of closed files, whose pages the kernel may still cache.
 #[derive(Debug)]
 pub(super) struct ClosedRecords {
     records: Mutex<LruCache<u64, Closed>>,
@@ -51,7 +51,7 @@ impl ClosedRecords {
         self.lock().pop(&number);
     }
 
-    /// Gives up records of at least `bytes`; returns whether any memory was freed.
+    /// Evicts records of at least `bytes` in total. Returns whether any memory was freed.
     pub(super) fn evict(&self, bytes: u64) -> bool {
         let mut freed = 0;
         while freed < bytes {

@@ -1,4 +1,4 @@
-//! Chunks that are read from the store and decoded.
+//! Reads chunks from the store and decodes them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
 use crate::store::{Key, Object, StoreError, Version, in_memory};
 
-/// Where the encoded bytes of a read chunk are in a chunk.
+/// The location of the encoded bytes of a read chunk in a chunk.
 struct Encoded {
     range: Range<u64>,
-    /// Which inner chunk it is.
+    /// The number of the inner chunk, if the chunk is a shard.
     inner: Option<u64>,
-    /// What has been reserved for it already.
+    /// The memory that is already reserved for it.
     memory: Option<Reservation>,
-    /// When the chunk was opened.
+    /// The time when the chunk was opened, in milliseconds of `now_ms`.
     checked_ms: u64,
 }
 
-/// An encoded chunk is refused if it is longer than twice what it decodes to and this.
+/// Added to twice the decoded size, this is the largest accepted size of an encoded chunk, in bytes.
 const ENCODED_SLACK_BYTES: u64 = 8 << 20;
 
-/// The most that a chunk may take in the store.
+/// Returns the largest accepted size of an encoded chunk in bytes.
 pub(super) fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
     decoded_bytes
         .saturating_mul(2)
@@ -34,7 +34,7 @@ pub(super) fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
 }
 
 impl ArrayChunks {
-    /// Reads and decodes a read chunk. `before` is what was decoded of it earlier.
+    /// Reads and decodes a read chunk. `before` is an earlier decoded version of the chunk.
     pub(super) async fn decode(
         &self,
         id: &ChunkId,
@@ -45,7 +45,7 @@ impl ArrayChunks {
         if let Err(StoreError::Corrupt { .. }) = &decoded {
             self.store.invalidate(&self.chunk_key(id.chunk)).await;
         }
-        // Also a failure may only be one of other metadata.
+        // Checked after a failure too, because changed metadata may be its cause.
         self.check_document().await?;
         decoded
     }
@@ -96,7 +96,7 @@ impl ArrayChunks {
             .await
     }
 
-    /// The cached index of a shard of that version.
+    /// Returns the cached index of a shard of that version.
     pub(super) fn cached_index(
         &self,
         key: &Key,

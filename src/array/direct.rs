@@ -1,4 +1,4 @@
-//! Chunks that are stored as they are: a part of one is read without the rest.
+//! Direct reads of chunks that are stored unencoded: a part is read without the rest.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::runtime::leave_session_thread;
 use crate::store::{AccessHint, Data, Key, Object, StoreError, Version, in_memory, read_into};
 
 impl ArrayReader {
-    /// The runs that a read consists of, each with its chunk and its part of the target.
+    /// Returns the runs of a read, each with its chunk and its range of the target.
     fn direct_runs(&self, run: &ReadRun<'_>) -> Vec<(ChunkId, Run)> {
         let mut runs = Vec::new();
         let _ = run.geometry.runs(run.range.start, run.range.end, |own| {
@@ -25,7 +25,7 @@ impl ArrayReader {
         runs
     }
 
-    /// Copies runs from the store as they are, if that takes no disk and no network.
+    /// Copies runs from the store without decoding, if that needs neither the disk nor the network.
     pub(super) fn try_copy_direct(
         &self,
         run: &ReadRun<'_>,
@@ -52,10 +52,10 @@ impl ArrayReader {
         Ok(Some(Data::Filled(0..length)))
     }
 
-    /// Reads runs from the store as they are; `None` if a chunk has to be decoded.
+    /// Reads runs from the store without decoding; `None` if a chunk has to be decoded.
     ///
-    /// The memory of the reply is reserved once nothing else has to wait for memory: a read that waits
-    /// for some holds none.
+    /// The memory of the reply is reserved after everything else that waits for memory, so that a
+    /// waiting read holds none.
     pub(super) async fn read_direct(
         &self,
         run: &ReadRun<'_>,
@@ -65,7 +65,7 @@ impl ArrayReader {
             leave_session_thread().await;
         }
         let read = self.read_runs(run, served).await;
-        // Also a failure may only be one of other metadata.
+        // Checked after a failure too, because changed metadata may be its cause.
         self.chunks.check_document().await?;
         read
     }
@@ -107,18 +107,18 @@ fn is_same_chunk((a, _): &(ChunkId, Run), (b, _): &(ChunkId, Run)) -> bool {
     a == b
 }
 
-/// A chunk that is opened to be read as it is stored.
+/// A chunk that is opened for a direct read.
 struct StoredChunk {
     key: Key,
-    /// The chunk, and where the read chunk begins in it; `None` if it is proven to be absent.
+    /// The object, and the offset of the read chunk in it; `None` if the absence of the chunk is proven.
     object: Option<(Arc<dyn Object>, u64)>,
-    /// Which content the chunk has; `None` if there is no such chunk.
+    /// The version of the chunk; `None` if the chunk is absent.
     version: Option<Version>,
     checked_ms: u64,
 }
 
 impl ArrayChunks {
-    /// Opens a read chunk that is not encoded; `None` if it is.
+    /// Opens a read chunk that is stored unencoded; `None` if it is encoded.
     async fn open_stored(
         &self,
         id: &ChunkId,
@@ -153,18 +153,18 @@ impl ArrayChunks {
         }))
     }
 
-    /// What a chunk has to begin with, if not all chunks are stored as they are.
+    /// Returns the required header of a chunk, if not all chunks are unencoded.
     fn expected_header(&self) -> Option<&[u8]> {
         self.raw_header().filter(|header| !header.is_empty())
     }
 
-    /// Whether a chunk has the bytes of a header and of a decoded chunk.
+    /// Returns whether the size of a chunk is that of a header and a decoded chunk.
     fn has_raw_size(&self, object: &dyn Object) -> bool {
         let header = self.raw_header().map_or(0, <[u8]>::len) as u64;
         header.checked_add(self.read_chunk_bytes) == Some(object.size_bytes())
     }
 
-    /// Reads bytes from byte `offset` of a read chunk; fill values if it is absent.
+    /// Reads bytes from byte `offset` of a read chunk, or fill values if the chunk is absent.
     async fn read_stored(
         &self,
         stored: &StoredChunk,
@@ -187,9 +187,8 @@ impl ArrayChunks {
         with_bytes(&**object, &stored.key, range, copy).await
     }
 
-    /// Reads bytes from byte `offset` of a read chunk that is not encoded, if that takes no disk and no
-    /// network and the chunk needs no decoding. Returns the version of the chunk; `None` if there is no
-    /// such chunk.
+    /// Reads bytes from byte `offset` of an unencoded read chunk, if that needs no decoding, disk
+    /// or network. Returns the version of the chunk; `None` if the chunk is absent.
     fn try_read_raw(
         &self,
         id: &ChunkId,
@@ -246,7 +245,7 @@ impl ArrayChunks {
         read.transpose()
     }
 
-    /// What a chunk is opened for to read a part of it as it is stored.
+    /// Returns the access hint of direct reads.
     fn raw_hint(&self) -> AccessHint {
         match self.sharding() {
             Some(_) => self.hint(),
@@ -254,7 +253,7 @@ impl ArrayChunks {
         }
     }
 
-    /// Where a read chunk that is not encoded begins in its chunk; `None` if its shard does not have it.
+    /// Returns the offset of an unencoded read chunk in its chunk; `None` if its shard lacks it.
     fn raw_start(
         &self,
         object: &dyn Object,
@@ -300,7 +299,7 @@ mod tests {
 
     const CHUNK_BYTES: usize = 1 << 20;
 
-    /// Eight chunks that are stored as they are, of which the last is absent.
+    /// Returns a reader of eight unencoded chunks, of which the last is absent.
     fn reader(memory_limit_bytes: u64) -> Arc<ArrayReader> {
         let metadata = format!(
             r#"{{"zarr_format": 3, "node_type": "array", "shape": [{}], "data_type": "uint8",

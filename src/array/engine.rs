@@ -1,4 +1,4 @@
-//! What all arrays of a mount share: threads, memory, decoded chunks.
+//! The resources that all arrays of a mount share: threads, memory and decoded chunks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,31 +15,31 @@ use crate::hierarchy::ShardIndexCache;
 use crate::runtime;
 use crate::store::{Key, StoreError};
 
-/// How much an engine may take.
+/// The limits of an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineOptions {
-    /// Decoded chunks that are kept, in bytes.
+    /// The size of the cache of decoded chunks in bytes.
     pub cache_bytes: u64,
-    /// All that decoding may take at a time, in bytes.
+    /// The largest total memory of decoding, in bytes.
     pub memory_limit_bytes: u64,
-    /// Chunks that are fetched and decoded at the same time.
+    /// The number of chunks that are fetched and decoded at the same time.
     pub parallel: usize,
-    /// How long a reader waits for a chunk.
+    /// The time that a reader waits for a chunk.
     pub timeout: Duration,
 }
 
-/// Decodes for all arrays of a mount.
+/// The shared decoder of all arrays of a mount.
 #[derive(Debug)]
 pub struct Engine {
     pub(super) cache: Arc<ChunkCache>,
     pub(super) buffers: Arc<Buffers>,
     memory: Arc<Memory>,
-    /// The part of it that the versions of served chunks may take.
+    /// The part of `memory` for the versions of served chunks.
     pub(super) versions: Arc<Memory>,
     pub(super) closed: ClosedRecords,
     timeout: Duration,
     parallel: usize,
-    /// Reads that hold chunks while they wait for more.
+    /// Admits the reads that may hold chunks while they wait for more.
     readers: Semaphore,
     arrays: AtomicU64,
     decoded: AtomicU64,
@@ -47,17 +47,17 @@ pub struct Engine {
     pub(super) indexes: ShardIndexCache<()>,
 }
 
-/// The versions of served chunks take no more than this part of the memory limit.
+/// The divisor of the memory limit that gives the largest size of the versions of served chunks.
 const VERSIONS_PART: u64 = 8;
 
-/// Cached indexes of shards take no more than this part of the memory limit.
+/// The divisor of the memory limit that gives the largest size of the cached shard indexes.
 const INDEXES_PART: u64 = 32;
 
 impl Engine {
     /// Prepares decoding, and starts its threads.
     ///
     /// # Errors
-    /// The system's, if not even one thread can be started.
+    /// The error of the system, if it cannot start a single thread.
     pub fn new(options: EngineOptions) -> std::io::Result<Self> {
         runtime::start(crate::machine::cores())?;
         share_scratch(crate::machine::cores());
@@ -83,13 +83,13 @@ impl Engine {
         parallel.saturating_mul(4).max(64)
     }
 
-    /// Chunks that are fetched and decoded at the same time.
+    /// Returns the number of chunks that are fetched and decoded at the same time.
     pub(super) fn parallel(&self) -> u64 {
         self.parallel as u64
     }
 
-    /// How much one read may hold while it waits for more: all readers together cannot fill the memory
-    /// and wait for each other.
+    /// Returns the largest size in bytes that one read may hold while it waits for more. All
+    /// readers together cannot fill the memory and then wait for each other.
     pub(super) fn held_bytes(&self) -> u64 {
         self.memory.limit_bytes() / Self::most_readers(self.parallel) as u64
     }
@@ -101,23 +101,23 @@ impl Engine {
         permit.map_err(|_| StoreError::internal("the readers of an engine are closed"))
     }
 
-    /// A number for an array that is opened.
+    /// Returns the number of a newly opened array.
     pub(super) fn next_array(&self) -> u64 {
         self.arrays.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// When what is asked for now has to be there.
+    /// Returns the deadline of a request that starts now.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    /// The most that decoding may take at a time, in bytes.
+    /// Returns the largest total memory of decoding in bytes.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.memory.limit_bytes()
     }
 
-    /// Gauges for the statistics: bytes that are reserved now and their limit, chunks that were decoded so
-    /// far, and chunks that readers found decoded.
+    /// Returns gauges for the statistics: reserved bytes and their limit, decoded chunks, and
+    /// chunks that readers found in the cache.
     pub fn gauges(&self) -> [(&'static str, u64); 4] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -128,17 +128,17 @@ impl Engine {
         ]
     }
 
-    /// A chunk was decoded.
+    /// Counts a decoded chunk.
     pub(super) fn count_decoded(&self) {
         self.decoded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A reader found chunks decoded.
+    /// Counts chunks that a reader found in the cache.
     pub(super) fn count_reused(&self, chunks: usize) {
         self.reused.fetch_add(chunks as u64, Ordering::Relaxed);
     }
 
-    /// Reserves what parsing or decoding `key` takes, and waits for it until the deadline.
+    /// Reserves memory for parsing or decoding `key`, and waits for it until the deadline.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
@@ -148,7 +148,7 @@ impl Engine {
         reserved.map_err(|refused| self.refused(key, bytes, refused))
     }
 
-    /// Reserves what parsing `key` takes, if that can be had without waiting for others.
+    /// Reserves memory for parsing `key`, if it is free now.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] or [`StoreError::TimedOut`].
@@ -171,7 +171,7 @@ impl Engine {
     }
 }
 
-/// The deadline is over.
+/// Returns the error of a deadline that has passed.
 pub(super) fn timed_out(key: &Key, what: &str) -> StoreError {
     StoreError::TimedOut {
         key: key.clone(),

@@ -1,4 +1,4 @@
-//! How chunks are fetched from a remote store: whole, or neighbours together.
+//! How chunks are fetched from a remote store: whole, or with their neighbours.
 
 use super::cache::ChunkId;
 use super::chunks::ArrayChunks;
@@ -8,10 +8,10 @@ use super::memory::Reservation;
 use crate::codec::IndexLocation;
 use crate::store::{AccessHint, Key, StoreError};
 
-/// What is fetched whole may be longer by this than what it decodes to, and by an eighth of it.
+/// Added to 9/8 of the decoded size, this is the size up to which a value is fetched whole, in bytes.
 const FETCH_SLACK_BYTES: u64 = 64 << 10;
 
-/// What is fetched at once of something that decodes to so many bytes.
+/// Returns the largest size that is fetched whole, in bytes, from the decoded size.
 fn fetched_bytes(decoded_bytes: u64) -> u64 {
     decoded_bytes
         .saturating_add(decoded_bytes / 8)
@@ -19,7 +19,7 @@ fn fetched_bytes(decoded_bytes: u64) -> u64 {
 }
 
 impl ArrayChunks {
-    /// What will be read of a chunk to have a read chunk of it.
+    /// Returns the access hint for a read chunk.
     pub(super) fn hint(&self) -> AccessHint {
         match self.sharding() {
             None => AccessHint::Whole(most_encoded_bytes(self.read_chunk_bytes)),
@@ -30,8 +30,8 @@ impl ArrayChunks {
         }
     }
 
-    /// What is asked for to have a read chunk, and the memory that it takes: what is fetched whole is in
-    /// memory before its size is known.
+    /// Returns the access hint for a read chunk, and the reserved memory: a value that is fetched
+    /// whole is in memory before its size is known.
     pub(super) async fn before_fetching(
         &self,
         key: &Key,
@@ -44,14 +44,14 @@ impl ArrayChunks {
         let needed_bytes = self.read_chunk_bytes.saturating_add(encoded_bytes);
         match engine.reserve(key, needed_bytes).await {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
-            // It cannot be decoded, but it may well be absent.
+            // The chunk cannot be decoded, but may be absent.
             Err(StoreError::TooLarge { .. }) => Ok((AccessHint::Ranges, None)),
             Err(error) => Err(error),
         }
     }
 
-    /// Has the bytes of inner chunks, all of one chunk, fetched together from a remote store.
-    /// What cannot be had is said when each of them is decoded.
+    /// Fetches inner chunks of one chunk together from a remote store. Errors are reported when the
+    /// inner chunks are decoded.
     pub(super) async fn prefetch(&self, ids: &[ChunkId], engine: &Engine) {
         let (Some(sharding), Some(first)) = (self.sharding(), ids.first()) else {
             return;
@@ -70,7 +70,7 @@ impl ArrayChunks {
         let ranges = inner.filter_map(|inner| {
             let inner = usize::try_from(inner).ok()?;
             let range = index.index.entry(inner).ok().flatten()?;
-            // What an index claims is no reason to fetch more than can be right.
+            // An index entry larger than any valid inner chunk is not fetched.
             (range.end - range.start <= most).then_some(range)
         });
         let ranges: Vec<_> = ranges.collect();

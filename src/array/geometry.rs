@@ -1,10 +1,9 @@
-//! Where the bytes of a decoded array lie in its chunks.
+//! The mapping from bytes of a decoded array to bytes of its chunks.
 //!
-//! A chunk is a read chunk here: a chunk, or an inner chunk of a shard. The
-//! array is a sequence of bytes in C order; a range of it is a sequence of runs, each of them
-//! contiguous both in the array and in one chunk. Axes that a chunk spans whole are merged, so
-//! that runs are as long as they can be. All arithmetic is in bytes, and checked once at the
-//! construction.
+//! In this module, a chunk is a read chunk: a chunk, or an inner chunk of a shard. The array is a
+//! sequence of bytes in C order. A range of it is a sequence of runs, each of them contiguous in
+//! the array and in one chunk. Axes that a chunk spans whole are merged, so that runs are as long
+//! as possible. All arithmetic is in bytes, and checked once at construction.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +12,7 @@ use crate::zarr::grid::Axis as Edges;
 /// A grid of chunks over an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Geometry {
-    /// Outermost first, never empty; the last one counts bytes.
+    /// The axes, outermost first; never empty. The innermost axis counts bytes.
     axes: Vec<Axis>,
     size_bytes: u64,
     chunk_bytes: u64,
@@ -23,28 +22,28 @@ pub(super) struct Geometry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Axis {
     length: u64,
-    /// The positions of each chunk.
+    /// The positions of the chunks.
     edges: Edges,
-    /// Bytes of the array from one position to the next.
+    /// The distance between two positions, in bytes of the array.
     array_stride: u64,
-    /// From a chunk to its neighbour, counted in chunks.
+    /// The distance between two neighbouring chunks, in chunk numbers.
     grid_stride: u64,
 }
 
-/// Bytes that are contiguous in the array and in one chunk.
+/// A range of bytes that is contiguous in the array and in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The chunk, counted in C order over the grid.
+    /// The number of the chunk in C order over the grid.
     pub(super) chunk: u64,
-    /// First byte inside the chunk.
+    /// The offset of the first byte in the chunk.
     pub(super) offset: u64,
-    /// Number of bytes, at least 1.
+    /// The number of bytes, at least 1.
     pub(super) length: u64,
 }
 
 impl Geometry {
-    /// A grid of chunks of the shape `chunk` over an array of `shape`, with elements of
-    /// `item_bytes`; both shapes have the same number of axes, which may be 0.
+    /// Creates the grid of chunks of shape `chunk` over an array of `shape`, with elements of
+    /// `item_bytes`. Both shapes have the same number of axes, possibly 0.
     ///
     /// `None` if a product does not fit into 64 bits or an extent of a chunk is 0.
     pub(super) fn new(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Option<Self> {
@@ -52,7 +51,7 @@ impl Geometry {
         Self::over(shape, &edges, item_bytes)
     }
 
-    /// A grid of chunks of several shapes; otherwise as [`Geometry::new`].
+    /// Creates a grid of chunks of several shapes; otherwise as [`Geometry::new`].
     pub(super) fn over(shape: &[u64], edges: &[Edges], item_bytes: u64) -> Option<Self> {
         let largest: Vec<u64> = edges.iter().map(Edges::largest_edge).collect();
         if shape.len() != edges.len() || largest.contains(&0) {
@@ -69,7 +68,7 @@ impl Geometry {
             if let Edges::Regular(chunk) = inner.edges
                 && inner.length == chunk
             {
-                // The chunks span the inner axes whole: both grow by one axis.
+                // The chunks span the inner axes whole, so both axes are merged.
                 inner.edges = edges.scaled(chunk)?;
                 inner.length = chunk.checked_mul(length)?;
             } else {
@@ -94,23 +93,23 @@ impl Geometry {
         })
     }
 
-    /// Size of the whole array in bytes.
+    /// Returns the size of the array in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Size of the largest chunk in bytes, padding at the edges included.
+    /// Returns the size of the largest chunk in bytes, including padding at the edges.
     pub(super) fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     #[cfg(test)]
     fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// One chunk and nothing around it.
+    /// Creates the grid of a single chunk.
     pub(super) fn of_one_chunk(size_bytes: u64) -> Self {
         Self {
             axes: vec![Axis::of_one_chunk(size_bytes)],
@@ -120,8 +119,8 @@ impl Geometry {
         }
     }
 
-    /// The same chunks, one behind the other; `None` if their bytes do not fit into 64 bits. The chunks
-    /// must have the same shape.
+    /// Returns the grid of the concatenated chunks, which must have the same shape. `None` if their
+    /// bytes do not fit into 64 bits.
     pub(super) fn in_sequence(&self) -> Option<Self> {
         let size_bytes = self.chunks.checked_mul(self.chunk_bytes)?;
         let axis = Axis {
@@ -135,19 +134,19 @@ impl Geometry {
         })
     }
 
-    /// Bytes of the array between the first byte of a row of chunks and that of the next row: of the
-    /// shortest row.
+    /// Returns the distance in the array between the first bytes of two rows of chunks, in bytes,
+    /// for the shortest row.
     pub(super) fn outer_bytes(&self) -> u64 {
         let bytes = |axis: &Axis| axis.edges.smallest_edge().saturating_mul(axis.array_stride);
         self.axes.first().map_or(0, bytes)
     }
 
-    /// Bytes of the array that meet every chunk of a row of chunks, wherever in it they begin.
+    /// Returns the number of array bytes that meet every chunk of a row of chunks, wherever they begin in it.
     pub(super) fn plane_bytes(&self) -> u64 {
         self.axes.first().map_or(0, |axis| axis.array_stride)
     }
 
-    /// The longest run there is, in bytes.
+    /// Returns the length of the longest run in bytes.
     pub(super) fn run_bytes(&self) -> u64 {
         self.axes
             .last()
@@ -156,7 +155,7 @@ impl Geometry {
 
     /// Visits the runs of the bytes from `start` to `end`, in order, until `visit` breaks.
     ///
-    /// Nothing beyond the end of the array is visited.
+    /// Bytes beyond the end of the array are not visited.
     pub(super) fn runs<B>(
         &self,
         start: u64,
@@ -171,10 +170,10 @@ impl Geometry {
                 let position = left / axis.array_stride;
                 left %= axis.array_stride;
                 let Some((cell, inside, edge)) = axis.edges.place(position) else {
-                    // The chunks cover the array; a caller finds out that a byte has none.
+                    // Unreachable: the chunks cover the array. A caller detects a byte without a chunk.
                     return ControlFlow::Continue(());
                 };
-                // Products of what `over` has multiplied before.
+                // Does not overflow: [`Geometry::over`] has checked these products.
                 chunk += cell * axis.grid_stride;
                 offset = offset * edge + inside;
                 length = (edge - inside).min(axis.length - position);
@@ -192,7 +191,7 @@ impl Geometry {
 }
 
 impl Axis {
-    /// Bytes that are one chunk.
+    /// Returns the edges of a single chunk.
     fn of_one_chunk(size_bytes: u64) -> Self {
         Self {
             length: size_bytes,
@@ -215,7 +214,7 @@ fn checked_mul(product: u64, factor: &u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Element by element, from the definition.
+    /// Returns the chunk and offset of each element, computed from the definition.
     fn naive(shape: &[u64], chunk: &[u64], item: u64) -> Vec<(u64, u64)> {
         let mut bytes = Vec::new();
         let elements: u64 = shape.iter().product();

@@ -1,19 +1,19 @@
-//! Inner chunks, counted over the whole array and inside their shards.
+//! The numbering of inner chunks in the whole array and in their shards.
 
 use crate::codec::Sharding;
 
-/// Inner chunks, counted over the whole array and inside their shards.
+/// The grid of inner chunks, in the whole array and in a shard.
 #[derive(Debug)]
 pub(super) struct InnerGrid {
     pub(super) shape: Vec<u64>,
-    /// Inner chunks of the array along each axis.
+    /// The number of inner chunks of the array along each axis.
     pub(super) counts: Vec<u64>,
-    /// Inner chunks of a shard along each axis.
+    /// The number of inner chunks of a shard along each axis.
     per_shard: Vec<u64>,
 }
 
 impl InnerGrid {
-    /// None if they are too many to be counted.
+    /// Creates the grid; `None` if the number of inner chunks overflows.
     pub(super) fn new(shape: &[u64], shard: &[u64], sharding: &Sharding) -> Option<Self> {
         let inner = sharding.inner_chunk_shape();
         let counts: Vec<u64> = shape
@@ -36,8 +36,8 @@ impl InnerGrid {
         })
     }
 
-    /// The chunk of an inner chunk, and its number inside; both in C order. `chunks` are the
-    /// chunks of the array along each axis.
+    /// Returns the chunk of an inner chunk and its number in the chunk, both in C order. `chunks`
+    /// is the number of chunks of the array along each axis.
     pub(super) fn split(&self, number: u64, chunks: &[u64]) -> (u64, u64) {
         let (mut left, mut chunk, mut inner) = (number, 0, 0);
         let (mut chunk_stride, mut inner_stride) = (1, 1);

@@ -1,4 +1,4 @@
-//! The memory that decoding may take: reserved before it is allocated.
+//! The memory limit of decoding: bytes are reserved before they are allocated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::runtime;
 use crate::sync::{Mutex, MutexGuard};
 
-/// A number of bytes that all decoding together keeps below.
+/// A limit for the bytes that all decoding together reserves.
 #[derive(Debug)]
 pub(super) struct Memory {
     limit_bytes: u64,
@@ -18,16 +18,16 @@ pub(super) struct Memory {
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Why memory was not given.
+/// The reason why a reservation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// More than there can ever be.
+    /// More bytes than the limit.
     Never,
-    /// Others did not free theirs in time.
+    /// Other reservations did not free enough bytes in time.
     InTime,
 }
 
-/// Bytes that are reserved; dropping it gives them back.
+/// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<Memory>,
@@ -35,7 +35,7 @@ pub struct Reservation {
 }
 
 impl Memory {
-    /// All of it is free.
+    /// Creates a limit without reservations.
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
@@ -44,12 +44,12 @@ impl Memory {
         }
     }
 
-    /// The most there can be.
+    /// Returns the limit in bytes.
     pub(super) fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Bytes that are reserved now.
+    /// Returns the number of reserved bytes.
     pub(super) fn used_bytes(&self) -> u64 {
         *self.lock()
     }
@@ -58,7 +58,7 @@ impl Memory {
         self.used.lock()
     }
 
-    /// Reserves bytes if they are free, or `evict` frees them.
+    /// Reserves bytes if they are free or `evict` frees them.
     ///
     /// # Errors
     /// [`Refused`].
@@ -90,10 +90,10 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::try_reserve`]; waits until `deadline` for others to free memory.
+    /// As [`Memory::try_reserve`], but waits until `deadline` for other reservations to be released.
     ///
-    /// A caller holds no other reservation that another one could wait for: each request reserves
-    /// once, so that two cannot wait for each other.
+    /// A caller must hold no other reservation that another caller could wait for: each request
+    /// reserves once, so that no two requests wait for each other.
     ///
     /// # Errors
     /// [`Refused`].
@@ -112,24 +112,24 @@ impl Memory {
             if left.is_zero() {
                 return Err(Refused::InTime);
             }
-            // What others decode can be evicted only once it is in the cache, which does not notify.
+            // Chunks that others decode become evictable once they are cached, and the cache does not notify.
             let _ = runtime::timeout(left.min(LOOK_AGAIN), self.freed.notified()).await;
         }
     }
 }
 
 impl Reservation {
-    /// How much is reserved.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes over what is reserved by another one of the same memory.
+    /// Takes over another reservation of the same memory.
     pub(super) fn add(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// Gives back all but `bytes`.
+    /// Releases all but `bytes`.
     pub fn shrink(&mut self, bytes: u64) {
         let free = self.bytes.saturating_sub(bytes);
         self.bytes = self.bytes.min(bytes);

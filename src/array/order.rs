@@ -3,7 +3,7 @@
 use super::geometry::Geometry;
 use crate::store::Readahead;
 
-/// One order of the bytes of an array, and its readers.
+/// An order of the bytes of an array, and its readers.
 #[derive(Debug)]
 pub(super) struct ElementOrder {
     pub(super) geometry: Geometry,

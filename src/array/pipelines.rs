@@ -9,10 +9,10 @@ use crate::store::{Key, StoreError};
 use crate::sync::Mutex;
 use crate::zarr;
 
-/// Pipelines that are kept; there may be as many as chunks.
+/// The largest number of cached pipelines. An array can have as many shapes as chunks.
 const MAX_PIPELINES: usize = 256;
 
-/// A pipeline for each shape of a chunk, built when it is first needed.
+/// A pipeline for each chunk shape, built on first use.
 #[derive(Debug)]
 pub(super) struct Pipelines {
     metadata: zarr::Array,
@@ -21,7 +21,7 @@ pub(super) struct Pipelines {
 
 impl Pipelines {
     pub(super) fn new(metadata: &zarr::Array) -> Self {
-        // Attributes may be long, and no pipeline needs them.
+        // Attributes may be long, and pipelines do not need them.
         let metadata = zarr::Array {
             attributes: Ok(serde_json::Map::new()),
             ..metadata.clone()
@@ -32,10 +32,10 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline for chunks of a shape; `key` is in messages.
+    /// Returns the pipeline for chunks of a shape. `key` is for messages.
     ///
     /// # Errors
-    /// The codecs do not fit the shape.
+    /// An error if the codecs do not fit the shape.
     pub(super) fn get(&self, key: &Key, shape: Vec<u64>) -> Result<Arc<Pipeline>, StoreError> {
         let mut built = self.built.lock();
         if let Some(pipeline) = built.get(&shape) {

@@ -1,4 +1,4 @@
-//! Stored bytes on their way to a decoder.
+//! Reads stored bytes for a decoder.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use crate::store::{
     read_range,
 };
 
-/// What all threads together keep for encoded bytes, about.
+/// The approximate total size of the scratch buffers of all threads, in bytes.
 const SCRATCH_BYTES: usize = 32 << 20;
-/// The largest buffer that a thread keeps.
+/// The largest scratch buffer that a thread keeps, in bytes.
 static SCRATCH_KEPT_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
 
-/// So many threads will decode.
+/// Shares the scratch memory among the threads that decode.
 pub(super) fn share_scratch(threads: usize) {
     let kept = (SCRATCH_BYTES / threads.max(1)).clamp(256 << 10, 16 << 20);
     SCRATCH_KEPT_BYTES.store(kept, Ordering::Relaxed);
 }
 
 thread_local! {
-    /// Where encoded bytes are read to.
+    /// The buffer for encoded bytes.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `use_bytes` with a range of a value. Blocks on the disk for an object of this machine.
+/// Calls `use_bytes` with a range of a value. Blocks on the disk for a local object.
 pub(super) async fn with_bytes<T>(
     object: &dyn Object,
     key: &Key,
@@ -76,7 +76,7 @@ fn with_local_bytes<T>(
     })
 }
 
-/// Fills `target` from `offset` of an object of this machine without blocking.
+/// Fills `target` from `offset` of a local object without blocking.
 pub(super) fn try_read_into(
     object: &dyn Object,
     key: &Key,
@@ -106,10 +106,10 @@ pub(super) fn try_read_into(
     })
 }
 
-/// Fails if a document of metadata is not any more the one of that version.
+/// Fails if a metadata document no longer has that version.
 ///
 /// # Errors
-/// [`StoreError::Stale`], or why it cannot be found out.
+/// [`StoreError::Stale`], or the error of reading the version.
 pub async fn check_version(
     store: &dyn Store,
     key: &Key,
@@ -118,7 +118,7 @@ pub async fn check_version(
     compare_version(key, version, store.stat(key).await)
 }
 
-/// As [`check_version`], with the attributes that the store returned.
+/// As [`check_version`], with attributes that the store has returned.
 pub(super) fn compare_version(
     key: &Key,
     version: Version,

@@ -1,16 +1,16 @@
-//! The version of each chunk that a file has been served from.
+//! The version of each chunk that a file has served.
 //!
-//! The kernel shares the pages of an inode among all handles, so one record belongs to an inode, not
-//! to a handle. While the file is open, every read of a chunk must find the version of the first one;
-//! another version is [`StoreError::Stale`]. An open that follows compares the record with the
+//! The kernel shares the pages of an inode among all handles, so a record belongs to an inode, not
+//! to a handle. While the file is open, every read of a chunk must find the version that was served
+//! first; another version is [`StoreError::Stale`]. The next open compares the record with the
 //! source:
 //!
-//! - the same versions: the kernel keeps its pages;
-//! - something differs, or comparing takes too long: the record starts empty and the kernel drops
-//!   its pages. While another handle is open that is impossible, because both would share the new
-//!   pages; the record retires, and the next lookup gives the file another inode.
+//! - same versions: the kernel keeps its pages;
+//! - a version differs, or the comparison takes too long: the record is cleared and the kernel drops
+//!   its pages. While another handle is open, this is impossible, because both handles would share the
+//!   new pages. Then the inode is retired, and the next lookup gives the file another inode.
 //!
-//! Lock order: no lock is held while another one is taken.
+//! Lock order: a thread that holds a lock takes no other lock.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ use crate::runtime::leave_session_thread;
 use crate::store::{Key, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Comparing with the source takes no longer than this.
+/// The time limit of a comparison with the source.
 const MAX_COMPARE_TIME: Duration = Duration::from_millis(100);
-/// More chunks than this are not compared by a session thread.
+/// The largest number of chunks that a session thread compares.
 const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// The versions of the chunks that one inode has served.
@@ -42,15 +42,15 @@ pub struct ServedVersions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open handles.
+    /// The number of open handles.
     handles: usize,
     record: Record,
-    /// The inode gets no more handles: those that are open go on with its pages.
+    /// Whether the inode gets no more handles. Open handles continue with its pages.
     is_retired: bool,
 }
 
 impl ServedVersions {
-    /// An empty record.
+    /// Creates an empty record.
     pub fn new(engine: &Arc<Engine>) -> Self {
         Self {
             engine: Arc::clone(engine),
@@ -63,8 +63,8 @@ impl ServedVersions {
         self.state.lock()
     }
 
-    /// Opens a handle of a file that is filled from the chunks of `arrays`. `None` if the inode has
-    /// retired: its name must be looked up again.
+    /// Opens a handle of a file that is rendered from the chunks of `arrays`. `None` if the inode
+    /// is retired, so that its name must be looked up again.
     pub async fn open(self: &Arc<Self>, arrays: &[&ArrayChunks]) -> Option<Handle> {
         let (known, entries) = {
             let mut state = self.lock();
@@ -88,7 +88,7 @@ impl ServedVersions {
             (known, _) => known.unwrap_or(Comparison::TooCostly),
         };
         if found == Comparison::Changed {
-            // What is cached of the chunks was checked before they changed.
+            // The cached chunks were checked before they changed.
             arrays.iter().for_each(|chunks| chunks.distrust());
         }
         let mut state = self.lock();
@@ -108,7 +108,7 @@ impl ServedVersions {
         Some(handle)
     }
 
-    /// Whether an open needs another inode, as far as is known without asking the source.
+    /// Returns whether an open needs another inode, as far as is known without a request to the source.
     pub fn is_retired(&self, arrays: &[&ArrayChunks]) -> bool {
         let mut state = self.lock();
         if state.handles > 0 && state.record.told_by_itself(arrays) == Some(Comparison::TooCostly) {
@@ -117,10 +117,10 @@ impl ServedVersions {
         state.is_retired
     }
 
-    /// Allocates what recording these chunks takes, if that memory is free; returns whether it was.
+    /// Allocates the memory for recording these chunks, if it is free. Returns whether it was.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] if open files take all that versions may take.
+    /// [`StoreError::TooLarge`] if open files use all memory for versions.
     pub(super) fn try_make_room(
         &self,
         ids: &[ChunkId],
@@ -136,11 +136,11 @@ impl ServedVersions {
         }
     }
 
-    /// As [`ServedVersions::try_make_room`]; waits for memory.
+    /// As [`ServedVersions::try_make_room`], but waits for memory.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] if open files take all that versions may take;
-    /// [`StoreError::TimedOut`] if decoding takes the rest.
+    /// [`StoreError::TooLarge`] if open files use all memory for versions, [`StoreError::TimedOut`]
+    /// if decoding uses the rest.
     pub(super) async fn make_room(
         &self,
         ids: &[ChunkId],
@@ -154,7 +154,7 @@ impl ServedVersions {
         self.add_pages(key, missing, room)
     }
 
-    /// Pages that recording these chunks needs and the record lacks, and the key of the first chunk.
+    /// Returns the pages that the record lacks for these chunks, and the key of the first chunk.
     fn missing_pages(
         &self,
         ids: &[ChunkId],
@@ -175,8 +175,8 @@ impl ServedVersions {
         })
     }
 
-    /// Records the version of a chunk that is about to be served; `None` if the chunk is absent.
-    /// `checked_ms` is when it was last compared with the source.
+    /// Records the version of a chunk before it is served; `None` if the chunk is absent.
+    /// `checked_ms` is the time of its last comparison with the source.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if another version was served.
@@ -233,7 +233,7 @@ impl Drop for ServedVersions {
     }
 }
 
-/// Compares chunks, in the order of their arrays, with the source.
+/// Compares chunks with the source, in the order of their arrays.
 async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
     let end = Instant::now() + MAX_COMPARE_TIME;
     if entries.len() > MAX_COMPARED_AT_ONCE {
@@ -256,14 +256,14 @@ async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
         }
         match chunks.present_version(chunk).await {
             Ok(version) if code(version) == served => {}
-            // What fails is told by the read that needs it.
+            // A read that needs the chunk returns the error.
             Ok(_) | Err(_) => return Comparison::Changed,
         }
     }
     Comparison::Same
 }
 
-/// An open file that keeps to one version of each chunk.
+/// An open file that serves one version of each chunk.
 #[derive(Debug)]
 pub struct Handle {
     versions: Arc<ServedVersions>,
@@ -271,7 +271,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether all pages that the kernel has of the inode are current.
+    /// Returns whether all pages that the kernel caches for the inode are current.
     pub fn keeps_pages(&self) -> bool {
         self.keeps_pages
     }
@@ -360,14 +360,14 @@ mod tests {
             serve(&closed, chunk * PAGE_CHUNKS, None).unwrap();
         }
         drop(other);
-        // Two pages of the closed file, then four of the open one.
+        // Two pages for the closed file, then four for the open one.
         for chunk in 0..4 {
             serve(&open, chunk * PAGE_CHUNKS, None).unwrap();
         }
         assert_eq!(closed.lock().record.memory_bytes(), None, "it made room");
         let error = serve(&open, 4 * PAGE_CHUNKS, None).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
-        // Nothing is forgotten: another version is still an error.
+        // The record is kept: another version is still an error.
         assert!(serve(&open, 0, Some(Version(1))).is_err());
         let used = || engine.gauges()[0].1;
         assert_eq!(used(), most);
@@ -383,7 +383,7 @@ mod tests {
         let open = || block_on(record.open(&[]));
         let first = open().unwrap();
         serve(&record, 0, None).unwrap();
-        // No reader can change: what was served stays right.
+        // If no reader can see changes, the served bytes stay right.
         assert!(open().unwrap().keeps_pages());
         assert!(serve(&record, 0, Some(Version(3))).is_err());
         assert!(open().is_none(), "the first handle is still open");

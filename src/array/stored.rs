@@ -1,7 +1,7 @@
-//! Reading chunks as they are stored, one behind the other as a [`ChunkTable`] has them.
+//! Reads of stored chunks, concatenated as in a [`ChunkTable`].
 //!
-//! A chunk that has another version than in the table is [`StoreError::Stale`]: sizes and bytes are of one
-//! version.
+//! A chunk with another version than in the table is [`StoreError::Stale`], so that sizes and bytes
+//! are of the same version.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ struct Part<'a> {
     chunk: &'a StoredChunk,
     id: ChunkId,
     key: Key,
-    /// Where the part begins in the value of the key.
+    /// The offset of the part in the value of the key, in bytes.
     start: u64,
     size: usize,
-    /// Bytes of the whole chunk.
+    /// The size of the whole chunk in bytes.
     chunk_bytes: u64,
 }
 
-/// Remote chunks up to this size are fetched whole.
+/// The size up to which remote chunks are fetched whole, in bytes.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
-/// Parts of remote chunks that one read fetches at the same time. All but the first and the last are whole chunks
-/// of the read.
+/// The number of parts of remote chunks that one read fetches concurrently. All parts of a read but
+/// the first and the last are whole chunks.
 const CONCURRENT: usize = 32;
 
 impl ArrayReader {
-    /// Reads `size` bytes from `offset` of the chunks of a table into `buffer`, fewer only at the end, if
-    /// that takes no disk and no network. `buffer` has the headroom of [`Object::try_read`], and `served` is
-    /// as in [`ArrayReader::try_read`].
+    /// Reads `size` bytes from `offset` of the chunks of a table into `buffer`, if that needs
+    /// neither disk nor network; fewer bytes only at the end. `buffer` has the headroom of
+    /// [`Object::try_read`], and `served` is as in [`ArrayReader::try_read`].
     ///
     /// # Errors
     /// As [`ArrayReader::read_stored`].
@@ -104,8 +104,8 @@ impl ArrayReader {
     /// Reads `size` bytes from `offset` of the chunks of a table, fewer only at the end.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if a chunk has another version than in the table or is gone; those of the
-    /// store.
+    /// [`StoreError::Stale`] if a chunk was removed or has another version than in the table, and
+    /// the errors of the store.
     pub async fn read_stored(
         &self,
         table: &ChunkTable,
@@ -117,7 +117,7 @@ impl ArrayReader {
             leave_session_thread().await;
         }
         let read = self.read_parts(table, offset, size, served).await;
-        // Also a failure may only be one of other metadata.
+        // Checked after a failure too, because changed metadata may be its cause.
         self.chunks.check_document().await?;
         read
     }
@@ -138,7 +138,7 @@ impl ArrayReader {
             }
         }
         let length: usize = parts.iter().map(|part| part.size).sum();
-        // After all else that waits for memory: a read that waits for some holds none.
+        // Reserved after everything else that waits for memory, so that a waiting read holds none.
         let _memory = self.engine.reserve(self.key(), length as u64).await?;
         if let [only] = &parts[..] {
             return self.fetch(only, served).await;
@@ -158,7 +158,7 @@ impl ArrayReader {
                 filled += part.size;
                 continue;
             }
-            // Requests for neighbours are joined while they wait.
+            // The store combines requests for neighbouring ranges while they wait.
             let fetches: Vec<_> = (parts.iter())
                 .map(|part| self.fetch(part, served).boxed())
                 .collect();
@@ -171,7 +171,7 @@ impl ArrayReader {
         Ok(Data::Shared(Arc::new(bytes), 0..filled))
     }
 
-    /// The value of the chunk of a part, if it is still the one of the table.
+    /// Returns the value of the chunk of a part, if its version is that of the table.
     async fn current(
         &self,
         part: &Part<'_>,
@@ -184,7 +184,7 @@ impl ArrayReader {
         Ok(object)
     }
 
-    /// All bytes of a part.
+    /// Reads a part completely.
     async fn fetch(
         &self,
         part: &Part<'_>,
@@ -200,7 +200,7 @@ impl ArrayReader {
         Ok(Data::Shared(Arc::new(bytes), 0..part.size))
     }
 
-    /// What a chunk is opened for: programs read chunks whole.
+    /// Returns the access hint of a part. Programs read chunks whole.
     fn stored_hint(&self, part: &Part<'_>) -> AccessHint {
         let is_whole = self.chunks.is_remote() && !self.chunks.has_inner();
         match is_whole && part.chunk_bytes <= MAX_FETCHED_BYTES {
@@ -209,7 +209,7 @@ impl ArrayReader {
         }
     }
 
-    /// The parts of chunks that a range consists of.
+    /// Returns the parts of chunks in a range.
     fn parts<'a>(
         &self,
         table: &'a ChunkTable,
@@ -241,7 +241,7 @@ impl ArrayReader {
 }
 
 impl Part<'_> {
-    /// The value of the chunk, if it is still the one of the table.
+    /// Returns the value of the chunk, if its version is that of the table.
     fn current(&self, object: Option<Arc<dyn Object>>) -> Result<Arc<dyn Object>, StoreError> {
         let stale = |what: &str| StoreError::Stale {
             key: self.key.clone(),
@@ -256,7 +256,7 @@ impl Part<'_> {
         }
     }
 
-    /// The bytes of a read, which must be all of the part.
+    /// Checks that a read returned the whole part.
     fn whole(&self, data: Data, buffer: &[u8]) -> Result<Data, StoreError> {
         let length = data.bytes(buffer)?.len();
         match length == self.size {

@@ -1,4 +1,4 @@
-//! Arrays whose elements have no constant size: decoded whole, within a limit.
+//! Arrays with elements of variable size, which are decoded whole, within a limit.
 
 use super::chunks::{present, stored_key};
 use super::engine::Engine;
@@ -8,29 +8,29 @@ use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
-/// The elements of an array in C order, as few copies of them as chunks allow.
+/// The elements of an array in C order, with as few copies as the chunks allow.
 #[derive(Debug, Default)]
 pub struct Elements {
     elements: Vec<Element>,
 }
 
 impl Elements {
-    /// Elements in C order.
+    /// Creates the elements of an array, given in C order.
     pub fn new(elements: Vec<Element>) -> Self {
         Self { elements }
     }
 
-    /// All of them in order.
+    /// Returns all elements in C order.
     pub fn iter(&self) -> impl Iterator<Item = &Element> {
         self.elements.iter()
     }
 }
 
-/// Decodes all elements of an array of variable length, if they take less than `limit_bytes`.
+/// Decodes all elements of an array of variable size, if they take less than `limit_bytes`.
 ///
 /// # Errors
-/// [`StoreError::TooLarge`]; [`StoreError::Unsupported`] if it is not such an array; otherwise why
-/// a chunk cannot be had.
+/// [`StoreError::TooLarge`], [`StoreError::Unsupported`] for another data type, or the error of a
+/// chunk that cannot be read.
 pub async fn read_elements(
     store: &dyn Store,
     key: &Key,
@@ -39,7 +39,7 @@ pub async fn read_elements(
     limit_bytes: u64,
     engine: &Engine,
 ) -> Result<Elements, StoreError> {
-    // The elements, those of a chunk, and what stands between two codecs: reserved once.
+    // All elements, those of a chunk, and intermediate results between codecs, reserved together.
     let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
     let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
     let unsupported = |what: String| StoreError::Unsupported {
@@ -60,7 +60,7 @@ pub async fn read_elements(
     let _memory = engine.reserve(key, memory(limit_bytes)).await?;
     let count = parts.grid.element_count();
     let element_bytes = size_of::<Element>() as u64;
-    // Every element begins as a copy of the fill value.
+    // Every element starts as a copy of the fill value.
     let fill = fill_element(variable, parts.fill_value);
     let fill_bytes = element_bytes.saturating_add(heap_bytes(&fill));
     let mut used = count.saturating_mul(fill_bytes);
@@ -106,8 +106,8 @@ pub async fn read_elements(
     Ok(Elements { elements })
 }
 
-/// The most bytes of elements, `most_bytes` at most, for which no more than `free_bytes` of memory
-/// are needed; `memory` tells for a limit how many are.
+/// Returns the largest limit, up to `most_bytes`, that needs at most `free_bytes` of memory.
+/// `memory` returns the memory that a limit needs.
 pub(super) fn fitting(most_bytes: u64, free_bytes: u64, memory: impl Fn(u64) -> u64) -> u64 {
     let mut limit = most_bytes.min(free_bytes);
     while limit > 0 && memory(limit) > free_bytes {
@@ -116,15 +116,15 @@ pub(super) fn fitting(most_bytes: u64, free_bytes: u64, memory: impl Fn(u64) -> 
     limit
 }
 
-/// Elements of a chunk may take so much at the first try.
+/// The limit of the first attempt to decode the elements of a chunk, in bytes.
 const FIRST_TRY_BYTES: u64 = 1 << 20;
 
-/// Decodes a chunk of elements of variable length, whose size is not known before: within a limit
-/// that grows while decoding fails, up to `most_bytes`. With an engine, what each try takes is
+/// Decodes a chunk of elements of variable size. Since its decoded size is unknown, decoding is
+/// repeated with a growing limit, up to `most_bytes`. With an engine, the memory of each attempt is
 /// reserved.
 ///
 /// # Errors
-/// Why the chunk cannot be decoded, or memory cannot be reserved.
+/// The error of decoding the chunk, or of reserving memory.
 pub(super) async fn decode_elements(
     object: &dyn Object,
     key: &Key,
@@ -159,8 +159,8 @@ pub(super) async fn decode_elements(
     }
 }
 
-/// Puts the elements of a chunk where they belong; those beyond the array's edge are left out. `None`
-/// if one inside has no place.
+/// Copies the elements of a chunk to their positions; elements beyond the edge of the array are
+/// left out. `None` if an inner element has no position.
 fn place(
     elements: &mut [Element],
     shape: &[u64],
@@ -194,7 +194,7 @@ pub(super) fn size_of_element(element: &Element) -> u64 {
     bytes as u64
 }
 
-/// What an element takes besides itself; a value of JSON takes up to 64 bytes for each of its text.
+/// Returns the heap bytes of an element. JSON takes up to 64 bytes for each byte of text.
 fn heap_bytes(element: &Element) -> u64 {
     match element {
         Element::Json(value) if value.is_null() => 0,

@@ -1,4 +1,4 @@
-//! Chunks that are decoded and thrown away: the proof that they can be read.
+//! Verification of chunks, which are decoded and then discarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
-/// Decodes the chunks of one array, of any grid and any data type that can be decoded at all.
+/// Decodes the chunks of one array, of any grid and any supported data type.
 ///
-/// Chunks of a regular grid go the way of every reader, so that what is found good here can be read
-/// through a mount, and what is found bad cannot.
+/// Chunks of a regular grid are read like in a mount, so that the verdict also holds for a mount.
 #[derive(Debug)]
 pub struct Verifier {
     store: Arc<dyn Store>,
@@ -29,38 +28,38 @@ pub struct Verifier {
 
 #[derive(Debug)]
 enum Way {
-    /// As readers do it: chunk by chunk, or by the inner chunks of a shard, so many in each.
+    /// Chunks read as in a mount: whole, or by the inner chunks of a shard, with their number per shard.
     ArrayChunks(Box<ArrayChunks>, Option<u64>),
-    /// Whole chunks of several shapes, or of elements of variable length.
+    /// Whole chunks of several shapes, or with elements of variable size.
     Whole(Box<Pipelines>),
 }
 
-/// What [`Verifier::verify`] has decoded.
+/// The result of [`Verifier::verify`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Whether the store has the chunk.
     pub is_present: bool,
-    /// Chunks, or inner chunks of a shard, that were decoded.
+    /// The number of decoded chunks, or of decoded inner chunks of a shard.
     pub chunks: u64,
-    /// The bytes of their elements.
+    /// The size of the decoded elements in bytes.
     pub decoded_bytes: u64,
 }
 
-/// The elements of a chunk of variable length may take so much.
+/// The largest memory of the elements of a chunk of variable size, in bytes.
 const MAX_ELEMENTS_BYTES: u64 = 128 << 20;
-/// Parts in which a value is read that is not decoded.
+/// The size of the reads of a value that is not decoded, in bytes.
 const PART_BYTES: usize = 1 << 20;
-/// A shorter one is asked for at once.
+/// The size up to which a value is opened to be read whole, in bytes.
 const WHOLE_BYTES: u64 = 8 << 20;
-/// Nothing that was decoded is used twice.
+/// Decoded chunks are not reused, so nothing is cached.
 const NO_TTL: Duration = Duration::ZERO;
 
 impl Verifier {
     /// Prepares the array at `key` of a store.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if its chunks cannot be decoded here, [`StoreError::Corrupt`] if
-    /// its metadata contradict themselves.
+    /// [`StoreError::Unsupported`] if its chunks cannot be decoded, [`StoreError::Corrupt`] if its
+    /// metadata are contradictory.
     pub fn open(
         store: Arc<dyn Store>,
         key: Key,
@@ -101,7 +100,7 @@ impl Verifier {
             }
             (shape, _) => {
                 let first = vec![0; parts.grid.rank()];
-                // An array without chunks has no shape, and nothing to decode.
+                // An array without chunks has no chunk shape, and nothing to decode.
                 let pipelines = Pipelines::new(metadata);
                 if let Some(shape) = shape.or_else(|| parts.grid.chunk_shape(&first)) {
                     pipelines.get(&key, shape)?;
@@ -118,16 +117,16 @@ impl Verifier {
         })
     }
 
-    /// The store's key of a chunk, which is a number in C order over the grid, for messages.
+    /// Returns the store key of a chunk for messages. Chunks are numbered in C order over the grid.
     pub fn chunk_key(&self, chunk: u64) -> Key {
         stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
             .unwrap_or_else(|_| self.key.clone())
     }
 
-    /// Reads and decodes all of a chunk, also what lies beyond the array's edge, and every inner
-    /// chunk of a shard. Holds the memory of one chunk at a time, reserved from `engine`.
+    /// Reads and decodes a whole chunk, including elements beyond the edge of the array, and every
+    /// inner chunk of a shard. Holds the memory of one chunk at a time, reserved from `engine`.
     ///
-    /// Tells `bad` each error; inner chunks of one shard may have one each.
+    /// Calls `bad` with each error; each inner chunk of a shard may have one.
     pub async fn verify(
         &self,
         chunk: u64,
@@ -165,7 +164,7 @@ impl Verifier {
             let id = chunks.id_in_chunk(chunk, number);
             match chunks.decode(&id, None, engine).await {
                 Ok(decoded) => {
-                    // Only a chunk that is not there has no version.
+                    // A decoded chunk without a version is absent.
                     if decoded.version.is_none() {
                         return verified;
                     }
@@ -178,14 +177,14 @@ impl Verifier {
                 Err(error) => {
                     verified.is_present = true;
                     bad(error);
-                    // Without an index every inner chunk would fail for the same reason.
+                    // Without an index, every inner chunk fails for the same reason.
                     if inner.is_some() && !self.has_index(chunks, &id, engine).await {
                         return verified;
                     }
                 }
             }
         }
-        // A checksum of the whole value is only proven when all of it is read, gaps included.
+        // A checksum of the value is only checked when the value is read completely, including gaps.
         if inner.is_some()
             && self.store.capabilities().immutable
             && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk)).await
@@ -195,7 +194,7 @@ impl Verifier {
         verified
     }
 
-    /// Whether the index of the shard was read and is right.
+    /// Returns whether the index of the shard is valid.
     async fn has_index(&self, chunks: &ArrayChunks, id: &ChunkId, engine: &Engine) -> bool {
         let key = self.chunk_key(id.chunk);
         let shard = self.store.open(&key, AccessHint::Ranges).await;
@@ -250,7 +249,7 @@ impl Verifier {
     }
 }
 
-/// Decodes a chunk of elements of variable length. Returns the bytes of the elements.
+/// Decodes a chunk of elements of variable size. Returns the size of the elements in bytes.
 async fn variable(
     object: &dyn Object,
     key: &Key,
@@ -266,15 +265,15 @@ async fn variable(
     Ok(elements.iter().map(size_of_element).sum())
 }
 
-/// Reads all bytes of a value and throws them away; the store checks whatever checksum it has.
-/// Returns how many there are.
+/// Reads all bytes of a value and discards them, so that the store checks its checksums. Returns
+/// the size in bytes.
 ///
 /// # Errors
-/// The store's; [`StoreError::Corrupt`] if the value ends before its size.
+/// The errors of the store, and [`StoreError::Corrupt`] if the value ends before its size.
 pub async fn read_through(store: &dyn Store, key: &Key) -> Result<u64, StoreError> {
     let mut object: Arc<dyn Object> = store.open(key, AccessHint::Whole(WHOLE_BYTES)).await?;
     if object.size_bytes() > WHOLE_BYTES {
-        // From beginning to end, as a file is read.
+        // Opened again for sequential reads.
         object = store.open(key, AccessHint::Ranges).await?;
     }
     let size = object.size_bytes();

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::memory::Reservation;
 use crate::store::{Key, StoreError};
 
-/// Memory for pages: as part of what all records may take, and of what all decoding may take.
+/// Reserved memory of pages, counted in the limit of all records and in the limit of all decoding.
 #[derive(Debug)]
 pub(super) struct Room {
     versions: Reservation,
@@ -28,11 +28,11 @@ impl Room {
 }
 
 impl Engine {
-    /// Reserves what the versions of served chunks take if that is free; records of closed files make
-    /// room. `None` if decoding takes it.
+    /// Reserves memory for the versions of served chunks if it is free, evicting records of closed
+    /// files. `None` if decoding uses the memory.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] if open files take all that versions may take.
+    /// [`StoreError::TooLarge`] if open files use all memory for versions.
     pub(super) fn try_reserve_versions(
         &self,
         key: &Key,
@@ -46,10 +46,10 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::try_reserve_versions`]; waits for memory.
+    /// As [`Engine::try_reserve_versions`], but waits for memory.
     ///
     /// # Errors
-    /// As [`Engine::try_reserve_versions`], and those of [`Engine::reserve`].
+    /// The errors of [`Engine::try_reserve_versions`] and [`Engine::reserve`].
     pub(super) async fn reserve_versions(&self, key: &Key, bytes: u64) -> Result<Room, StoreError> {
         let versions = self.reserve_of_versions(key, bytes)?;
         let memory = self.reserve(key, bytes).await?;

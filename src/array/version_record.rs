@@ -1,4 +1,4 @@
-//! The versions of chunks, in pages.
+//! The recorded versions of chunks, stored in pages.
 
 use hashbrown::{HashMap, TryReserveError};
 
@@ -7,43 +7,43 @@ use super::chunks::ArrayChunks;
 use super::version_memory::Room;
 use crate::store::Version;
 
-/// Chunks whose versions are allocated together.
+/// The number of chunks in a page, whose versions are allocated together.
 pub(super) const PAGE_CHUNKS: u64 = PAGE_SLOTS as u64;
 const PAGE_SLOTS: usize = 16;
-/// What a page takes at most, with its entry in the table.
+/// The largest size of a page with its table entry, in bytes.
 pub(super) const PAGE_BYTES: u64 = 256;
-/// An open compares no more chunks than this with the source.
+/// The largest number of chunks that an open compares with the source.
 const MAX_COMPARED: usize = 1 << 14;
 
-/// An array and the number of a page of its chunks.
+/// The number of an array, and the number of a page of its chunks.
 pub(super) type Page = (u64, u64);
 
-/// What was served since the kernel has dropped the pages of the inode.
+/// The versions that were served since the kernel dropped the pages of the inode.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Codes of versions; 0 is a chunk that was not served.
+    /// The codes of versions; 0 is a chunk that was not served.
     pages: HashMap<Page, [u64; PAGE_SLOTS]>,
-    /// Chunks that were served.
+    /// The number of served chunks.
     chunks: usize,
-    /// When the chunk that was checked first was checked.
+    /// The time of the oldest check of a served chunk, in milliseconds.
     oldest_ms: Option<u64>,
-    /// A read has found another version than was served.
+    /// Whether a read found another version than the served one.
     has_changed: bool,
     memory: Option<Room>,
 }
 
-/// What was found when a chunk was about to be served.
+/// The result of recording a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It has the version that was served, or none was.
+    /// The chunk has the version that was served, or was not served before.
     Served,
-    /// It has another version than was served.
+    /// The chunk has another version than the served one.
     Changed,
-    /// The record has no page for it.
+    /// The record has no page for the chunk.
     NoRoom,
 }
 
-/// How a version, or that a chunk is absent, is recorded.
+/// Returns the code of a version, or of the absence of a chunk.
 pub(super) fn code(version: Option<Version>) -> u64 {
     match version {
         None => 1,
@@ -55,22 +55,22 @@ fn page_of(id: &ChunkId) -> Page {
     (id.array, id.chunk / PAGE_CHUNKS)
 }
 
-/// What an open has found out about a record.
+/// The result of comparing a record with the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// Nothing was served. No page may be kept before a read proves that the kernel has dropped the
-    /// old ones.
+    /// No chunk was served. No page may be kept before a read proves that the kernel has dropped
+    /// the old pages.
     Nothing,
     Same,
     Changed,
     TooCostly,
 }
 
-/// One chunk of a record: its array, its number, the code of its version.
+/// A chunk of a record: its array, its number, and the code of its version.
 pub(super) type Entry = (u64, u64, u64);
 
 impl Record {
-    /// Pages that recording these chunks needs and the record lacks.
+    /// Returns the pages that the record lacks for these chunks.
     pub(super) fn missing_pages(&self, ids: &[ChunkId]) -> Vec<Page> {
         let mut missing: Vec<_> = ids.iter().map(page_of).collect();
         missing.dedup();
@@ -83,7 +83,7 @@ impl Record {
     /// Adds pages, whose memory is reserved in `room`.
     ///
     /// # Errors
-    /// The system has no memory.
+    /// An error if the system has no memory left.
     pub(super) fn add_pages(
         &mut self,
         missing: Vec<Page>,
@@ -100,18 +100,18 @@ impl Record {
             }
             None => room,
         };
-        // Another read may have made the same pages meanwhile.
+        // Another read may have added the same pages meanwhile.
         let used_bytes = PAGE_BYTES * self.pages.len() as u64;
         self.memory.insert(memory).shrink(used_bytes);
         Ok(())
     }
 
-    /// What is reserved for the pages; `None` if nothing is recorded.
+    /// Returns the memory that is reserved for the pages in bytes; `None` if nothing is recorded.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         self.memory.as_ref().map(Room::bytes)
     }
 
-    /// Records the version of a chunk that is about to be served; `None` if the chunk is absent.
+    /// Records the version of a chunk before it is served; `None` if the chunk is absent.
     pub(super) fn admit(
         &mut self,
         id: &ChunkId,
@@ -139,7 +139,7 @@ impl Record {
         Admission::Served
     }
 
-    /// What can be told without asking the source.
+    /// Returns the result that needs no request to the source, if any.
     pub(super) fn told_by_itself(&self, arrays: &[&ArrayChunks]) -> Option<Comparison> {
         if self.chunks == 0 {
             return Some(Comparison::Nothing);
@@ -154,7 +154,7 @@ impl Record {
         (is_remote || self.chunks > MAX_COMPARED).then(|| self.told_by_age(arrays))
     }
 
-    /// What can be told if all chunks were checked a short time ago.
+    /// Returns the result from the age of the checks alone: the same versions if all checks are still valid.
     pub(super) fn told_by_age(&self, arrays: &[&ArrayChunks]) -> Comparison {
         let oldest_ms = self.oldest_ms.unwrap_or(0);
         match arrays.iter().all(|chunks| chunks.is_trusted(oldest_ms)) {
