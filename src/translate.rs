@@ -1,17 +1,17 @@
-//! A hierarchy in another version of Zarr, without decoding: metadata are rewritten, keys of chunks are
-//! renamed, inner chunks of shards are byte ranges, and values stay as they are. Blocks of N5, which no
-//! codec of Zarr undoes, are decoded (`n5`).
+//! Translates a hierarchy to another version of Zarr without decoding: metadata are rewritten,
+//! chunk keys are renamed, inner chunks of shards become byte ranges, and values stay as they are.
+//! Only N5 blocks are decoded (`n5`), because no Zarr codec decodes them.
 //!
-//! A node is translated only if every reader of the other version gets the same elements; any other is
-//! left out, with the reason. A translation follows from the node's own documents; in a remote store,
-//! from their copies in consolidated metadata.
+//! A node is translated only if every reader of the other version gets the same elements. Any other
+//! node is left out, with the reason. A translation depends only on the node's own documents; in a
+//! remote store, on their copies in consolidated metadata.
 //!
-//! **Architecture Invariant:** nothing here decodes a chunk of Zarr: one in a translation is the same
-//! object of the inner store, or the range of it that a shard's index names; only the header of a
-//! Zstandard frame may differ (`zstd_frame`). A chunk of N5 has the size of its elements (`decoded`).
+//! **Architecture Invariant:** this module decodes no Zarr chunk. A translated chunk is the same object
+//! of the inner store, or a range of it that a shard index names; only the header of a Zstandard frame
+//! may differ (`zstd_frame`). A chunk of N5 has the size of its elements (`decoded`).
 //!
-//! **Architecture Invariant:** [`StoreError::NotFound`] is returned where the inner store, the metadata,
-//! or a shard's index that was read proves absence. No other failure becomes it.
+//! **Architecture Invariant:** [`StoreError::NotFound`] is returned only if the inner store, the
+//! metadata, or a shard index that was read proves absence. No other failure is turned into it.
 //!
 //! Lock order: no lock is taken while another is held.
 
@@ -63,12 +63,12 @@ use crate::store::{
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
 
-/// The version that a hierarchy is translated to.
+/// The target version of a translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// Zarr version 2, for tools that know no other; shards are opened up.
+    /// Zarr version 2, without shards, for tools that support only version 2.
     V2,
-    /// Zarr version 3, for tools that know no other.
+    /// Zarr version 3, for tools that support only version 3.
     V3,
     /// Zarr version 3 without shards.
     Unsharded,
@@ -78,7 +78,7 @@ impl Target {
     /// All targets.
     pub const ALL: [Self; 3] = [Self::V2, Self::V3, Self::Unsharded];
 
-    /// The name of its directory, and what `--formats` calls it.
+    /// Returns the name of the translation's directory, which is also its name in `--formats`.
     pub fn word(self) -> &'static str {
         match self {
             Self::V2 => "as-v2",
@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// Returns the translation in a few words.
+    /// Returns a short description of the translation.
     pub fn description(self) -> &'static str {
         match self {
             Self::V2 => "the hierarchy as Zarr v2",
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// The document of the root that has copies of all others.
+    /// Returns the name of the root's consolidated metadata document.
     fn consolidated(self) -> &'static str {
         match self {
             Self::V2 => Document::Zmetadata.name(),
@@ -104,7 +104,8 @@ impl Target {
         }
     }
 
-    /// Whether a node whose document is wrong stays as it is: one of this version is no worse than it was.
+    /// Returns whether a node with an invalid document stays as it is, because it has the target
+    /// version.
     fn shows_broken(self, format: ZarrFormat) -> bool {
         matches!(
             (self, format),
@@ -113,44 +114,44 @@ impl Target {
     }
 }
 
-/// A store with the nodes of another one in another version.
+/// A store that presents the nodes of another store in another version.
 #[derive(Debug)]
 pub struct Translated(Arc<Shared>);
 
-/// The part of a translated store that listings and loads share.
+/// The state of a translated store that its listings and loads share.
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn Store>,
     root: Key,
     target: Target,
-    /// How long metadata are trusted; `None` without a limit, if the store is immutable.
+    /// The time that metadata are cached; `None` if the store is immutable, so that they never expire.
     ttl: Option<Duration>,
-    /// Reserves memory.
+    /// The engine that memory is reserved from.
     engine: Arc<Engine>,
     nodes: Mutex<WeightedLru<Key, (Arc<NodeView>, Instant)>>,
     inner_chunks: InnerChunks,
     consolidated: Mutex<Option<Consolidated>>,
-    /// Loads of a whole hierarchy, by the version of its root.
+    /// Loads of a whole hierarchy in flight, by the version of its root.
     consolidating: SingleFlight<u64, Consolidated, StoreError>,
-    /// Copies in the consolidated metadata of the root of a remote store.
+    /// The consolidated metadata of the root of a remote store.
     copies: Mutex<Option<CachedCopies>>,
     copying: SingleFlight<(), CachedCopies, StoreError>,
-    /// Nodes of which it was logged why they are left out.
+    /// Left out nodes whose reason was logged.
     logged: Mutex<HashSet<Key>>,
 }
 
-/// A node in the target's version.
+/// A node in the target version.
 #[derive(Debug)]
 struct NodeView {
     translation: Translation,
-    /// Its rendered documents.
+    /// The rendered documents of the node.
     texts: Vec<RenderedText>,
     /// The version of the node's own documents.
     version: u64,
     modified: SystemTime,
-    /// The document that describes an array, if the node is one, and its version.
+    /// The key and version of the document that describes an array, if the node is one.
     document: Option<(Key, Version)>,
-    /// What decodes its chunks, if those of the translation are decoded.
+    /// The reader of the array, if the translated chunks are decoded.
     reader: Option<Arc<ArrayReader>>,
     memory_bytes: u64,
 }
@@ -158,20 +159,20 @@ struct NodeView {
 /// The name and the text of a rendered document.
 type RenderedText = (&'static str, Arc<Vec<u8>>);
 
-/// The cache has at most so many nodes, which take at most this much memory, and at most this part of
-/// the memory limit.
+/// Limits of the node cache: a number of nodes, a size in bytes, and a divisor of the memory limit
+/// that gives another largest size.
 const MAX_CACHED_NODES: usize = 4096;
 const MAX_CACHED_BYTES: u64 = 32 << 20;
 const MAX_CACHED_PART: u64 = 64;
-/// A node is left out if its metadata take more memory than this, or than this part of the limit.
+/// The largest metadata of a node in bytes, and the divisor of the memory limit that limits them too.
 const MAX_NODE_BYTES: u64 = 64 << 20;
 const MAX_NODE_PART: u64 = 16;
-/// Nodes that are logged.
+/// The largest number of left out nodes that are logged.
 const MAX_LOGGED: usize = 1024;
 
 impl Translated {
-    /// Translates the hierarchy below `root` of `store`. Metadata are trusted for `ttl`; memory is reserved
-    /// from `engine`.
+    /// Translates the hierarchy below `root` of `store`. Metadata are cached for `ttl`, and memory
+    /// is reserved from `engine`.
     pub fn new(
         store: Arc<dyn Store>,
         root: Key,
@@ -197,10 +198,10 @@ impl Translated {
         }))
     }
 
-    /// Whether the translation of the root differs from the root.
+    /// Returns whether the translation of the root differs from the root.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub async fn differs(&self) -> Result<bool, StoreError> {
         let Some(root) = self.0.node(&self.0.root).await? else {
             return Ok(false);
@@ -208,18 +209,18 @@ impl Translated {
         Ok(match (&root.translation, self.0.target) {
             (Translation::LeftOut(_) | Translation::Same, _) => false,
             (Translation::Array(..) | Translation::Group(Some(_)), _) => true,
-            // Whether any array has shards is known only by reading them all.
+            // Only a walk of all arrays could tell whether any has shards.
             (Translation::Group(None), target) => target == Target::Unsharded,
             (Translation::Directory, _) => false,
         })
     }
 }
 
-/// The nodes at and below `root` that translations leave out, and why: all that the hierarchy has,
-/// up to 10,000 of them.
+/// Returns the nodes at and below `root` that translations leave out, with the reasons, from a
+/// hierarchy of up to 10,000 nodes.
 ///
 /// # Errors
-/// Why they are not known.
+/// The reason why they cannot be determined.
 pub async fn left_out(
     store: &dyn Store,
     root: &Key,
@@ -247,15 +248,15 @@ pub async fn left_out(
     Ok(left_out)
 }
 
-/// A node that a translation leaves out, with all below it; or the copies that a document lacks; or
-/// what is masked otherwise.
+/// A difference of a translation: a node that is left out with all nodes below it, missing
+/// consolidated metadata, or elements that xarray masks differently.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeftOut {
-    /// Which translation.
+    /// The translation.
     pub target: Target,
     /// The node.
     pub key: Key,
-    /// Where it would be in the translation.
+    /// The path of the node in the translation.
     pub path: Vec<u8>,
     /// The reason.
     pub why: String,
@@ -274,14 +275,14 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// A hash that is the same in every run.
+/// Returns a hash that is the same in every process.
 fn hash(words: &[u64]) -> u64 {
     let mut hasher = SipHasher13::new();
     words.iter().for_each(|word| hasher.write_u64(*word));
     hasher.finish()
 }
 
-/// `bytes`, but no more than a part of the memory limit.
+/// Returns the smaller of `bytes` and the memory limit divided by `part`.
 fn at_most(engine: &Engine, bytes: u64, part: u64) -> u64 {
     bytes.min(engine.memory_limit_bytes() / part)
 }
@@ -291,7 +292,7 @@ impl Shared {
         self.store.capabilities().is_remote
     }
 
-    /// The node at a prefix of the store; `None` if it is proved that there is no such prefix.
+    /// Returns the node at a prefix of the store; `None` if its absence is proven.
     async fn node(self: &Arc<Self>, key: &Key) -> Result<Option<Arc<NodeView>>, StoreError> {
         if let Some((node, read)) = self.nodes.lock().get(key)
             && self.ttl.is_none_or(|ttl| read.elapsed() < ttl)
@@ -340,7 +341,7 @@ impl Shared {
             .collect();
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         Ok(NodeView {
-            // Parsed documents are some times as large as their texts.
+            // A parsed document takes several times the memory of its text.
             memory_bytes: (bytes as u64).saturating_mul(8).saturating_add(1024),
             texts,
             reader: self.reader(key, &translation, &documents)?,
@@ -351,8 +352,8 @@ impl Shared {
         })
     }
 
-    /// What decodes the chunks of a translation, if they are decoded: that of the same documents, if
-    /// there is one, since it has cached chunks.
+    /// Returns the reader of chunks that have to be decoded. If the cached node has the same
+    /// documents, its reader is kept, because it has cached chunks.
     fn reader(
         &self,
         key: &Key,
@@ -416,10 +417,10 @@ impl Shared {
         })
     }
 
-    /// Checks that the metadata of an array have not changed, from which the keys of its chunks follow.
+    /// Checks that the metadata of an array, which determine its chunk keys, have not changed.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if they have; those of the store.
+    /// [`StoreError::Stale`] if they have changed, and the errors of the store.
     async fn check_document(&self, key: &Key, node: &NodeView) -> Result<(), StoreError> {
         let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
         else {
@@ -448,7 +449,7 @@ impl Store for Translated {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            // An index of a shard is read when an inner chunk is opened.
+            // Opening an inner chunk reads the index of its shard.
             open_infallible: false,
             // A listing may have names of chunks that do not exist.
             listing: ListingSupport::BestEffort,
@@ -506,7 +507,7 @@ impl Store for Translated {
         }
     }
 
-    /// Prefetches the key that a key's bytes are made of; not a shard, of which most may not be read.
+    /// Prefetches the source of a key, unless it is a shard, of which most bytes may not be needed.
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
         let source = match self.0.resolve(key).await {
             Ok(Resolved::Same(key)) => Some(key),

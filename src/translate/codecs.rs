@@ -1,6 +1,6 @@
-//! Chains of codecs from one version to the other (v2, "Filters" and `compressor`; v3 core,
-//! "Codecs"; numcodecs' codecs as v3 names them). Only what undoes the same bytes is translated: a
-//! chain that is not known to is left out with its reason.
+//! Translation of codec chains (v2, "Filters" and `compressor`; v3 core, "Codecs"; the v3 names of
+//! numcodecs codecs). Only a chain that is known to decode the same bytes is translated; any other
+//! is left out with its reason.
 
 use serde_json::{Map, Value, json};
 
@@ -9,39 +9,38 @@ use crate::codec;
 use crate::zarr::data_type::v2;
 use crate::zarr::{ByteOrder, CodecSpec, DataType, Fixed, Order, Scalar, Variable};
 
-/// The part of a `.zarray` that says how chunks are encoded.
+/// The members of a `.zarray` that describe the encoding of chunks.
 #[derive(Debug, PartialEq)]
 pub(super) struct V2Chain {
-    /// Of the stored words.
+    /// The byte order of the stored words.
     pub(super) byte_order: ByteOrder,
     pub(super) order: Order,
     pub(super) filters: Vec<Value>,
     pub(super) compressor: Value,
 }
 
-/// The compressors in Blosc that v3 names.
+/// The Blosc compressors that v3 names.
 const BLOSC_NAMES: [&str; 6] = ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"];
 
-/// How many bytes `shuffle` takes together, and how many in v2 where it is not written
-/// (numcodecs).
+/// The `shuffle` member for the element size, and its default in v2, in bytes (numcodecs).
 const ELEMENT_SIZE: &str = "elementsize";
 const V2_ELEMENT_SIZE: usize = 4;
 
-/// Members of configurations that name types of numbers.
+/// Configuration members whose value is a number type.
 const TYPES: [&str; 4] = ["dtype", "astype", "encode_dtype", "decode_dtype"];
 
-/// Whether numcodecs has an array-to-array codec of that name.
+/// Returns whether numcodecs has an array-to-array codec of that name.
 fn is_filter(id: &str) -> bool {
     codec::is_array_to_array(id) && id != "transpose"
 }
 
-/// Whether v3 names a bytes-to-bytes codec of numcodecs `numcodecs.<id>`. zarr-python has no
+/// Returns whether v3 has the numcodecs bytes-to-bytes codec `numcodecs.<id>`. zarr-python has no
 /// `numcodecs.base64`.
 fn is_wrapped_bytes_codec(id: &str) -> bool {
     codec::is_bytes_to_bytes(id) && id != "base64"
 }
 
-/// The last part of a v3 name, and whether it is numcodecs' codec of that name.
+/// Returns the last part of a v3 codec name, and whether the name begins with `numcodecs.`.
 fn id(spec: &CodecSpec) -> (&str, bool) {
     match spec.name.strip_prefix("numcodecs.") {
         Some(id) => (id, true),
@@ -49,15 +48,15 @@ fn id(spec: &CodecSpec) -> (&str, bool) {
     }
 }
 
-/// Whether a codec writes Zstandard frames.
+/// Returns whether a codec writes Zstandard frames.
 pub(super) fn is_zstd(spec: &CodecSpec) -> bool {
     id(spec).0 == "zstd"
 }
 
-/// The v2 form of a v3 chain without shards.
+/// Translates a v3 chain without shards to v2.
 ///
 /// # Errors
-/// The codec that v2 cannot express, or not at its place.
+/// The codec that v2 cannot express, or cannot express at its position.
 pub(super) fn to_v2(
     specs: &[CodecSpec],
     data_type: &DataType,
@@ -122,7 +121,7 @@ pub(super) fn to_v2(
     Ok(chain)
 }
 
-/// Row-major, or all axes turned round; v2 has no other order.
+/// Returns the order of a `transpose` codec: C, or F with all axes reversed. v2 has no other order.
 fn order(spec: &CodecSpec, rank: usize) -> Result<Order, String> {
     let value = spec.configuration.get("order").unwrap_or(&Value::Null);
     let axes: Option<Vec<u64>> = match value {
@@ -152,7 +151,7 @@ fn with_id(id: &str, configuration: &Map<String, Value>) -> Value {
     codec.into()
 }
 
-/// The element size of `shuffle` where it is not written: the array's in v3 (zarr-python).
+/// Writes the default element size of `shuffle`. In v3, it is that of the array (zarr-python).
 fn write_element_size(configuration: &mut Value, default: usize) {
     if configuration.get(ELEMENT_SIZE).is_none_or(Value::is_null)
         && let Some(members) = configuration.as_object_mut()
@@ -181,7 +180,7 @@ fn filter_to_v2(spec: &CodecSpec, data_type: &DataType, is_first: bool) -> Resul
     Ok(codec)
 }
 
-/// Fails for filters of big-endian numbers: v3 keeps their order elsewhere.
+/// Fails for filters of big-endian numbers, because v3 stores their byte order elsewhere.
 fn check_little(spec: &CodecSpec) -> Result<(), String> {
     let named = TYPES
         .iter()
@@ -201,7 +200,7 @@ fn bytes_to_v2(spec: &CodecSpec) -> Option<Value> {
     Some(match (id, wrapped) {
         ("crc32c", false) => json!({"id": id, "location": "end"}),
         ("crc32c", true) => with_id(id, &spec.configuration),
-        // Whether there is a checksum says each frame itself.
+        // The header of each frame tells whether the frame has a checksum.
         ("zstd", false) => json!({"id": id, "level": level().unwrap_or(0.into())}),
         ("gzip", false) => json!({"id": id, "level": level().unwrap_or(5.into())}),
         ("blosc", false) => {
@@ -225,10 +224,10 @@ fn bytes_to_v2(spec: &CodecSpec) -> Option<Value> {
     })
 }
 
-/// The v3 form of a v2 chain.
+/// Translates a v2 chain to v3.
 ///
 /// # Errors
-/// The codec that v3 cannot express, or not at its place.
+/// The codec that v3 cannot express, or cannot express at its position.
 pub(super) fn to_v3(
     order: Order,
     filters: &[CodecSpec],
@@ -263,7 +262,7 @@ pub(super) fn to_v3(
                 codecs.push(wrapped(spec));
             }
             if fixed.size_bytes == 1 && stored.size_bytes > 1 {
-                // zarr-python takes the byte order of such an array for none.
+                // zarr-python gives such an array no byte order.
                 return Err(
                     "filters that make more bytes of single ones have no form in v3".into(),
                 );
@@ -294,7 +293,7 @@ pub(super) fn to_v3(
     Ok(codecs)
 }
 
-/// numcodecs' codec as v3 names it.
+/// Returns the v3 form of a numcodecs codec.
 fn wrapped(spec: &CodecSpec) -> Value {
     let mut configuration = Value::from(spec.configuration.clone());
     if spec.name == "shuffle" {
@@ -303,7 +302,7 @@ fn wrapped(spec: &CodecSpec) -> Value {
     json!({"name": format!("numcodecs.{}", spec.name), "configuration": configuration})
 }
 
-/// The type that a filter stores numbers of `decoded` as.
+/// Returns the type as which a filter stores numbers of type `decoded`.
 fn filter_to_v3(spec: &CodecSpec, decoded: Fixed) -> Result<Fixed, String> {
     let odd = |what: &str| Err(format!("codec {} {what}", spec.name));
     check_little(spec)?;
@@ -341,7 +340,7 @@ fn filter_to_v3(spec: &CodecSpec, decoded: Fixed) -> Result<Fixed, String> {
 fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
     let member = |name: &str| spec.configuration.get(name);
     let level = |default: i64| member("level").and_then(Value::as_i64).unwrap_or(default);
-    // Levels matter to writers only, and what is outside keeps zarr-python from opening the array.
+    // Levels matter only to writers, but zarr-python does not open an array with a level out of range.
     let configuration = match spec.name.as_str() {
         "crc32c" => {
             let location = member("location").and_then(Value::as_str);
@@ -362,10 +361,10 @@ fn bytes_to_v3(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
     Some(json!({"name": spec.name, "configuration": configuration}))
 }
 
-/// The v3 configuration of Blosc, whose `typesize` is that of the elements.
+/// Returns the v3 configuration of Blosc, whose `typesize` is the size of the elements.
 fn blosc(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
     let member = |name: &str| spec.configuration.get(name);
-    // Blosc counts elements of more bytes as single ones.
+    // Blosc treats elements of 256 or more bytes as single bytes.
     let item_bytes = data_type
         .size_bytes()
         .filter(|size| *size < 256)
@@ -374,12 +373,12 @@ fn blosc(spec: &CodecSpec, data_type: &DataType) -> Option<Value> {
         0 => "noshuffle",
         1 => "shuffle",
         2 => "bitshuffle",
-        // Whichever fits the elements.
+        // The filter depends on the element size.
         -1 if item_bytes == 1 => "bitshuffle",
         -1 => "shuffle",
         _ => return None,
     };
-    // The rest stands in each chunk, and matters to writers only.
+    // Each chunk contains the other settings, which matter only to writers.
     let cname = member("cname").and_then(Value::as_str);
     let cname = cname.filter(|name| BLOSC_NAMES.contains(name));
     let level = member("clevel").and_then(Value::as_i64);

@@ -1,4 +1,4 @@
-//! Consolidated metadata of a translated hierarchy, rendered when they are first needed.
+//! Consolidated metadata of a translated hierarchy, rendered on first use.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -12,33 +12,33 @@ use crate::array::Reservation;
 use crate::hierarchy::Document;
 use crate::store::{Kind, StoreError};
 
-/// A document, and when the last of the documents in it was changed.
+/// A document, and the time of the last modification of any document in it.
 pub(super) type Dated = (Arc<Vec<u8>>, SystemTime);
 
-/// Consolidated metadata, if there are any.
+/// The result of rendering consolidated metadata.
 #[derive(Debug, Clone)]
 pub(super) struct Consolidated {
     document: Option<Dated>,
-    /// The version of the root's own documents in it.
+    /// The version of the root's documents in it.
     version: u64,
     read: Instant,
     _memory: Arc<Reservation>,
 }
 
-/// The most nodes of a store that can change: they are read anew whenever metadata expire.
+/// The largest number of nodes of a mutable store, which are read again when their metadata expire.
 const MAX_LIVE_NODES: usize = 1000;
 
 impl Shared {
-    /// Fresh consolidated metadata of this root. They are trusted for no longer than documents are:
-    /// readers of them read no documents.
+    /// Returns the consolidated metadata of this root, if they are valid. They expire like
+    /// documents, because their readers read no documents.
     fn cached_consolidated(&self, root: &NodeView) -> Option<Consolidated> {
         let cached = self.consolidated.lock().clone()?;
         let is_fresh = self.ttl.is_none_or(|ttl| cached.read.elapsed() < ttl);
         (is_fresh && cached.version == root.version).then_some(cached)
     }
 
-    /// The root's document with the copies of all others: `.zmetadata`, or its `zarr.json`. `None` if the
-    /// translation has none, or has the store's.
+    /// Returns the document of the root with consolidated metadata: `.zmetadata` or `zarr.json`.
+    /// `None` if the translation has none, or uses that of the store.
     pub(super) async fn consolidated(
         self: &Arc<Self>,
         root: &Arc<NodeView>,
@@ -65,8 +65,8 @@ impl Shared {
         Ok(consolidated.document)
     }
 
-    /// Whether an unchanged root of v2 has consolidated metadata. They are rendered anew, since they may
-    /// name nodes that the translation leaves out.
+    /// Returns whether an unchanged v2 root has consolidated metadata. These are rendered again,
+    /// since they may name nodes that the translation leaves out.
     async fn has_zmetadata(&self) -> Result<bool, StoreError> {
         let Ok(key) = self.root.join(Document::Zmetadata.name().as_bytes()) else {
             return Ok(false);

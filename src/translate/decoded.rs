@@ -1,4 +1,4 @@
-//! Chunks that have other bytes in the translation: all of their elements, decoded.
+//! Decoded chunks: chunks whose translation consists of all their elements, decoded.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{NodeView, Shared, hash};
 use crate::array::{ArrayReader, not_a_chunk};
 use crate::store::{Data, Key, Kind, Object, Stat, StoreError, Version};
 
-/// A chunk at one version, decoded when it is read.
+/// A version of a chunk, which is decoded when it is read.
 #[derive(Debug)]
 struct DecodedChunk {
     reader: Arc<ArrayReader>,
@@ -20,11 +20,11 @@ struct DecodedChunk {
 }
 
 impl Shared {
-    /// Attributes of a decoded chunk, and the version of the stored one. A directory in place of a chunk
-    /// is an error.
+    /// Returns the attributes of a decoded chunk, and the version of the stored chunk. A directory
+    /// at the key of a chunk is an error.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if it is proved to be absent; those of the store.
+    /// [`StoreError::NotFound`] if the absence is proven, and the errors of the store.
     async fn decoded_stat(
         &self,
         node: &NodeView,
@@ -47,11 +47,11 @@ impl Shared {
         Ok((decoded, stat.version))
     }
 
-    /// Opens a chunk that is decoded. One that can never be read is an object whose reads fail, since
-    /// readers take a chunk that cannot be opened for absent.
+    /// Opens a decoded chunk. A chunk that can never be read becomes an object whose reads fail,
+    /// since programs treat a chunk that cannot be opened as absent.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if it is proved to be absent; those of the store.
+    /// [`StoreError::NotFound`] if the absence is proven, and the errors of the store.
     pub(super) async fn open_decoded(
         &self,
         node: &NodeView,

@@ -1,4 +1,4 @@
-//! Fill values as each version writes them (v2, "Fill value encoding"; v3 core, "Fill value").
+//! Translation of fill values (v2, "Fill value encoding"; v3 core, "Fill value").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Scalar, Variable, ZarrFormat};
 
-/// The `fill_value` of a document of `target`.
+/// Returns the `fill_value` for a document of `target`.
 ///
 /// # Errors
-/// A value that `target` has no form for.
+/// The reason, if `target` cannot express the value.
 pub(super) fn to_json(
     target: ZarrFormat,
     data_type: &DataType,
@@ -23,7 +23,7 @@ pub(super) fn to_json(
         (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Undefined) => {
             Ok("".into())
         }
-        // Readers of v2 do not agree on how bytes are written.
+        // Readers of v2 disagree on the encoding of bytes.
         (DataType::Variable(Variable::Bytes), FillValue::Variable(value))
             if target == ZarrFormat::V2 && value.as_str() != Some("") =>
         {
@@ -71,15 +71,15 @@ fn element(target: ZarrFormat, fixed: &Fixed, bytes: &[u8]) -> Result<Value, Str
     })
 }
 
-/// Without the padding.
+/// Returns the bytes without padding.
 fn trimmed(bytes: &[u8], unit: usize) -> &[u8] {
     let last = bytes.chunks(unit).rposition(|u| u.iter().any(|b| *b != 0));
     let length = last.map_or(0, |last| (last + 1) * unit);
-    // The last unit may be cut off.
+    // The last unit may be incomplete.
     bytes.get(..length).unwrap_or(bytes)
 }
 
-/// The word in at most 8 bytes.
+/// Returns the word in at most 8 bytes.
 fn word(bytes: &[u8], order: ByteOrder) -> u64 {
     let push = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
     match order {
@@ -88,7 +88,7 @@ fn word(bytes: &[u8], order: ByteOrder) -> u64 {
     }
 }
 
-/// A number; `NaN`, `Infinity` and `-Infinity` by name; in v3 any other NaN by its bits.
+/// Returns a number as JSON, `NaN`, `Infinity` and `-Infinity` by name, and in v3 any other NaN by its bits.
 fn float(target: ZarrFormat, bits: u64, size: usize) -> Result<Value, String> {
     let number = value(bits, size).ok_or_else(|| format!("a float of {size} bytes"))?;
     let nan = match size {
@@ -102,7 +102,7 @@ fn float(target: ZarrFormat, bits: u64, size: usize) -> Result<Value, String> {
     Ok(name(number))
 }
 
-/// A float of 2, 4 or 8 bytes, which an `f64` holds exactly.
+/// Returns the value of a float of 2, 4 or 8 bytes, which an `f64` represents exactly.
 fn value(bits: u64, size: usize) -> Option<f64> {
     match (size, u32::try_from(bits)) {
         (2, Ok(bits)) => Some(half(bits)),
@@ -112,7 +112,7 @@ fn value(bits: u64, size: usize) -> Option<f64> {
     }
 }
 
-/// The number that the bytes of a float are.
+/// Returns the value of the bytes of a float.
 pub(super) fn number(fixed: &Fixed, bytes: &[u8]) -> Option<f64> {
     match fixed.scalar {
         Scalar::Float(order) => value(word(bytes, order), fixed.size_bytes),
@@ -120,7 +120,7 @@ pub(super) fn number(fixed: &Fixed, bytes: &[u8]) -> Option<f64> {
     }
 }
 
-/// A number, or the name of what is none.
+/// Returns a number as JSON, or its name if it is not finite.
 pub(super) fn name(number: f64) -> Value {
     match number {
         number if number.is_nan() => "NaN".into(),
@@ -130,7 +130,7 @@ pub(super) fn name(number: f64) -> Value {
     }
 }
 
-/// The value of an IEEE 754 half.
+/// Returns the value of an IEEE 754 half.
 fn half(bits: u32) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (bits >> 10 & 0x1f, f64::from(bits & 0x3ff));
@@ -148,13 +148,13 @@ mod tests {
     use super::*;
     use crate::zarr::data_type::v2;
 
-    /// What becomes of a value in both versions; each has to be read back as the same bytes.
+    /// Returns a value in both versions, after checking that each is read back as the same bytes.
     fn translated(dtype: &str, value: Value) -> [Value; 2] {
         let data_type = v2::parse(&dtype.into(), []).unwrap();
         let fill = FillValue::parse(ZarrFormat::V2, &data_type, &value).unwrap();
         [ZarrFormat::V2, ZarrFormat::V3].map(|target| {
             let json = to_json(target, &data_type, &fill).unwrap();
-            // As a document is read: numbers keep their digits.
+            // Parsed like a document, so that numbers keep their digits.
             let read = serde_json::from_str(&json.to_string()).unwrap();
             let expected = match &fill {
                 FillValue::Undefined => FillValue::Fixed(vec![0; data_type.size_bytes().unwrap()]),

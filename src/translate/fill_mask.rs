@@ -1,6 +1,6 @@
-//! What marks missing elements for xarray, whose conventions for the two versions differ: in v2 it
-//! is the `fill_value`, in v3 the attribute `_FillValue`, which for floats is base64 of a
-//! little-endian `f64`, for complex numbers of both parts (xarray, "Zarr Encoding Specification").
+//! The marker of missing elements for xarray, whose conventions differ: in v2 it is the
+//! `fill_value`, in v3 the attribute `_FillValue`. For floats, this attribute is base64 of a
+//! little-endian `f64`; for complex numbers, of both parts (xarray, "Zarr Encoding Specification").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,7 +11,7 @@ use crate::zarr::{DataType, FillValue, Fixed, Scalar, ZarrFormat};
 
 const ATTRIBUTE: &str = "_FillValue";
 
-/// Writes the mask of a v3 array of floats as v2 has it: not at all where it is the `fill_value`.
+/// Writes the mask of a v3 float array in the v2 form, which has no mask if it equals the `fill_value`.
 pub(super) fn to_v2(
     attributes: &mut Map<String, Value>,
     data_type: &DataType,
@@ -32,7 +32,7 @@ pub(super) fn to_v2(
     }
 }
 
-/// Writes the mask of a v2 array of numbers as v3 has it.
+/// Writes the mask of a v2 array of numbers in the v3 form.
 pub(super) fn to_v3(
     attributes: &mut Map<String, Value>,
     data_type: &DataType,
@@ -46,8 +46,8 @@ pub(super) fn to_v3(
     }
 }
 
-/// What xarray masks in another way than the v3 array that these documents of v2 are made of: for
-/// it the `fill_value` is the mask, whatever the attribute says. Missing chunks need it.
+/// Returns the difference if xarray masks the v2 documents of a v3 array differently: xarray takes
+/// the v2 `fill_value` as the mask and ignores the attribute. Missing chunks need the `fill_value`.
 pub(super) fn lost(documents: &[(&str, Value)]) -> Option<String> {
     let of = |document: &str, member: &str| {
         let (_, found) = documents.iter().find(|(name, _)| *name == document)?;
@@ -67,7 +67,7 @@ fn encoded(
     let encode = |number: f64| BASE64.encode(number.to_le_bytes()).into();
     match (&fixed.scalar, fill_value) {
         (Scalar::Float(_), FillValue::Fixed(bytes)) => fill::number(fixed, bytes).map(encode),
-        // One of another form would keep xarray from reading the array at all.
+        // With a mask of another form, xarray would not read the array at all.
         (Scalar::Float(_), _) => match own? {
             Value::Number(number) => number.as_f64().map(encode),
             Value::String(name) => match name.as_str() {

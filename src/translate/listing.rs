@@ -1,4 +1,4 @@
-//! Directories of a translation.
+//! Directory listings of a translation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::store::{
 };
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
-/// Each chunk is looked up in directories of a local store with at most so many; otherwise all chunks of
-/// the grid are listed.
+/// The largest number of chunks in a directory of a local store for which each chunk is looked up.
+/// In larger directories, all chunks of the grid are listed.
 const MAX_LOOKED_UP: u64 = 1 << 16;
-/// Chunks that are looked up at a time.
+/// The number of chunks that are looked up at a time.
 const BATCH: u64 = 1024;
 
-/// A directory of chunks, each of which is looked up.
+/// A listing of a chunk directory that looks up each chunk.
 #[derive(Debug)]
 struct ChunkListing {
     shared: Arc<Shared>,
     node: Arc<NodeView>,
     array: Key,
     cell: ChunkDir,
-    /// Names that were looked up and exist.
+    /// Looked up names that exist.
     names: AssembledListing,
-    /// The place of the next name to look up; `None` after the last one.
+    /// The index of the next name to look up; `None` after the last one.
     next: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Shared {
     /// Opens a directory.
     ///
     /// # Errors
-    /// As [`Shared::resolve`]; [`StoreError::NotAPrefix`] if it is none.
+    /// The errors of [`Shared::resolve`], and [`StoreError::NotAPrefix`] if the key is not a directory.
     pub(super) async fn list(
         self: &Arc<Self>,
         prefix: &Key,
@@ -78,11 +78,11 @@ impl Shared {
                 texts.retain(|(own, ..)| *own != name);
                 texts.push((name, text, modified));
             }
-            // A node that cannot be read does not hide the others.
+            // An unreadable node does not hide the other nodes.
             Err(error) if error.is_lasting() => {
                 log::warn!("{name} of {} is not listed: {error}", self.target.word());
             }
-            // What cannot be read now is not missing: it fails when it is looked up.
+            // Listed despite a temporary failure: a lookup then returns the error.
             Err(_) => {
                 texts.retain(|(own, ..)| *own != name);
                 names.push(name.as_bytes(), Kind::Object, None);
@@ -123,7 +123,7 @@ impl Shared {
         })
     }
 
-    /// Names that the listing of a directory may lack, or have without a key.
+    /// Returns why a listing of a directory may lack names, or may have names without a key.
     pub(super) async fn incomplete_listing(
         self: &Arc<Self>,
         prefix: &Key,
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Whether each chunk is looked up, and only those are listed that exist.
+    /// Returns whether each chunk is looked up, so that only existing chunks are listed.
     fn looks_up(&self, names: &ChunkNames, cell: ChunkDir) -> bool {
         !self.is_remote() && names.len(cell) <= MAX_LOOKED_UP
     }
@@ -187,7 +187,7 @@ impl Shared {
         .await?;
         let is_remote = self.is_remote();
         for name in members {
-            // In a remote store each node takes requests: it is left out when it is looked up.
+            // In a remote store, each check takes requests, so a left out node fails only at its lookup.
             if is_remote || self.is_member(key, &name).await {
                 names.push(&name, Kind::Prefix, None);
             }
@@ -195,7 +195,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a directory is not left out. One that cannot be read fails when it is looked up.
+    /// Returns whether a directory is not left out. An unreadable one is listed, and its lookup
+    /// fails.
     async fn is_member(self: &Arc<Self>, key: &Key, name: &[u8]) -> bool {
         let Ok(below) = key.join(name) else {
             return false;
@@ -207,8 +208,8 @@ impl Shared {
         }
     }
 
-    /// The kind of a chunk or a directory of chunks, and its attributes if it is a chunk; `None` if it does
-    /// not exist. One that cannot be read fails when it is opened.
+    /// Returns the kind of a chunk or a directory of chunks, and the attributes of a chunk; `None`
+    /// if it does not exist. An unreadable chunk is returned, and its open fails.
     async fn look_up(
         &self,
         node: &NodeView,

@@ -1,10 +1,10 @@
-//! Nodes of N5 as those of Zarr: documents of both versions for chunks that are decoded.
+//! N5 nodes as Zarr nodes: documents of both versions, for chunks that are decoded.
 //!
-//! A block of N5 has a header and may be shorter than the chunk that it stands for, which only the
-//! block itself says. No codec of Zarr undoes that, so each chunk of the translation is decoded: all
-//! elements of the chunk, big-endian in C order, without a compressor. Its size follows from the
-//! metadata, and so needs no request. The range of a full block behind its header would be a chunk too,
-//! but arrays with short blocks, which most writers make at the edges, had no translation then.
+//! An N5 block has a header, and can be shorter than its chunk, as only the block itself tells. No
+//! Zarr codec decodes that, so each translated chunk is decoded: all elements of the chunk,
+//! big-endian in C order, without a compressor. Its size follows from the metadata and needs no
+//! request. Full blocks could be byte ranges behind the header, but then arrays with short blocks,
+//! which most writers produce at the edges, could not be translated.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::{Array, ByteOrder, CodecChain, Order, ZarrFormat};
 
-/// What decodes the chunks of an array.
+/// The decoder of the chunks of an array.
 #[derive(Debug)]
 pub(super) struct Decoder {
     pub(super) array: Array,
     pub(super) pipeline: Arc<Pipeline>,
 }
 
-/// `.zarray` and `.zattrs` of a dataset.
+/// Returns `.zarray` and `.zattrs` of a dataset.
 ///
 /// # Errors
-/// Why its chunks cannot be decoded.
+/// The reason why its chunks cannot be decoded.
 pub(super) fn to_v2(array: &Array) -> Result<Translation, String> {
     let parts = array.decodable().map_err(|error| error.to_string())?;
     let keys = ChunkKeys {
@@ -55,10 +55,10 @@ pub(super) fn to_v2(array: &Array) -> Result<Translation, String> {
     Ok(Translation::Array(texts, Box::new(chunks)))
 }
 
-/// `zarr.json` of a dataset: that of an array of v2 with the same chunks.
+/// Returns `zarr.json` of a dataset: that of a v2 array with the same chunks.
 ///
 /// # Errors
-/// As [`to_v2`].
+/// The errors of [`to_v2`].
 pub(super) fn to_v3(array: &Array) -> Result<Translation, String> {
     let decoded = Array {
         format: ZarrFormat::V2,
@@ -78,7 +78,7 @@ pub(super) fn to_v3(array: &Array) -> Result<Translation, String> {
     }
 }
 
-/// The chunks of a dataset, decoded, under other keys.
+/// Returns the decoded chunks of a dataset, under other keys.
 fn chunks(array: &Array, keys: ChunkKeys) -> Result<Chunks, String> {
     let parts = array.decodable().map_err(|error| error.to_string())?;
     let shape = parts.grid.regular_chunk_shape();

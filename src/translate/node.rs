@@ -1,4 +1,4 @@
-//! One node in another version: its documents, and where its chunks are in the store.
+//! Translation of a single node: its documents, and the keys of its chunks in the store.
 
 use std::sync::Arc;
 
@@ -14,39 +14,39 @@ use crate::zarr::{
     Array, ChunkGrid, CodecChain, FillValue, Group, Node, Order, Scalar, ZarrFormat,
 };
 
-/// What becomes of a node.
+/// The result of translating a node.
 #[derive(Debug)]
 pub(super) enum Translation {
-    /// It and all below it stay as they are.
+    /// The node and all nodes below it are unchanged.
     Same,
-    /// A group; with its documents, unless they stay as they are.
+    /// A group, with its documents if they change.
     Group(Option<Texts>),
-    /// An array with other documents, and maybe other keys.
+    /// An array with other documents, and possibly other chunk keys.
     Array(Texts, Box<Chunks>),
     /// A directory without documents.
     Directory,
-    /// It has no form in the target, and why.
+    /// The target version cannot express the node, for this reason.
     LeftOut(String),
 }
 
 /// The documents of a node by their names.
 pub(super) type Texts = Vec<(&'static str, Value)>;
 
-/// How the chunks of an array are named, and found in the store.
+/// The names of an array's chunks, and their location in the store.
 #[derive(Debug)]
 pub(super) struct Chunks {
     /// The names in the translation.
     pub(super) names: Arc<ChunkNames>,
     pub(super) keys: ChunkKeys,
-    /// The chunks of the translation.
+    /// The chunk grid of the translation.
     pub(super) grid: ChunkGrid,
-    /// The keys in the store.
+    /// The chunk key encoding of the store.
     pub(super) source_keys: ChunkKeys,
-    /// How the chunks in the store are opened up, if they are.
+    /// The shards of the store, if their inner chunks become chunks.
     pub(super) shards: Option<Arc<Shards>>,
-    /// Bytes of the content of the Zstandard frame that a chunk is, which its header has to state.
+    /// If each chunk is a Zstandard frame, the content size in bytes that its header must have.
     pub(super) frame_content_bytes: Option<u64>,
-    /// What decodes the chunks, if those of the translation are decoded.
+    /// The decoder of the chunks, if the translated chunks are decoded.
     pub(super) decoder: Option<Decoder>,
 }
 
@@ -73,7 +73,7 @@ impl Chunks {
     }
 }
 
-/// Translates a node; `raw` is its `zarr.json` or else its `.zarray`, if it has one of them.
+/// Translates a node. `raw` is its `zarr.json`, or else its `.zarray`, if it has either.
 pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
     let translated = match (target, node, node.format()) {
         (Target::V2, Node::Group(_), ZarrFormat::V2)
@@ -129,7 +129,7 @@ pub(super) fn attributes<E: std::fmt::Display>(
     }
 }
 
-/// The document of a group without its copies, which name sharded arrays.
+/// Returns the document of a group without its consolidated metadata, which describe sharded arrays.
 fn without_copies(raw: Option<&Value>) -> Translation {
     let mut document = raw.cloned().unwrap_or_default();
     if let Some(members) = document.as_object_mut() {
@@ -138,8 +138,8 @@ fn without_copies(raw: Option<&Value>) -> Translation {
     Translation::Group(Some(vec![("zarr.json", document)]))
 }
 
-/// What becomes of a directory without documents below the root: v3 has no groups that no document
-/// names, and zarr-python wants one in consolidated metadata of v2 too.
+/// Translates a directory without documents below the root. v3 groups need a document, and
+/// zarr-python requires one in consolidated metadata of v2 too.
 pub(super) fn implicit_group(target: Target) -> Translation {
     Translation::Group(Some(vec![match target {
         Target::V2 => (".zgroup", json!({"zarr_format": 2})),
@@ -150,8 +150,8 @@ pub(super) fn implicit_group(target: Target) -> Translation {
     }]))
 }
 
-/// An array that is of the target's version: as it is, unless its `fill_value` has a form that the
-/// specification does not have.
+/// Translates an array of the target version: unchanged, unless the form of its `fill_value`
+/// violates the specification.
 fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
     let keys = array.chunk_keys.clone();
     let (Some(fill_value), Ok(keys), Ok(attributes)) =
@@ -165,10 +165,10 @@ fn own_version(array: &Array, raw: Option<&Value>) -> Result<Translation, String
     with_documents(array, keys, document, attributes)
 }
 
-/// The documents of an array of version 1, which the store has under other names.
+/// Translates the documents of a version 1 array, which have other names in the store.
 ///
 /// # Errors
-/// The metadata cannot be read.
+/// An error if the metadata cannot be read.
 pub(super) fn of_version_1(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
     let keys = array
         .chunk_keys
@@ -199,8 +199,8 @@ fn with_documents(
 
 const FILL_VALUE: &str = "fill_value";
 
-/// The `fill_value` as the specification has it, where the document has another form of it: `null`
-/// in v3 (GDAL), which is read as zero, and integers as strings in v2 (n5-zarr).
+/// Returns the standard form of a nonstandard `fill_value`: `null` in v3 (GDAL), which is read as
+/// zero, and integers as strings in v2 (n5-zarr).
 fn standard_fill_value(array: &Array, raw: Option<&Value>) -> Option<Value> {
     let parts = array.decodable().ok()?;
     let fixed = parts.data_type.fixed();
@@ -216,10 +216,10 @@ fn standard_fill_value(array: &Array, raw: Option<&Value>) -> Option<Value> {
     fill::to_json(array.format, parts.data_type, fill_value).ok()
 }
 
-/// A sharded array as one whose chunks are the inner chunks (zarr-specs, `sharding_indexed`).
+/// Translates a sharded array to one whose chunks are the inner chunks (zarr-specs, `sharding_indexed`).
 fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> {
     let Ok(CodecChain::V3(specs)) = &array.codecs else {
-        // Nobody can read it, sharded or not.
+        // Unreadable with or without shards.
         return Ok(Translation::Same);
     };
     let Some((shards, _)) = Shards::open(array, specs)? else {
@@ -247,7 +247,7 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
     ))
 }
 
-/// The codecs of the innermost chunks, as they are written.
+/// Returns the codecs of the innermost chunks, as in the document.
 fn innermost(document: &Value) -> Option<&Value> {
     let mut codecs = document.get("codecs")?;
     while let [spec] = codecs.as_array()?.as_slice()
@@ -258,7 +258,7 @@ fn innermost(document: &Value) -> Option<&Value> {
     Some(codecs)
 }
 
-/// `.zarray` and `.zattrs` (v2, "Arrays") of a v3 array.
+/// Returns `.zarray` and `.zattrs` (v2, "Arrays") of a v3 array.
 fn array_to_v2(array: &Array) -> Result<Translation, String> {
     let Ok(CodecChain::V3(specs)) = &array.codecs else {
         return Err(problem(array));
@@ -295,7 +295,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
         "order": if chain.order == Order::F { "F" } else { "C" },
         "filters": if chain.filters.is_empty() { Value::Null } else { chain.filters.into() },
     });
-    // Readers older than this member know only its default.
+    // Older readers, which ignore this member, use the default separator.
     if keys.separator == Separator::Slash
         && let Some(members) = document.as_object_mut()
     {
@@ -303,7 +303,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     }
     let mut texts = vec![(".zarray", document)];
     let mut attributes = attributes(&array.attributes)?;
-    // Those of the document count, whatever the attributes say; xarray wants a list of none too.
+    // The names in the document replace those of the attributes; xarray also needs an empty list.
     if rank == 0 || array.dimension_names.iter().any(Option::is_some) {
         attributes.shift_remove(DIMENSIONS);
         let names = array.dimension_names.iter().map(Option::as_deref);
@@ -319,10 +319,10 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     Ok(Translation::Array(texts, Box::new(chunks)))
 }
 
-/// Where xarray keeps the names of the axes of v2 arrays.
+/// The attribute in which xarray stores the dimension names of v2 arrays.
 const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
-/// The `zarr.json` (v3 core, "Array metadata") of a v2 array.
+/// Returns the `zarr.json` (v3 core, "Array metadata") of a v2 array.
 pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
     let parts = array.decodable().map_err(|error| error.to_string())?;
     let CodecChain::V2 {
@@ -377,7 +377,7 @@ pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
     ))
 }
 
-/// The first thing that is wrong with an array.
+/// Returns the first problem of an array.
 fn problem(array: &Array) -> String {
     let mut problems = array.problems();
     problems.next().map_or_else(

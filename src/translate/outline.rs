@@ -1,6 +1,6 @@
-//! A whole hierarchy as one value: the documents of a node and of all nodes below it.
+//! The outline of a hierarchy: the documents of a node and of all nodes below it.
 //!
-//! `read` reads it from a store, `serialize` makes documents of it.
+//! `read` builds an outline from a store, `serialize` converts it to documents.
 
 mod read;
 mod serialize;
@@ -19,23 +19,23 @@ pub(super) use read::{Hierarchy, copies_at};
 pub(super) use serialize::text;
 pub use serialize::{Whole, zmetadata_json, zom_json};
 
-/// The most nodes of one document.
+/// The largest number of nodes in an outline.
 pub(super) const MAX_NODES: usize = 10_000;
 /// The documents of a node and of the nodes below it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Outline {
-    /// In the order of [`NODE_DOCUMENT_NAMES`].
+    /// The parsed documents, in the order of [`NODE_DOCUMENT_NAMES`].
     documents: [Option<Value>; 5],
     problem: Option<Problem>,
     members: BTreeMap<String, Outline>,
 }
 
-/// Why the documents of a node do not describe it.
+/// The reason why the documents of a node do not describe it.
 #[derive(Debug, PartialEq)]
 enum Problem {
-    /// They, or the names below the node, could not be read.
+    /// The documents, or the names below the node, could not be read.
     Unread(String),
-    /// They were read, and are no metadata.
+    /// The documents are not valid metadata.
     Wrong(String),
 }
 
@@ -47,10 +47,10 @@ impl Problem {
     }
 }
 
-/// Why there is no document of a whole hierarchy.
+/// The reason why a hierarchy has no document as a whole.
 #[derive(Debug, Clone)]
 pub enum NoOutline {
-    /// It would be too large, or take a request for each node, or lack nodes that cannot be read.
+    /// The document would be too large, take a request for each node, or lack unreadable nodes.
     Absent(String),
     /// The store failed.
     Failed(StoreError),
@@ -63,7 +63,7 @@ impl From<StoreError> for NoOutline {
 }
 
 impl Outline {
-    /// Why a node of it could not be read, if one could not.
+    /// Returns why one of the nodes could not be read, if any could not.
     pub(super) fn unread(&self) -> Option<&str> {
         match &self.problem {
             Some(Problem::Unread(why)) => Some(why),
@@ -82,7 +82,7 @@ impl Outline {
         }
     }
 
-    /// The node that the documents describe, if there are any.
+    /// Returns the node that the documents describe, if it has documents.
     fn node(&self) -> Option<Result<Node, MetadataError>> {
         self.detected().map(|detected| detected.node)
     }
@@ -105,7 +105,7 @@ impl Outline {
         documents.node()
     }
 
-    /// The translation of the node; `None` if its document is wrong and stays as it is.
+    /// Returns the translation of the node; `None` if its document is invalid and stays as it is.
     fn translation(&self, target: Target) -> Option<Translation> {
         if let Some(problem) = &self.problem {
             return Some(Translation::LeftOut(problem.why().to_owned()));
@@ -124,7 +124,7 @@ impl Outline {
         }
     }
 
-    /// The outline of a translation, without nodes that are left out.
+    /// Returns the outline of a translation, without left out nodes.
     pub(super) fn translated(self, target: Target) -> Option<Self> {
         let translation = self.translation(target)?;
         self.translated_to(target, translation)
@@ -164,8 +164,8 @@ impl Outline {
         Some(translated)
     }
 
-    /// Calls `tell` for each node that a translation leaves out, or that xarray masks otherwise, with
-    /// its key and the reason.
+    /// Calls `tell` with the key and the reason for each node that a translation leaves out, or
+    /// that xarray masks differently.
     pub(super) fn left_out(&self, target: Target, key: &Key, tell: &mut dyn FnMut(&Key, &str)) {
         match self.translation(target) {
             None => {}
@@ -189,16 +189,16 @@ impl Outline {
         }
     }
 
-    /// Whether a translation makes consolidated metadata for this node from those below it.
+    /// Returns whether a translation generates the consolidated metadata of this node.
     pub(super) fn is_consolidated(&self, target: Target) -> bool {
         let translation = self.translation(target);
         matches!(translation, Some(Translation::Group(Some(_))))
     }
 
-    /// Why the document of a node of version 2 is wrong, if one is.
+    /// Returns the problem of the first invalid version 2 document, if any.
     fn wrong_v2(&self) -> Option<String> {
         if let Some(Problem::Wrong(why)) = &self.problem {
-            // Readers of version 2 ignore `zarr.json`, and have no copy of `attributes.json`.
+            // Readers of version 2 ignore `zarr.json`, and consolidated metadata have no `attributes.json`.
             let [zarr_json, .., attributes_json] = NODE_DOCUMENT_NAMES;
             let is_other = why.starts_with(zarr_json) || why.starts_with(attributes_json);
             return (!is_other).then(|| why.clone());
@@ -207,7 +207,7 @@ impl Outline {
         members.find_map(|(name, member)| Some(format!("{name}/{}", member.wrong_v2()?)))
     }
 
-    /// The documents of the nodes below, by their paths.
+    /// Returns the outlines of all nodes below this one, by their paths.
     fn below(&self) -> Vec<(String, &Self)> {
         let mut found = Vec::new();
         for (name, member) in &self.members {
@@ -220,13 +220,13 @@ impl Outline {
         found
     }
 
-    /// Whether it is a node of N5.
+    /// Returns whether the node is an N5 node.
     fn is_n5(&self) -> bool {
         let detected = self.detected();
         detected.is_some_and(|detected| detected.format == ZarrFormat::N5)
     }
 
-    /// Whether there is a document in it, or below.
+    /// Returns whether the node, or any node below it, has a document.
     fn has_documents(&self) -> bool {
         self.documents.iter().any(Option::is_some)
             || self.problem.is_some()

@@ -1,4 +1,4 @@
-//! Keys of a translation, resolved to nodes, documents and chunks.
+//! Resolution of the keys of a translation to nodes, documents and chunks.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,12 +13,12 @@ use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry};
 
-/// What a key of a translation stands for.
+/// The meaning of a key of a translation.
 #[derive(Debug)]
 pub(super) enum Resolved {
     /// The same key of the store.
     Same(Key),
-    /// A rendered document, and when the last of the documents in it was changed.
+    /// A rendered document, and the time of the last modification of any document in it.
     Document(Arc<Vec<u8>>, SystemTime),
     /// The directory of a node.
     Directory(Arc<NodeView>, Key),
@@ -32,7 +32,7 @@ impl Shared {
     /// Resolves a key.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if it is proved not to exist; those of the store.
+    /// [`StoreError::NotFound`] if the absence of the key is proven, and the errors of the store.
     pub(super) async fn resolve(self: &Arc<Self>, key: &Key) -> Result<Resolved, StoreError> {
         let absent = || StoreError::NotFound { key: key.clone() };
         let mut rest = key.below(&self.root).ok_or_else(absent)?;
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// A document of a group.
+    /// Resolves a document of a group.
     async fn document(
         self: &Arc<Self>,
         key: &Key,
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Whether groups of the target have a document of that name that describes no other node.
+    /// Returns whether a document of that name describes the group itself in the target version.
     pub(super) fn is_own_document(&self, name: &[u8]) -> bool {
         match self.target {
             Target::V2 => matches!(name, b".zgroup" | b".zattrs"),
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// The key in the store of a chunk of the translation, and the numbers of the inner chunks in it that
+    /// Returns the store key of a translated chunk, and the numbers of the nested inner chunks that
     /// lead to the chunk.
     pub(super) fn source_key(node: &NodeView, array: &Key, chunk: u64) -> Option<(Key, Vec<u64>)> {
         let chunks = node.chunks()?;
@@ -149,8 +149,8 @@ impl Shared {
         if let Err(StoreError::Corrupt { .. }) = &opened {
             self.store.invalidate(&source).await;
         }
-        // After reading the chunk: metadata are written before chunks. A chunk is absent only by the
-        // metadata that its key follows from.
+        // Checked after reading the chunk, because writers write metadata before chunks. A chunk is
+        // absent only under the metadata that determine its key.
         let is_changed = shards.is_some() || frame_content_bytes.is_some();
         if is_changed || matches!(opened, Err(StoreError::NotFound { .. })) {
             self.check_document(array, node).await?;
@@ -164,11 +164,11 @@ impl Shared {
         }
     }
 
-    /// Attributes of a chunk that exists and cannot be read by any attempt: readers that get an error
-    /// before they read take the chunk for absent.
+    /// Returns the attributes of a chunk that exists, but can never be read. Programs treat a chunk
+    /// that fails before the read as absent.
     ///
     /// # Errors
-    /// `error`, if the store cannot tell this version of the chunk from others.
+    /// `error`, if the store cannot distinguish this version of the chunk from others.
     pub(super) async fn unreadable(
         &self,
         node: &NodeView,
@@ -182,7 +182,7 @@ impl Shared {
         };
         Ok(Stat {
             kind: Kind::Object,
-            // No program reads an empty value.
+            // Not 0, because programs do not read empty files.
             size_bytes: 1,
             modified,
             version: Version(super::hash(&[version, node.version, u64::MAX])),
@@ -234,8 +234,8 @@ impl Shared {
         }
     }
 
-    /// A directory of chunks exists if the store has the directory that the chunks are in, or has its
-    /// chunks in none.
+    /// Returns the attributes of a directory of chunks. It exists if the store has the
+    /// corresponding directory, or stores chunks without directories.
     pub(super) async fn cell_stat(
         &self,
         node: &NodeView,
@@ -268,10 +268,10 @@ impl NodeView {
     }
 }
 
-/// The directory in the store with the chunks of a directory of the translation; `None` if that is the
-/// array's own.
+/// Returns the store directory of a translated chunk directory; `None` if it is the array's own
+/// directory.
 fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
-    // Those of one directory are in many of N5.
+    // In N5, with its reversed axes, the chunks of one directory are spread over many.
     let is_n5 = chunks.source_keys.encoding == KeyEncoding::N5;
     if chunks.source_keys.separator == Separator::Dot || is_n5 {
         return None;
@@ -293,7 +293,7 @@ fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
         .collect();
     index.reverse();
     if let Some(shards) = &chunks.shards {
-        // Positions along further axes do not matter.
+        // Positions along the remaining axes have no effect.
         index.resize(chunks.grid.shape().len(), 0);
         (index, _) = shards.locate(&index);
         index.truncate(axes);

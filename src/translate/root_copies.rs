@@ -1,7 +1,8 @@
-//! Copies of documents in the consolidated metadata of a remote store.
+//! The documents in the consolidated metadata of a remote store.
 //!
-//! Where each document takes a request, a node is made of its copy, and so are consolidated metadata:
-//! the two never disagree. Copies in a local store are not read.
+//! Where each document takes a request, both nodes and translated consolidated metadata are built
+//! from the root's consolidated metadata, so that they always agree. Those of a local store are not
+//! read.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -18,12 +19,12 @@ use crate::zarr::Consolidated;
 pub(super) struct Copies {
     pub(super) nodes: Consolidated,
     pub(super) modified: SystemTime,
-    /// The document that they are in, and its version.
+    /// The key and version of the document that contains them.
     pub(super) document: (Key, Version),
     pub(super) _memory: Vec<Reservation>,
 }
 
-/// The copies of a root, if it has any.
+/// The consolidated metadata of a root; `None` if it has none.
 #[derive(Debug, Clone)]
 pub(super) struct CachedCopies {
     copies: Option<Arc<Copies>>,
@@ -31,10 +32,10 @@ pub(super) struct CachedCopies {
 }
 
 impl Shared {
-    /// The documents of the node at a key.
+    /// Returns the documents of the node at a key.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(super) async fn documents_at(
         self: &Arc<Self>,
         key: &Key,
@@ -84,7 +85,7 @@ impl Shared {
 }
 
 impl Copies {
-    /// The copies of the documents of the node at a path below the root.
+    /// Returns the documents of the node at a path below the root.
     fn documents(&self, path: &[u8]) -> Option<NodeDocuments> {
         let path = std::str::from_utf8(path)
             .ok()

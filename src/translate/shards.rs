@@ -16,19 +16,19 @@ use crate::store::{
 };
 use crate::zarr::{Array, CodecSpec};
 
-/// How the chunks of an array are opened up; shards in shards are too.
+/// The shards of an array, which may be nested.
 #[derive(Debug)]
 pub(super) struct Shards {
     pipeline: Arc<Pipeline>,
-    /// Elements of a chunk in the store.
+    /// The shape of a chunk in the store, in elements.
     shard_shape: Vec<u64>,
-    /// Elements of its inner chunks, of theirs, and so on.
+    /// The shapes of its inner chunks, of the inner chunks in these, and so on, in elements.
     inner_shapes: Vec<Vec<u64>>,
 }
 
 impl Shards {
-    /// How shards of an array are opened up, and the codecs of what is found in them; none if it
-    /// has no shards.
+    /// Returns the shards of an array, and the codecs of the innermost chunks; `None` if the array
+    /// is not sharded.
     ///
     /// # Errors
     /// Shards that can only be decoded whole, or not at all.
@@ -69,13 +69,13 @@ impl Shards {
         Ok(Some((shards, inner)))
     }
 
-    /// Elements along each axis of the chunks of the translation.
+    /// Returns the shape of the translated chunks, in elements.
     pub(super) fn chunk_shape(&self) -> &[u64] {
         self.inner_shapes.last().unwrap_or(&self.shard_shape)
     }
 
-    /// The chunk in the store that a chunk of the translation is in, and its number in that, in the inner
-    /// chunk, and so on.
+    /// Returns the index of the stored chunk that contains a translated chunk, and the numbers of
+    /// the nested inner chunks.
     pub(super) fn locate(&self, index: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let mut left: Vec<u64> = index
             .iter()
@@ -98,7 +98,7 @@ impl Shards {
         (shard, numbers.collect())
     }
 
-    /// What a shard is opened for: its index is read first.
+    /// Returns the access hint of a shard, whose index is read first.
     pub(super) fn access_hint(&self) -> AccessHint {
         match self.pipeline.sharding() {
             Some(sharding) if sharding.index_location() == IndexLocation::End => {
@@ -115,7 +115,7 @@ impl Shards {
     }
 }
 
-/// The codec whose chunks are shards.
+/// The name of the sharding codec.
 pub(super) const SHARDING: &str = "sharding_indexed";
 
 fn is_sharding(spec: &CodecSpec) -> bool {
@@ -134,24 +134,24 @@ fn codecs(spec: &CodecSpec) -> Result<Vec<CodecSpec>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Opens inner chunks, and caches the indexes of their shards.
+/// Opens inner chunks and caches shard indexes.
 #[derive(Debug)]
 pub(super) struct InnerChunks {
     engine: Arc<Engine>,
     indexes: ShardIndexCache<Reservation>,
 }
 
-/// Indexes in the cache take at most this much, and at most this part of the memory limit.
+/// The largest size of all cached indexes in bytes, which the memory limit can lower further.
 const MAX_CACHED_BYTES: u64 = 16 << 20;
 const MAX_CACHED_PART: u64 = 64;
-/// A longer index is not read: one of four million inner chunks has 64 MiB.
+/// The largest index that is read, in bytes. The index of four million inner chunks has 64 MiB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_INDEX_PART: u64 = 8;
-/// A longer index is not fetched when the shard is opened, before its memory is reserved.
+/// The largest index that is fetched with the open of a shard, before its memory is reserved, in bytes.
 const MAX_TAIL_BYTES: u64 = 1 << 20;
 
 impl InnerChunks {
-    /// An empty cache; indexes take memory of `engine`.
+    /// Creates an empty cache. Memory of indexes is reserved from `engine`.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
         let budget_bytes = MAX_CACHED_BYTES.min(engine.memory_limit_bytes() / MAX_CACHED_PART);
         Self {
@@ -163,8 +163,8 @@ impl InnerChunks {
     /// Opens an inner chunk of the chunk `object`.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the index says that it is not stored; [`StoreError::Corrupt`]
-    /// if the index is wrong.
+    /// [`StoreError::NotFound`] if the inner chunk is not in the index, [`StoreError::Corrupt`] if
+    /// the index is invalid.
     pub(super) async fn open(
         &self,
         shards: &Arc<Shards>,
@@ -184,7 +184,7 @@ impl InnerChunks {
                 let (object, source) = (Arc::clone(&object), source.clone());
                 async move {
                     leave_session_thread().await;
-                    // As many levels as numbers, by `locate`.
+                    // [`Shards::locate`] returns one number for each level.
                     let level = shards.levels().nth(depth);
                     let level = level.ok_or_else(|| StoreError::internal("a shard in no shard"))?;
                     read_index(&engine, level, &*object, &source).await
@@ -228,7 +228,7 @@ async fn read_index(
             limit_bytes,
         });
     }
-    // Encoded and decoded.
+    // Memory for the encoded and the decoded index.
     let mut memory = engine.reserve(key, index_bytes.saturating_mul(2)).await?;
     let index = read_shard_index(shard, key, sharding).await?;
     memory.shrink(index_bytes);
@@ -244,8 +244,8 @@ struct InnerChunk {
 }
 
 impl InnerChunk {
-    /// The part of a read that is in the inner chunk, as offset in the shard and size; `None` if it is
-    /// empty.
+    /// Returns the part of a read in the inner chunk, as an offset in the shard and a size; `None`
+    /// if it is empty.
     fn shift(&self, offset: u64, size_bytes: usize) -> Option<(u64, usize)> {
         let left = self.size_bytes().checked_sub(offset)?;
         let size_bytes = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -1,4 +1,4 @@
-//! Translated stores over stores in memory that can fail.
+//! Tests of translated stores over memory stores that can fail.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
 }
 
-/// An engine that may take so much memory.
+/// Returns an engine with a memory limit in bytes.
 pub(super) fn engine_of(memory_limit_bytes: u64) -> Arc<Engine> {
     let options = EngineOptions {
         cache_bytes: 0,
@@ -39,12 +39,12 @@ pub(super) struct Odd {
     fails: &'static str,
     is_denied: bool,
     version: AtomicU64,
-    /// Number of reads.
+    /// The number of reads.
     reads: Arc<AtomicU64>,
 }
 
 impl Odd {
-    /// A local store.
+    /// Creates a local store.
     pub(super) fn local(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
         Self {
             values,
@@ -61,7 +61,7 @@ impl Odd {
         }
     }
 
-    /// A remote store.
+    /// Creates a remote store.
     pub(super) fn remote(values: MemoryStore) -> Self {
         let mut odd = Self::local(values, "", false);
         odd.capabilities.is_remote = true;
@@ -178,13 +178,13 @@ fn array(changes: &[(&str, Value)]) -> Value {
     document
 }
 
-/// Inner chunks of one row.
+/// Returns a sharding codec with inner chunks of one row.
 fn sharding() -> Value {
     json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 4],
         "codecs": [little()], "index_codecs": [little(), "crc32c"]}}])
 }
 
-/// A shard of two inner chunks of four bytes, of which one may lie.
+/// Returns a shard of two inner chunks of four bytes, with the given index entries.
 fn shard(entries: [(u64, u64); 2]) -> Vec<u8> {
     let mut bytes = vec![1, 2, 3, 4, 5, 6, 7, 8];
     let index: Vec<u8> = entries
@@ -302,7 +302,7 @@ fn names_are_those_of_the_other_version() {
     assert_eq!(names(&store, "plain/0"), ["0"]);
     assert_eq!(names(&store, "shards"), [".zarray", "0", "1", "2"]);
     assert_eq!(names(&store, "shards/1"), ["0"]);
-    // A chunk that cannot be read is listed; one that the index lacks is not.
+    // A chunk that cannot be read is listed, but not one that the index lacks.
     assert_eq!(names(&store, "holes/1"), ["0"]);
     assert!(names(&store, "holes/0").is_empty());
     assert_eq!(names(&store, "broken/1"), ["0"]);
@@ -405,7 +405,7 @@ fn no_failure_of_the_store_becomes_absence() {
             assert!(is_right, "{fails} {asked}: {error:?}");
         }
     }
-    // A node that cannot be read does not hide the others.
+    // An unreadable node does not hide the other nodes.
     let (_, store) = over("holes/zarr.json", false, Duration::ZERO);
     let found = names(&store, "");
     assert!(found.contains(&"holes".into()) && found.contains(&"plain".into()));
@@ -433,7 +433,7 @@ fn a_remote_answer_is_ready_at_the_first_poll_once_it_is_cached() {
             && capabilities.listing == ListingSupport::BestEffort
             && !capabilities.open_infallible
     );
-    // All of the grid: looking up each chunk would take requests.
+    // All chunks of the grid are listed, because looking up each chunk would take requests.
     assert_eq!(names(&store, "holes/0"), ["0"]);
 }
 
@@ -520,7 +520,7 @@ fn cached_metadata_take_reserved_memory() {
     assert!(all > index, "the consolidated metadata");
     drop(store);
     assert_eq!(used(&memory), 0);
-    // Nothing is left for it.
+    // No memory is left for the node.
     let store = over(&memory);
     stat(&store, "shards").unwrap();
     let taken = memory.reserve_now(&Key::root(), 256 << 20).unwrap();
@@ -533,7 +533,7 @@ fn cached_metadata_take_reserved_memory() {
     }
     drop(taken);
     read(&store, ".zmetadata").unwrap();
-    // There is too little for anything.
+    // The memory limit is too small for any cache.
     let small = engine_of(200 << 10);
     let store = over(&small);
     read(&store, "plain/0/0").unwrap();
@@ -570,7 +570,7 @@ fn there_are_no_copies_where_a_node_cannot_be_read() {
         stat(&over_store(odd, Duration::ZERO).1, ".zmetadata")
     };
     assert!(asked("", false).is_ok());
-    // Readers that find no copies read documents.
+    // Without consolidated metadata, programs read the documents.
     assert!(is_absent(asked("holes/zarr.json", true)));
     let late = asked("holes/zarr.json", false);
     assert!(matches!(late, Err(StoreError::TimedOut { .. })), "{late:?}");
@@ -687,7 +687,7 @@ fn a_chunk_that_cannot_be_read_exists_and_changes_with_its_shard() {
     }
 }
 
-/// A root of v2 whose copies name an array that is not what it was, and one that is gone.
+/// A v2 root whose consolidated metadata have an array that has changed, and one that was removed.
 fn of_two_minds() -> MemoryStore {
     let zgroup = json!({"zarr_format": 2});
     let zarray = |dtype: &str| {

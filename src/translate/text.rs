@@ -1,4 +1,4 @@
-//! A rendered document as a value.
+//! A rendered document as an object.
 
 use std::hash::Hasher;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
-/// A document that has no key in the store.
+/// A document without a key in the store.
 #[derive(Debug)]
 pub(super) struct Text {
     text: Arc<Vec<u8>>,
@@ -19,7 +19,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// A document whose version is a hash of its bytes.
+    /// Creates a document whose version is a hash of its bytes.
     pub(super) fn new(text: Arc<Vec<u8>>, modified: SystemTime) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write(&text);

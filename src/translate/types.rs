@@ -1,14 +1,14 @@
-//! Data types from one version to the other: numpy's names (v2, "Data type encoding") and those of
-//! v3 (v3 core, "Data types"; zarr-extensions, `data-types`).
+//! Translation of data types between the numpy names (v2, "Data type encoding") and the v3 names
+//! (v3 core, "Data types"; zarr-extensions, `data-types`).
 
 use serde_json::{Value, json};
 
 use crate::zarr::{ByteOrder, DataType, Field, Fixed, Scalar, Variable};
 
-/// The `dtype` of v2 for elements that are stored in `order`.
+/// Returns the v2 `dtype` of elements that are stored in `order`.
 ///
 /// # Errors
-/// What v2 has no name for.
+/// The reason, if v2 has no name for the type.
 pub(super) fn to_v2(data_type: &DataType, order: ByteOrder) -> Result<Value, String> {
     match data_type {
         DataType::Variable(Variable::Text | Variable::Bytes) => Ok("|O".into()),
@@ -22,7 +22,7 @@ pub(super) fn to_v2(data_type: &DataType, order: ByteOrder) -> Result<Value, Str
     }
 }
 
-/// Readers of v3 take the words of structures for little-endian, whatever the codec `bytes` says.
+/// Readers of v3 treat words in structures as little-endian, whatever the codec `bytes` specifies.
 const BIG_STRUCTURES: &str = "big-endian words in structures";
 
 fn dtype(fixed: &Fixed) -> Result<Value, String> {
@@ -40,10 +40,10 @@ fn dtype(fixed: &Fixed) -> Result<Value, String> {
     }
 }
 
-/// The `data_type` of v3, and the order of the stored words where there are any.
+/// Returns the v3 `data_type`, and the byte order of the stored words, if the type has any.
 ///
 /// # Errors
-/// What v3 has no name for, or cannot store.
+/// The reason, if v3 has no name for the type or cannot store it.
 pub(super) fn to_v3(data_type: &DataType) -> Result<(Value, Option<ByteOrder>), String> {
     match data_type {
         DataType::Variable(Variable::Text) => Ok(("string".into(), None)),
@@ -53,10 +53,10 @@ pub(super) fn to_v3(data_type: &DataType) -> Result<(Value, Option<ByteOrder>), 
     }
 }
 
-/// The one order of all words of an element; none if it has no words.
+/// Returns the byte order of all words of an element; `None` if it has no words.
 ///
 /// # Errors
-/// Words of both orders, or big-endian ones in a structure.
+/// An error for words of both orders, or big-endian words in a structure.
 pub(super) fn byte_order(fixed: &Fixed) -> Result<Option<ByteOrder>, String> {
     if fixed.words().is_empty() {
         return Ok(None);

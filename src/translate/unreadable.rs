@@ -1,10 +1,11 @@
-//! A chunk that exists and cannot be read.
+//! Chunks that exist but cannot be read.
 
 use async_trait::async_trait;
 
 use crate::store::{Data, Object, Stat, StoreError, Version};
 
-/// It can be opened, since some readers take a chunk that cannot be for absent; each read fails.
+/// A chunk that opens, but whose reads fail. Some programs treat a chunk that does not open as
+/// absent.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) stat: Stat,

@@ -1,5 +1,5 @@
-//! Zstandard frames with the size of their content in the header (RFC 8878, 3.1.1). Streaming
-//! encoders leave it out, and numcodecs before 0.16 decodes no frame without it.
+//! Zstandard frames with the content size in the header (RFC 8878, 3.1.1). Streaming encoders omit
+//! the size, and numcodecs before 0.16 cannot decode a frame without it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::store::{
 };
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// Magic number, descriptor, window descriptor and dictionary ID.
+/// The size of magic number, descriptor, window descriptor and dictionary ID, in bytes.
 const MAX_HEADER_BYTES: usize = 10;
-/// Longer frames are left as they are: of blocks of 128 KiB they have 8 GiB.
+/// The largest number of blocks; longer frames are unchanged. With blocks of 128 KiB, this is 8 GiB.
 const MAX_BLOCKS: usize = 1 << 16;
 
-/// A chunk as one frame that states that its content has `content_bytes`. A chunk that is no
-/// frame, more than one, or one that states its size stays as it is.
+/// Returns a chunk as one frame whose header has `content_bytes`. A chunk that is not a single
+/// frame, or whose header has a size, is unchanged.
 ///
 /// # Errors
-/// Those of reading the headers of the frame and its blocks.
+/// The errors of reading the headers of the frame and its blocks.
 pub(super) async fn with_content_size(
     object: Arc<dyn Object>,
     key: &Key,
@@ -46,11 +46,11 @@ pub(super) async fn with_content_size(
     }))
 }
 
-/// The header of a frame with the size, and the length of the one that it replaces; none if the
-/// bytes do not begin with the header of a frame without a size.
+/// Returns the frame header with the size, and the length of the header that it replaces. `None` if
+/// the bytes do not begin with a frame header without a size.
 fn header_with_size(bytes: &[u8], content_bytes: u64) -> Option<(Vec<u8>, usize)> {
     let (descriptor, rest) = bytes.strip_prefix(&MAGIC)?.split_first()?;
-    // Two bits for the length of the size, one for a frame without a window; one is reserved.
+    // Two bits for the width of the size, one for a frame without a window descriptor, and one reserved bit.
     if descriptor & 0b1110_1000 != 0 {
         return None;
     }
@@ -72,7 +72,7 @@ fn header_with_size(bytes: &[u8], content_bytes: u64) -> Option<(Vec<u8>, usize)
     Some((header, MAGIC.len() + 1 + rest.len()))
 }
 
-/// Whether the frame whose blocks begin at `at` ends where the chunk does.
+/// Returns whether the frame whose blocks begin at `at` ends at the end of the chunk.
 async fn is_only_frame(
     object: &dyn Object,
     key: &Key,
@@ -89,7 +89,7 @@ async fn is_only_frame(
         read_into(object, key, at, header).await?;
         let block = u32::from_le_bytes(block);
         let content = match block >> 1 & 3 {
-            // One byte that is repeated.
+            // RLE block: one byte that is repeated.
             1 => 1,
             _ => block >> 3,
         };
@@ -101,31 +101,31 @@ async fn is_only_frame(
     Ok(false)
 }
 
-/// A frame with another header.
+/// A frame with a replaced header.
 #[derive(Debug)]
 struct SizedFrame {
     object: Arc<dyn Object>,
     header: Vec<u8>,
-    /// The length of the header that it replaces.
+    /// The length of the replaced header in bytes.
     replaced: u64,
     version: Version,
 }
 
 impl SizedFrame {
-    /// Where an offset after the header is in the chunk.
+    /// Returns the offset in the chunk of an offset behind the new header.
     fn shift(&self, at: u64) -> u64 {
         let behind = at.saturating_sub(self.header.len() as u64);
         self.replaced.saturating_add(behind)
     }
 
-    /// The part of the new header that a read gets.
+    /// Returns the part of the new header that is in a read.
     fn head(&self, offset: u64, size_bytes: usize) -> &[u8] {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let head = self.header.get(start..).unwrap_or_default();
         head.get(..size_bytes).unwrap_or(head)
     }
 
-    /// Reads with `read`, which reads the chunk.
+    /// Reads a range; `read` reads the chunk.
     fn read_with<R: FnOnce(u64, usize, &mut [u8]) -> Option<Result<Data, StoreError>>>(
         &self,
         offset: u64,
@@ -146,7 +146,7 @@ impl SizedFrame {
     }
 }
 
-/// Moves data in `buffer` behind `head`.
+/// Moves the data in `buffer` back and writes `head` before them.
 fn prepend(head: &[u8], data: Data, buffer: &mut [u8]) -> Result<Data, StoreError> {
     let length = match data {
         Data::Filled(range) => {
@@ -257,7 +257,7 @@ mod tests {
     use crate::runtime::block_on;
     use crate::store::{AccessHint, BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_to_end};
 
-    /// A frame as a stream is written: without a size.
+    /// Returns a frame as a streaming encoder writes it, without a size.
     fn frame(content: &[u8], has_checksum: bool) -> Vec<u8> {
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
         encoder.include_checksum(has_checksum).unwrap();
@@ -296,7 +296,7 @@ mod tests {
                 zstd::bulk::decompress(&bytes, content.len()).unwrap(),
                 content
             );
-            // Reads of any place and length see the same bytes.
+            // Reads at any offset and of any length return the same bytes.
             for offset in [0, 1, 5, 9, 10, 11, 1000, bytes.len() - 1, bytes.len()] {
                 for size in [1, 4, 9, 4096, bytes.len()] {
                     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];

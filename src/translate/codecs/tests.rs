@@ -16,7 +16,7 @@ fn down(data_type: &str, chain: Value) -> Result<V2Chain, String> {
     to_v2(&specs_v3(&chain), &data_type, 3)
 }
 
-/// From a `.zarray` whose compressor is the last codec.
+/// Translates the codecs of a `.zarray` to v3; the last codec is the compressor.
 fn up(dtype: &str, order: Order, list: Value) -> Result<Vec<Value>, String> {
     let specs = specs_v2(list.as_array().unwrap());
     let data_type = v2::parse(&dtype.into(), &specs).unwrap();

@@ -214,8 +214,8 @@ fn scalars_have_no_axes_and_say_so() {
     }
 }
 
-/// Documents with bytes changed at random: whatever is made of them is read back as an array of the
-/// same shape and type whose chunks can be decoded.
+/// Changes random bytes of documents. Each translation must be read back as an array of the same
+/// shape and type whose chunks can be decoded.
 #[test]
 fn what_is_made_of_damaged_documents_is_right_or_nothing() {
     let zarray = json!({"zarr_format": 2, "shape": [20, 30], "chunks": [10, 10], "dtype": "<f4",

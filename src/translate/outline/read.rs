@@ -1,4 +1,4 @@
-//! An outline read from a store: from the documents of each node, or from copies of them.
+//! Reads an outline from a store: from the documents of each node, or from consolidated metadata.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,39 +13,39 @@ use crate::runtime::leave_session_thread;
 use crate::store::{Key, Store, StoreError, Version, list_prefixes};
 use crate::zarr::{Consolidated, Node, ZarrFormat, document};
 
-/// Parsed documents, and those that are made of them, take about this much memory at most, and at most
-/// this part of the memory limit.
+/// The largest memory of parsed documents and of those rendered from them, in bytes, and the
+/// divisor of the memory limit that limits it too.
 const MAX_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_MEMORY_PART: u64 = 4;
-/// Memory is reserved for many small documents at once.
+/// The number of bytes that are reserved at once for many small documents.
 const RESERVED_AT_ONCE: u64 = 256 << 10;
-/// The most nodes of which documents are read one by one from a remote store.
+/// The largest number of nodes whose documents are read one by one from a remote store.
 const MAX_REMOTE_NODES: usize = 1000;
-/// The deepest hierarchy that is followed.
+/// The largest depth of a hierarchy.
 const MAX_DEPTH: usize = 64;
 
-/// An outline that was read.
+/// An outline that was read, with its memory.
 #[derive(Debug)]
 pub(in crate::translate) struct Hierarchy {
     pub(in crate::translate) outline: Outline,
-    /// When the last of the documents was changed.
+    /// The time of the last modification of any document.
     pub(in crate::translate) modified: SystemTime,
     _memory: Vec<Reservation>,
 }
 
-/// Copies, and the document that they are in with its version.
+/// Consolidated metadata, and the key and version of the document that contains them.
 type Copied = (Consolidated, (Key, Version));
 
-/// Limits of what is still to be read, and the memory of what was.
+/// The remaining limits of a read, and the memory reserved so far.
 struct Budget<'a> {
     engine: &'a Engine,
     nodes: usize,
     bytes: u64,
-    /// The most that one node takes.
+    /// The largest metadata of one node, in bytes.
     most_bytes: u64,
     modified: SystemTime,
     memory: Vec<Reservation>,
-    /// Reserved memory that is not used.
+    /// Reserved but unused memory, in bytes.
     spare_bytes: u64,
 }
 
@@ -84,11 +84,11 @@ impl<'a> Budget<'a> {
 }
 
 impl Hierarchy {
-    /// The outline of the node at a key: from the documents of each node, of at most `most`, or from
-    /// consolidated metadata if the store is remote. Nodes that cannot be read hold the reason.
+    /// Reads the outline of the node at a key, from the documents of at most `most` nodes, or from
+    /// consolidated metadata if the store is remote. Unreadable nodes contain the reason.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the hierarchy has no outline.
     pub(in crate::translate) async fn read(
         store: &dyn Store,
         key: &Key,
@@ -98,10 +98,10 @@ impl Hierarchy {
         Self::read_up_to(store, key, engine, [most, 0]).await
     }
 
-    /// As [`Hierarchy::read_all`], also from the documents of a remote store whose names are known.
+    /// As [`Hierarchy::read_all`], but also from the documents of a remote store whose names are known.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the hierarchy has no outline.
     pub(in crate::translate) async fn read_documents(
         store: &dyn Store,
         key: &Key,
@@ -111,7 +111,7 @@ impl Hierarchy {
         whole(Self::read_up_to(store, key, engine, most).await)
     }
 
-    /// `most` are the nodes that are read one by one: of a local store, of a remote one.
+    /// `most` are the largest numbers of nodes that are read one by one from a local and from a remote store.
     async fn read_up_to(
         store: &dyn Store,
         key: &Key,
@@ -128,10 +128,10 @@ impl Hierarchy {
         })
     }
 
-    /// As [`Hierarchy::read`], with every node: readers of the result read no documents.
+    /// As [`Hierarchy::read`], but fails if any node is unreadable: readers of the result read no documents.
     ///
     /// # Errors
-    /// Why there is none; [`NoOutline::Absent`] if a node cannot be read.
+    /// The reason why the hierarchy has no outline; [`NoOutline::Absent`] if a node cannot be read.
     pub(in crate::translate) async fn read_all(
         store: &dyn Store,
         key: &Key,
@@ -142,7 +142,7 @@ impl Hierarchy {
     }
 }
 
-/// A hierarchy of which every node was read.
+/// Fails if any node of a hierarchy could not be read.
 fn whole(read: Result<Hierarchy, NoOutline>) -> Result<Hierarchy, NoOutline> {
     let read = read.map_err(|none| match none {
         NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
@@ -154,13 +154,13 @@ fn whole(read: Result<Hierarchy, NoOutline>) -> Result<Hierarchy, NoOutline> {
     }
 }
 
-/// Approximate size in memory of parsed documents, and the same again for those made of them.
+/// Returns twice the approximate size of parsed documents, for the documents rendered from them.
 fn twice<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     let bytes = texts.into_iter().map(|text| document::memory_bytes(text));
     (bytes.sum::<usize>() as u64).saturating_mul(2)
 }
 
-/// The part of a path below another one; none if it is not below it.
+/// Returns the part of a path below another path; `None` if it is not below it.
 fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
     if above.is_empty() {
         return Some(path);
@@ -193,7 +193,7 @@ impl Outline {
             if outline.add_copies_above(store, key, budget).await? {
                 return Ok(outline);
             }
-            // The names in a zip are known; their documents take a request each.
+            // The names in a zip are known, but each document takes a request.
             if store.index().is_none() || most_remote == 0 {
                 let what = "the store is remote, and neither the group nor one above it has \
                             consolidated metadata";
@@ -206,7 +206,7 @@ impl Outline {
         Ok(outline)
     }
 
-    /// The consolidated metadata of a group, and the document that they are in.
+    /// Returns the consolidated metadata of a group, and the document that contains them.
     async fn copies(
         &self,
         store: &dyn Store,
@@ -268,8 +268,8 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Adds the nodes below a key that the nearest group above it has copies of; returns whether that
-    /// group has a copy of the node itself.
+    /// Adds the nodes below a key from the consolidated metadata of the nearest group above it.
+    /// Returns whether these contain the node itself.
     async fn add_copies_above(
         &mut self,
         store: &dyn Store,
@@ -301,7 +301,7 @@ impl Outline {
         Ok(false)
     }
 
-    /// Adds the copies of the nodes below a path.
+    /// Adds the nodes of consolidated metadata below a path.
     fn add_copies(
         &mut self,
         copies: &Consolidated,
@@ -343,7 +343,7 @@ impl Outline {
                 let Ok(below) = key.join(&name) else {
                     continue;
                 };
-                // No document can hold the name, since metadata are text.
+                // Metadata documents are text, so they cannot contain a name that is not UTF-8.
                 let Ok(name) = String::from_utf8(name) else {
                     continue;
                 };
@@ -356,7 +356,7 @@ impl Outline {
         .boxed()
     }
 
-    /// The node at a key and all below it; `None` if it was removed meanwhile.
+    /// Returns the outline of the node at a key; `None` if the node was removed meanwhile.
     async fn member(
         store: &dyn Store,
         key: &Key,
@@ -387,10 +387,10 @@ impl Outline {
     }
 }
 
-/// The consolidated metadata of the group at a key, if it is one and has any that can be used.
+/// Returns the usable consolidated metadata of the group at a key, if it has any.
 ///
 /// # Errors
-/// Those of the store that another attempt may not have.
+/// Temporary errors of the store.
 pub(in crate::translate) async fn copies_at(
     store: &dyn Store,
     key: &Key,
@@ -414,7 +414,7 @@ pub(in crate::translate) async fn copies_at(
     }
 }
 
-/// The consolidated metadata of a v2 group, and the document that they are in.
+/// Returns the consolidated metadata of a v2 group, and the document that contains them.
 async fn zmetadata_at(
     store: &dyn Store,
     key: &Key,
@@ -438,7 +438,7 @@ async fn zmetadata_at(
         return Ok(None);
     }
     budget.take_bytes(&document.0, bytes)?;
-    // A document that is wrong is ignored.
+    // An invalid document is ignored.
     let Ok(copies) = Consolidated::from_zmetadata(&text) else {
         return Ok(None);
     };

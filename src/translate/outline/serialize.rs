@@ -1,5 +1,5 @@
-//! An outline as one document: consolidated metadata (`.zmetadata` of v2; inline in the `zarr.json`
-//! of v3) and the Zarr Object Model (ZEP 6).
+//! Conversion of an outline to one document: consolidated metadata (`.zmetadata` of v2, inline in
+//! the `zarr.json` of v3) or the Zarr Object Model (ZEP 6).
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -13,7 +13,7 @@ use crate::store::{Key, Store};
 use crate::translate::Target;
 
 impl Outline {
-    /// `.zmetadata` of the nodes of version 2 (zarr-python's consolidated metadata).
+    /// Returns `.zmetadata` of the version 2 nodes (zarr-python's consolidated metadata).
     pub(in crate::translate) fn zmetadata(&self) -> Value {
         let mut metadata = Map::new();
         let root = [(String::new(), self)];
@@ -33,7 +33,7 @@ impl Outline {
         json!({"metadata": metadata, "zarr_consolidated_format": 1})
     }
 
-    /// `consolidated_metadata` of the nodes of version 3 below this one (zarr-python's inline
+    /// Returns `consolidated_metadata` of the version 3 nodes below this one (zarr-python's inline
     /// consolidated metadata).
     pub(in crate::translate) fn consolidated_metadata(&self) -> Value {
         let members = self.below().into_iter();
@@ -47,8 +47,8 @@ impl Outline {
         inline(members.filter_map(copy).collect())
     }
 
-    /// The Zarr Object Model (ZEP 6) of the node at a key: what its document says, `attributes`,
-    /// and `members` of groups. None if it has no document; `notes` gets why.
+    /// Returns the Zarr Object Model (ZEP 6) of the node at a key: the members of its document, `attributes`,
+    /// and `members` of groups. `None` if the node has no document; the reason goes to `notes`.
     fn zom(&self, key: &Key, notes: &mut Vec<String>) -> Option<Value> {
         let mut leave_out = |why: &str| notes.push(format!("without {key}: {why}"));
         if let Some(problem) = &self.problem {
@@ -96,25 +96,25 @@ impl Outline {
     }
 }
 
-/// zarr-python's inline consolidated metadata.
+/// Wraps nodes as zarr-python's inline consolidated metadata.
 fn inline(metadata: Map<String, Value>) -> Value {
     json!({"kind": "inline", "must_understand": false, "metadata": metadata})
 }
 
-/// A document of a whole hierarchy.
+/// The document of a whole hierarchy.
 #[derive(Debug)]
 pub struct Whole {
     /// The document.
     pub text: Vec<u8>,
-    /// Nodes that are not in it and why, for people.
+    /// Messages for users about missing nodes and the reasons.
     pub notes: Vec<String>,
 }
 
-/// `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of it and all below it; of N5, that of
-/// its translation to version 3.
+/// Returns `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of the node and all nodes
+/// below it. For N5, it is that of the translation to version 3.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why the node has no such document.
 pub fn zom_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
@@ -138,11 +138,11 @@ pub fn zom_json<'a>(
     .boxed()
 }
 
-/// `.zmetadata` of the nodes of version 2 at and below a key.
+/// Returns `.zmetadata` of the version 2 nodes at and below a key.
 ///
 /// # Errors
-/// Why there is none; a node of version 3 or of N5 has none, and neither have nodes of which one has a
-/// document of version 2 that is no JSON: readers of copies read no documents.
+/// The reason why the node has none. It must be a version 2 node, and all version 2 documents below
+/// it must be valid JSON, because readers of consolidated metadata read no documents.
 pub fn zmetadata_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
@@ -169,7 +169,7 @@ pub fn zmetadata_json<'a>(
     .boxed()
 }
 
-/// A document, indented.
+/// Returns the indented text of a document.
 pub(in crate::translate) fn text(document: &Value) -> Vec<u8> {
     let mut text = format!("{document:#}").into_bytes();
     text.push(b'\n');

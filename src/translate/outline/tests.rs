@@ -75,7 +75,7 @@ fn the_object_model_holds_what_documents_say_and_members() {
     assert_eq!(copies, expected);
 }
 
-/// A root with copies of other arrays than there are.
+/// A root whose consolidated metadata have other arrays than the store.
 fn of_two_minds() -> MemoryStore {
     let mut root = group();
     let metadata = json!({"g": group(), "g/x": array(), "gone": array()});
@@ -137,7 +137,7 @@ fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
             assert_eq!(local, remote, "{path}");
         }
     }
-    // Copies that do not name it say nothing of it.
+    // Consolidated metadata that do not contain the node prove nothing about it.
     let remote = Odd::remote(values());
     let none = block_on(zom_json(&remote, &key("other"), &engine()));
     assert!(matches!(none, Err(NoOutline::Absent(_))), "{none:?}");
@@ -261,7 +261,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     for whole in wholes(&Odd::local(values(), "", true)) {
         assert!(whole.unwrap().notes.is_empty());
     }
-    // A document, and the names in a group.
+    // Failures of a document, and of the listing of a group.
     for fails in ["a/.zarray", "b"] {
         for whole in wholes(&Odd::local(values(), fails, true)) {
             let Err(NoOutline::Absent(why)) = whole else {
@@ -275,7 +275,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
             assert!(matches!(whole, Err(NoOutline::Failed(_))), "{whole:?}");
         }
     }
-    // The rest is told nevertheless.
+    // The other differences are still reported.
     let denied = "a/.zarray: access denied: as the test wants it";
     let copies = "no copies of the metadata below it, some cannot be read";
     assert_eq!(
