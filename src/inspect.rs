@@ -136,20 +136,20 @@ impl Opened {
         })
     }
 
-    /// Warns on standard error if there are no Zarr metadata.
+    /// Warns on standard error if the absence of Zarr metadata is proven.
     fn warn(&self) {
         if let Some(no_metadata) = &self.no_metadata {
-            // The result does not depend on this line.
+            // Ignored, because the result does not depend on this line.
             let _ = writeln!(io::stderr(), "zarrfs: {no_metadata}");
         }
     }
 }
 
-/// The number of names in the message about a key that does not exist.
+/// The largest number of names in the message about a missing key.
 const MAX_NAMES: usize = 5;
 
-/// Returns the message about a key of a source that cannot be opened; of one that does not exist, with the
-/// most similar nodes beside it.
+/// Returns the message about a key of a source that cannot be opened. For a missing key, the
+/// message has the most similar names.
 pub async fn failed_key(store: &dyn Store, key: &Key, error: &StoreError) -> String {
     let message = format!("{}: {error}", store.label());
     if !matches!(error, StoreError::NotFound { .. }) || !is_listed_here(store) {
@@ -171,10 +171,10 @@ pub async fn failed_key(store: &dyn Store, key: &Key, error: &StoreError) -> Str
     }
 }
 
-/// The number of names that are compared with one that does not exist.
+/// The largest number of names that are compared with a missing one.
 const MAX_SEARCHED: usize = 10_000;
 
-/// Returns the names of a directory, the ones that are most similar to `name` first.
+/// Returns the names of a directory, those most similar to `name` first.
 fn nodes_at(directory: &str, name: &str, names: &[Vec<u8>]) -> String {
     let names = names.iter().map(|name| String::from_utf8_lossy(name));
     let mut names: Vec<_> = names
@@ -194,8 +194,8 @@ fn nodes_at(directory: &str, name: &str, names: &[Vec<u8>]) -> String {
     format!("{place} {}{more}", first.join(", "))
 }
 
-/// Returns whether names of a store are listed without network requests. A remote store has been
-/// searched for metadata when it was opened.
+/// Returns whether names of a store are listed without network requests. Of a remote store, the
+/// metadata were searched when it was opened.
 pub fn is_listed_here(store: &dyn Store) -> bool {
     !store.capabilities().is_remote || store.index().is_some()
 }

@@ -32,9 +32,9 @@ pub enum Verdict {
     Bad,
 }
 
-/// Tasks in the queue of the workers.
+/// The largest number of queued tasks.
 const MAX_QUEUED: usize = 1024;
-/// The least number of workers for a remote source: they wait for the network most of the time.
+/// The smallest number of workers for a remote source, because they mostly wait for the network.
 const REMOTE_JOBS: usize = 16;
 
 /// Checks a source and prints the findings.
@@ -50,7 +50,7 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
     let opened = Opened::new(&args.source.at(&args.key), args.strict, limit).await?;
     let capabilities = opened.store.capabilities();
-    // Without a listing, the check tries every chunk of the grid, and the total is unknown.
+    // Without a listing, the check tries every chunk of the grid, so the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;
     let total = match is_listed {
         true => Some(total(&*opened.store, &opened.root).await),
@@ -86,7 +86,7 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     Ok(verdict)
 }
 
-/// Counts the keys below `root` and the bytes of their values, as far as they can be listed.
+/// Counts the keys below `root` and the bytes of their values, as far as they are listed.
 async fn total(store: &dyn Store, root: &Key) -> Amount {
     let mut amount = Amount::default();
     let mut keys = Keys::new(store, root, None);
@@ -100,7 +100,7 @@ async fn total(store: &dyn Store, root: &Key) -> Amount {
     amount
 }
 
-/// The state that the workers of a check share. The lock of the report is taken last.
+/// The state that the workers of a check share. Lock order: the report is locked last.
 #[derive(Debug)]
 struct Checker {
     store: Arc<dyn Store>,
@@ -187,7 +187,7 @@ impl Checker {
                 };
                 let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
                 if !verified.is_present && !self.is_listed {
-                    // An absent chunk of the grid, which was not listed.
+                    // A chunk of the grid, which was not listed and is absent.
                     return Decoded::default();
                 }
                 if !verified.is_present {
@@ -224,7 +224,7 @@ impl Checker {
         }
     }
 
-    /// Returns the size of a value that was read: a remote store has its attributes in the cache.
+    /// Returns the size of a value that was read. A remote store has cached its attributes.
     fn size_bytes(&self, key: &Key, listed: Option<u64>) -> u64 {
         let stat = || self.store.try_stat(key)?.ok();
         let size = listed.or_else(|| Some(stat()?.size_bytes));

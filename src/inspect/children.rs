@@ -1,4 +1,4 @@
-//! The nodes in a group, for completions.
+//! The nodes of a group, for completions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::store::{
 };
 use crate::zarr::Node;
 
-/// The number of nodes that are returned.
+/// The largest number of nodes that are returned.
 const MAX_CHILDREN: usize = 1_000;
-/// How long a database may be locked.
+/// The time to wait for a locked database.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// Returns the names of the nodes in a group of a local source; those that are not arrays end with `/`. Remote
-/// sources have none: a completion must not wait for the network.
+/// Returns the names of the nodes in a group of a local source; names of groups end with `/`. For a
+/// remote source, the result is empty, because a completion must not wait for the network.
 ///
 /// # Errors
 /// If the source cannot be opened or listed.

@@ -1,4 +1,4 @@
-//! A group as `ncdump -h` shows it: its dimensions, arrays and groups. Only its own children are read.
+//! A group in the style of `ncdump -h`: its dimensions, arrays and groups. Only its own children are read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::array::Engine;
 use crate::store::{Key, Store, map_concurrent};
 use crate::zarr::{Array, Node};
 
-/// The number of children that are shown.
+/// The largest number of children that are shown.
 const MAX_CHILDREN: usize = 1000;
-/// The number of keys that are counted for the stored sizes, and the time that it may take.
+/// The largest number of keys that are counted for the stored sizes, and the time limit for that.
 const MAX_COUNTED: u64 = 1_000_000;
 const COUNT_LIMIT: Duration = Duration::from_secs(5);
 
-/// An array with what was read of it.
+/// An array, with its values and stored chunks.
 #[derive(Debug)]
 pub(super) struct ArraySummary {
     pub(super) name: String,
     pub(super) array: Box<Array>,
-    /// The first and the last value of a coordinate.
+    /// The first and the last value, if the array is a coordinate.
     pub(super) values: Option<ReadValues>,
-    /// The chunks, where they are counted without requests.
+    /// The stored chunks, if counting them needs no requests.
     pub(super) stored: Option<StoredChunks>,
     pub(super) is_coordinate: bool,
 }
@@ -39,17 +39,17 @@ pub(super) struct Dataset {
     pub(super) arrays: Vec<ArraySummary>,
     /// The names of the groups, and of directories without metadata.
     pub(super) groups: Vec<String>,
-    /// Children that are not understood, and why.
+    /// Children that cannot be read, with the reasons.
     pub(super) problems: Vec<String>,
-    /// The number of children that are left out.
+    /// The number of children that are not shown.
     pub(super) left_out: usize,
     pub(super) totals: Totals,
-    /// Whether the totals are those of all nodes below the group.
+    /// Whether the totals cover all nodes below the group.
     pub(super) is_total: bool,
 }
 
 impl Dataset {
-    /// Reads the children of a group. A child that cannot be read is a problem.
+    /// Reads the children of a group. A child that cannot be read is added to the problems.
     pub(super) async fn read(store: &Arc<dyn Store>, engine: &Arc<Engine>, root: &Key) -> Self {
         let entry = Entry::read(&**store, root, None, true).await;
         let mut dataset = Self {
@@ -89,7 +89,7 @@ impl Dataset {
         dataset
     }
 
-    /// Adds a child; returns the array that it is.
+    /// Adds a child. Returns its summary if it is an array.
     fn add(&mut self, name: String, entry: Entry) -> Option<ArraySummary> {
         let notes = entry.notes.iter().map(|note| format!("{name}: {note}"));
         self.problems.extend(notes);
@@ -114,7 +114,7 @@ impl Dataset {
         None
     }
 
-    /// Counts the stored chunks, where that takes no requests, and adds up the totals.
+    /// Counts the stored chunks, if that needs no requests, and computes the totals.
     async fn count(&mut self, store: &dyn Store, keys: &[Key]) {
         let mut counter = Counter::new(MAX_COUNTED, Some(COUNT_LIMIT));
         for (summary, key) in self.arrays.iter_mut().zip(keys) {
@@ -127,8 +127,8 @@ impl Dataset {
         self.totals.groups = self.groups.len() as u64;
     }
 
-    /// Returns the names and lengths of the dimensions, in the order of the arrays; a name has several
-    /// lengths if arrays differ.
+    /// Returns the names and lengths of the dimensions, in the order of the arrays. If arrays
+    /// differ, a name has several lengths.
     pub(super) fn dimensions(&self) -> Vec<(&str, u64)> {
         let mut found: Vec<(&str, u64)> = Vec::new();
         for summary in &self.arrays {
@@ -159,7 +159,7 @@ impl Dataset {
 }
 
 impl ArraySummary {
-    /// Returns the metadata of the array, its attributes and what was read of it.
+    /// Returns the metadata of the array, its attributes, values and stored chunks.
     fn json(&self) -> Value {
         let mut members = Map::new();
         members.insert("name".into(), self.name.as_str().into());

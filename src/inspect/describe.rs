@@ -1,4 +1,4 @@
-//! Metadata as people write them: data types by the names of Zarr v3, dimensions, numbers and attributes.
+//! Metadata in readable form: data types by their Zarr v3 names, dimensions, numbers and attributes.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,8 +9,8 @@ use crate::zarr::{Array, DataType, Fixed, Scalar, Variable};
 /// Attributes whose values have the data type of their array (NUG, "Attribute Conventions").
 const VALUES_OF_ARRAY: [&str; 4] = ["_FillValue", "missing_value", "valid_min", "valid_max"];
 
-/// Returns the name of a data type in Zarr v3; numpy's name for times, and `string` for text of variable
-/// length. The byte order is left out.
+/// Returns the name of a data type in Zarr v3, numpy's name for times, and `string` for text of
+/// variable length. The byte order is left out.
 pub(super) fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Fixed(fixed) => fixed_name(fixed),
@@ -73,7 +73,7 @@ pub(super) fn units(array: &Array) -> Option<&str> {
     (!units.is_empty()).then_some(units)
 }
 
-/// Formats a number of an array whose elements have `size_bytes`: the shortest decimal that is read
+/// Formats a number of an array with elements of `size_bytes` as the shortest decimal that is read
 /// back as the same number.
 pub(super) fn number_text(value: Value, size_bytes: Option<usize>) -> String {
     let text = match value {
@@ -90,7 +90,7 @@ pub(super) fn number_text(value: Value, size_bytes: Option<usize>) -> String {
     }
 }
 
-/// Returns a number as JSON; the name of one that JSON does not have.
+/// Returns a number as JSON, or its name if JSON cannot represent it.
 pub(super) fn number_json(value: Value, size_bytes: Option<usize>) -> Json {
     let text = number_text(value, size_bytes);
     match value {

@@ -1,4 +1,4 @@
-//! A node of the hierarchy with the names of its children, from consolidated metadata if there are any.
+//! A node of the hierarchy with the names of its children, from consolidated metadata if available.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Entry {
         })
     }
 
-    /// Reads the node at a key, from consolidated metadata if there are any.
+    /// Reads the node at a key, from consolidated metadata if available.
     pub(super) async fn read(
         store: &dyn Store,
         key: &Key,

@@ -25,7 +25,7 @@ use crate::zarr::{Array, Node};
 /// The number of keys after which counting stops.
 const MAX_COUNTED: u64 = 1_000_000;
 
-/// What the text shows beside the members of the JSON document.
+/// Data for the text output that the JSON document lacks.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     pub(super) node: Option<Arc<ViewNode>>,
@@ -83,7 +83,7 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the names of versions and the versions of a source that keeps them.
+/// Returns the names of versions and the versions of a source with a history.
 fn versions(history: &History) -> Map<String, Value> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
@@ -159,8 +159,9 @@ async fn describe(
     Ok(())
 }
 
-/// Returns the views of a node that its `README.txt` names. Those with stored chunks and, of a remote source,
-/// those that need the metadata of other nodes have no size, and those of all nodes below a group are left out.
+/// Returns the views of a node that its `README.txt` names. Some have no size: those with stored
+/// chunks, and in a remote source those that need the metadata of other nodes. A remote source also
+/// lacks views of whole hierarchies.
 async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
     let is_local = is_listed_here(&**nodes.store());
     let mut views = Map::new();
@@ -169,7 +170,7 @@ async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
         if format.is_of_node() || (needs_all && !is_local) {
             continue;
         }
-        // Those with stored chunks ask for the size of each.
+        // The size of a view with stored chunks depends on the size of each chunk.
         let has_size = (is_local || !format.is_of_many()) && !format.is_packed();
         let view = match view(nodes, node, format, has_size).await {
             Err(NoContent::Absent(_)) if !format.is_expected_of(node) => continue,
@@ -190,7 +191,7 @@ async fn view(
     has_size: bool,
 ) -> Result<Option<u64>, NoContent> {
     nodes.check(node, format).await?;
-    // The size of elements of variable length is known after they are decoded.
+    // The size of elements of variable length is known only after decoding.
     if !has_size || matches!(format.renderer(), Renderer::Elements) {
         return Ok(None);
     }
@@ -209,7 +210,7 @@ fn unavailable(node: &ViewNode, error: NoContent) -> Value {
     json!({"available": false, "reason": reason})
 }
 
-/// Counts the chunks that the store has of an array by listing, up to a limit.
+/// Counts the stored chunks of an array by listing, up to a limit.
 async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
     let names = ChunkNames::of(array);
     if store.capabilities().listing == ListingSupport::BestEffort {

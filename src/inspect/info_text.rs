@@ -13,10 +13,10 @@ use super::output::{ARRAY, GROUP, HEADING, PROBLEM, printable, size, tuple, two_
 use super::values::ReadValues;
 use crate::zarr::{Array, Node};
 
-/// The longest value of an attribute of the node itself, and of an array in it, in characters.
+/// The largest length of an attribute value, of the node itself and of an array in it, in characters.
 const MAX_OWN_VALUE: usize = 1000;
 const MAX_VALUE: usize = 120;
-/// The members that are shown in another way than in a line of their own.
+/// The members that have no line of their own.
 const ELSEWHERE: [&str; 22] = [
     "source",
     "path",
@@ -152,8 +152,8 @@ fn write_dataset(out: &mut impl Write, dataset: &Dataset) -> io::Result<()> {
     }
 }
 
-/// Writes an array of a group: a line with its name, type, dimensions, units and values, one with its
-/// storage, and one for each attribute.
+/// Writes an array of a group: a line with name, type, dimensions, units and values, a line with
+/// its storage, and one for each attribute.
 fn write_array(out: &mut impl Write, summary: &ArraySummary) -> io::Result<()> {
     let array = &summary.array;
     let (name, line) = (
@@ -216,7 +216,7 @@ fn storage_line(summary: &ArraySummary) -> String {
     parts.join(", ")
 }
 
-/// Returns a line with a label for each member that is shown nowhere else.
+/// Returns a labelled line for each member that is not shown elsewhere.
 fn detail_lines(members: &Map<String, Value>, is_unlisted: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let is_counted = members.get("chunks_counted") != Some(&Value::Bool(false));

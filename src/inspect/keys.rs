@@ -13,13 +13,13 @@ use crate::zarr::{ATTRIBUTES_JSON, Array, ChunkGrid, ChunkKeys};
 pub(super) enum KeyClass {
     /// A chunk, with its index in C order over the grid.
     Chunk(u64),
-    /// A document, a directory on the way to chunks, or any key if the names of chunks are unknown.
+    /// A document, a directory above chunks, or any key if the names of chunks are unknown.
     Other,
     /// A value or a directory that does not belong to the array.
     Stray,
     /// A directory with the key of a chunk, or a value with the key of a directory of chunks.
     Misplaced(&'static str),
-    /// A directory that cannot be listed.
+    /// A directory whose listing fails.
     Unlistable(StoreError),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct ChunkNames {
     grid: ChunkGrid,
 }
 
-/// A directory that is still to be listed.
+/// A directory that remains to be listed.
 struct Pending {
     key: Key,
     /// The number of names from the array to the directory.
@@ -55,7 +55,7 @@ struct Pending {
 pub(super) struct Keys<'a> {
     store: &'a dyn Store,
     names: Option<&'a ChunkNames>,
-    /// Length of the array's own part of a key.
+    /// The length of the array's key with its separator, in bytes.
     prefix_bytes: usize,
     /// Whether subdirectories are listed too.
     is_recursive: bool,
@@ -63,12 +63,12 @@ pub(super) struct Keys<'a> {
     found: VecDeque<ListedKey>,
 }
 
-/// After so many names a listing is interrupted until their keys and directories have been returned:
-/// the number of keys of a chunk grid has no bound.
+/// The number of names after which a listing is interrupted, until their keys and directories have
+/// been returned: the number of keys of a chunk grid has no bound.
 const MAX_FOUND: usize = 1024;
 
 impl ChunkNames {
-    /// Returns None if the grid or the encoding of the keys is unknown.
+    /// Returns the chunk names of an array; `None` if its grid or its key encoding is unknown.
     pub(super) fn of(array: &Array) -> Option<Self> {
         Some(Self {
             keys: array.chunk_keys.clone().ok()?,
@@ -81,7 +81,7 @@ impl ChunkNames {
         self.grid.chunk_count()
     }
 
-    /// Classifies a key; `below` is its part below the array, and has `depth` names.
+    /// Classifies a key. `below` is its part below the array, which has `depth` names.
     fn classify(&self, below: &[u8], depth: usize, kind: Kind) -> KeyClass {
         let decoded = self.keys.decode(below, self.grid.shape());
         if let Some(chunk) = decoded.and_then(|index| self.grid.linear(&index)) {
@@ -121,7 +121,7 @@ impl ChunkNames {
 }
 
 impl<'a> Keys<'a> {
-    /// Prepares to list all keys below `array`.
+    /// Starts a listing of all keys below `array`.
     pub(super) fn new(store: &'a dyn Store, array: &Key, names: Option<&'a ChunkNames>) -> Self {
         Self {
             store,
@@ -141,7 +141,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Prepares to list the keys directly in a directory.
+    /// Starts a listing of the keys directly in a directory.
     pub(super) fn of_directory(store: &'a dyn Store, directory: &Key) -> Self {
         Self {
             is_recursive: false,
@@ -149,7 +149,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns the next key; None after the last one.
+    /// Returns the next key; `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<ListedKey> {
         loop {
             if let Some(key) = self.found.pop_front() {
@@ -168,7 +168,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Lists the next names of a directory. Its subdirectories are listed before the rest of it.
+    /// Lists the next names of a directory. Its subdirectories are listed before its remaining names.
     async fn list(&mut self, mut directory: Pending) -> Result<(), StoreError> {
         let (mut listing, mut cookie) = match directory.listing.take() {
             None => (self.store.list(&directory.key).await?, 0),

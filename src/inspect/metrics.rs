@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::describe::plain;
 use super::output::{count, printable, size, thousands};
 
-/// The columns of the transfer metrics: their titles, and their names in the document.
+/// The columns of the transfer metrics: their titles, and their member names in the document.
 const COLUMNS: [(&str, &str); 7] = [
     ("requests", "requests"),
     ("bytes", "bytes"),
@@ -45,8 +45,8 @@ const SHOWN: [&str; 20] = [
 /// The number of failed requests that are shown.
 const MAX_ERRORS: usize = 5;
 
-/// Formats the metrics of a daemon: what is mounted where, rates since the mount or since `previous`,
-/// memory, transfer metrics of a remote store, and the last failed requests.
+/// Formats the metrics of a daemon: source and mountpoint, rates since the mount or since
+/// `previous`, memory, transfer metrics of a remote store, and the last failed requests.
 pub fn metrics_text(
     document: &Map<String, Value>,
     previous: Option<&Map<String, Value>>,
@@ -153,7 +153,7 @@ fn others(document: &Map<String, Value>) -> Vec<(String, String)> {
     others
 }
 
-/// Formats a metric: sizes with their unit, counts with commas.
+/// Formats a metric: sizes with a unit, counts with thousands separators.
 fn human(name: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if name.ends_with("bytes") => size(bytes),
@@ -179,7 +179,7 @@ fn network(store: &Map<String, Value>, rates: &Rates<'_>) -> String {
     text
 }
 
-/// What was counted in a time.
+/// The increase of counters over a time.
 struct Rates<'a> {
     document: &'a Map<String, Value>,
     previous: Option<&'a Map<String, Value>>,
@@ -197,7 +197,7 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// Returns the increase of a counter per second; None in the first tenth of a second.
+    /// Returns the increase of a counter per second; `None` in the first tenth of a second.
     #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
     fn rate(&self, path: &[&str]) -> Option<f64> {
         let counter = |of: &Map<String, Value>| {
@@ -245,7 +245,8 @@ fn last_errors(document: &Map<String, Value>) -> String {
     let Some(errors) = lists.next().filter(|errors| !errors.is_empty()) else {
         return String::new();
     };
-    // Requests of the kernel's readahead fail as the first one did: the last one of them is shown.
+    // Only the last of equal failures is shown, because the kernel's readahead repeats a failed
+    // request.
     let mut groups: Vec<(String, String, usize)> = Vec::new();
     for error in errors {
         let fields = ["operation", "key", "errno", "cause"].into_iter();

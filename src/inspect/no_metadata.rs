@@ -1,4 +1,4 @@
-//! The message for a directory without metadata of Zarr or N5: its contents, and the hierarchies below it.
+//! The message for a directory without Zarr or N5 metadata: its contents, and the hierarchies below it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::view::shell_quoted;
 
-/// The documents of which any one makes a directory a node.
+/// Any one of these documents makes a directory a node.
 pub const NODE_DOCUMENTS: [Document; 4] = [
     Document::ZarrJson,
     Document::Zgroup,
@@ -22,30 +22,30 @@ pub const NODE_DOCUMENTS: [Document; 4] = [
     Document::Zmetadata,
 ];
 
-/// The number of directories that are searched for a hierarchy.
+/// The largest number of directories that are searched for a hierarchy.
 const MAX_DIRECTORIES: usize = 1_000;
-/// The number of children of one directory that are searched.
+/// The largest number of children of one directory that are searched.
 const MAX_CHILDREN: usize = 1_000;
-/// The number of levels that are searched.
+/// The largest number of levels that are searched.
 const MAX_DEPTH: usize = 8;
-/// The number of hierarchies in the message.
+/// The largest number of hierarchies in the message.
 const MAX_HIERARCHIES: usize = 5;
-/// The number of names in a directory that are counted.
+/// The largest number of names in a directory that are counted.
 const MAX_COUNTED: usize = 10_000;
-/// The size of the largest document of another format that is read.
+/// The largest size of a document of another format that is read, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
-/// A directory without metadata of Zarr or N5.
+/// A directory without Zarr or N5 metadata.
 #[derive(Debug)]
 pub struct NoMetadata {
     label: String,
-    /// The directory, below the root that the source names.
+    /// The directory, relative to the root that the source names.
     path: String,
     contents: Contents,
     nested: Nested,
 }
 
-/// A format that is not read.
+/// A format that zarrfs does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherFormat {
     /// The draft of version 3 that zarr-python 2.12 to 2.18 could write.
@@ -58,20 +58,20 @@ enum Contents {
     Names {
         first: Vec<String>,
         count: usize,
-        /// The first file of a known format, and what it is.
+        /// The first file of a known format, and the name of its format.
         file: Option<(String, &'static str)>,
     },
 }
 
-/// Paths below the directory, as `--path` takes them.
+/// Paths of hierarchies below the directory, in the form of `--path`.
 #[derive(Debug, Default)]
 struct Nested {
     hierarchies: Vec<String>,
     is_more: bool,
 }
 
-/// Describes the directory at `root` if the absence of metadata is proven. `--path` is relative
-/// to `base`, the key in the name of the source.
+/// Describes the directory at `root` if the absence of metadata is proven. `--path` is relative to
+/// `base`, the key in the name of the source.
 pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
     let is_draft = !store.capabilities().is_remote && is_draft_of_v3(store, root).await;
     // An unreadable directory may be a node.
@@ -94,10 +94,10 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
     })
 }
 
-/// Returns whether a directory has metadata of Zarr, or belongs to an N5 hierarchy.
+/// Returns whether a directory has Zarr metadata, or belongs to an N5 hierarchy.
 ///
 /// # Errors
-/// That of the store, if neither presence nor absence is proven.
+/// The error of the store, if neither presence nor absence is proven.
 async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> {
     for document in NODE_DOCUMENTS {
         let Ok(key) = directory.join(document.name().as_bytes()) else {
@@ -121,7 +121,7 @@ async fn document(store: &dyn Store, directory: &Key, name: &[u8]) -> Option<Val
     serde_json::from_slice(&text).ok()
 }
 
-/// Whether `zarr.json` is that of the draft, which names the documents below `meta/root`.
+/// Returns whether `zarr.json` is that of the draft, in which documents are below `meta/root`.
 async fn is_draft_of_v3(store: &dyn Store, directory: &Key) -> bool {
     let entry = document(store, directory, b"zarr.json").await;
     entry.is_some_and(|entry| {
@@ -160,7 +160,7 @@ async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
     })
 }
 
-/// Returns what a file is, by its first bytes; a file that cannot be read is of no known format.
+/// Returns the format of a file, by its first bytes; `None` for an unknown format or an unreadable file.
 async fn format_of(store: &dyn Store, directory: &Key, name: &str) -> Option<&'static str> {
     let key = directory.join(name.as_bytes()).ok()?;
     let object = store.open(&key, AccessHint::Ranges).await.ok()?;
@@ -169,7 +169,7 @@ async fn format_of(store: &dyn Store, directory: &Key, name: &str) -> Option<&'s
     file_format(header.bytes(&[]).ok()?)
 }
 
-/// Searches for hierarchies level by level; hierarchies inside another one are left out.
+/// Searches for hierarchies level by level, but not inside other hierarchies.
 async fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
     let mut nested = Nested::default();
     let mut pending = VecDeque::from([(root.clone(), 0)]);
@@ -223,7 +223,7 @@ impl fmt::Display for OtherFormat {
 }
 
 impl NoMetadata {
-    /// Describes the directory, without the name of the source.
+    /// Returns the description of the directory, without the name of the source.
     pub fn description(&self) -> String {
         let contents = match &self.contents {
             Contents::Other(other) => format!("it is {other}"),

@@ -30,7 +30,7 @@ pub(super) enum NodeState {
 #[derive(Debug)]
 pub(super) struct DirectoryNode {
     pub(super) state: NodeState,
-    /// Documents that were not read, because another document defines the node.
+    /// Documents that were not read, because another document describes the node.
     pub(super) ignored: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl From<CodecError> for ArrayProblem {
     }
 }
 
-/// Reads the documents of a directory. A document that cannot be read makes the node broken.
+/// Reads the documents of a directory. An unreadable document makes the node broken.
 pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
     let mut texts: [Option<Vec<u8>>; 4] = Default::default();
     let [documents @ .., _] = Document::ALL;
@@ -124,7 +124,7 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
     }
 }
 
-/// Returns the consolidated metadata of a group. A v2 group has them in a document of its own.
+/// Returns the consolidated metadata of a group. In v2, they are in a document of their own.
 ///
 /// # Errors
 /// The reason why that document cannot be used.
@@ -167,7 +167,7 @@ impl DocumentError {
     }
 }
 
-/// Reads the text of a document; returns None if its absence is proven.
+/// Reads the text of a document; `None` if its absence is proven.
 async fn read_text(
     store: &dyn Store,
     node: &Key,
@@ -176,7 +176,7 @@ async fn read_text(
     text_of(read_document(store, node, document).await, node, document)
 }
 
-/// The text of a document that was read.
+/// Returns the text of a stored document.
 fn text_of(
     found: Result<Option<StoredDocument>, StoreError>,
     node: &Key,
@@ -210,10 +210,10 @@ pub(super) fn cause(key: &Key, error: &StoreError) -> String {
     own.unwrap_or(&text).to_owned()
 }
 
-/// Returns the codec pipeline of an array; that of the first chunk, if chunks differ in shape.
+/// Returns the codec pipeline of an array, or that of the first chunk if chunks differ in shape.
 ///
 /// # Errors
-/// The reason why the elements cannot be read; invalid metadata come before unsupported features.
+/// The reason why the elements cannot be read. Invalid metadata take precedence over unsupported features.
 pub(super) fn pipeline(array: &Array) -> Result<Pipeline, ArrayProblem> {
     let problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
     let is_invalid = |problem: &&ArrayProblem| matches!(problem, ArrayProblem::Invalid(_));

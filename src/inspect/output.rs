@@ -12,7 +12,7 @@ pub(super) use crate::units::date;
 /// Writes bytes to standard output.
 ///
 /// # Errors
-/// That of the system; [`io::ErrorKind::BrokenPipe`] if the reader has closed its end.
+/// The error of the system; [`io::ErrorKind::BrokenPipe`] if the reader has closed the pipe.
 pub fn print(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
@@ -90,13 +90,13 @@ pub fn document(name: &str, members: Map<String, Value>) -> Value {
     document.into()
 }
 
-/// Returns the name of the schema of a JSON document. The number changes when a member is removed or gets
-/// another meaning.
+/// Returns the name of the schema of a JSON document. Its number changes when a member is removed
+/// or changes its meaning.
 pub(super) fn schema(name: &str) -> String {
     format!("zarrfs.{name}/1")
 }
 
-/// Formats a number with a comma before each three digits: `1,234,567`.
+/// Formats a number with commas between groups of three digits: `1,234,567`.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -114,10 +114,10 @@ pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Returns standard output; styles are removed where NO_COLOR, TERM or a pipe rules them out.
+/// Returns standard output, without styles if NO_COLOR, TERM or a pipe requires that.
 pub(super) fn styled_stdout() -> AutoStream<io::StdoutLock<'static>> {
     let out = io::stdout().lock();
-    // anstream colors dumb terminals, too, where CI is set.
+    // If CI is set, anstream would also color dumb terminals.
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty());
     let choice = match is_dumb && !is_forced {
@@ -133,7 +133,7 @@ pub(super) const GROUP: Style = AnsiColor::Blue.on_default().bold();
 pub(super) const ARRAY: Style = Style::new().bold();
 /// The style of headings.
 pub(super) const HEADING: Style = Style::new().underline();
-/// The style of a verdict that is good.
+/// The style of a good verdict.
 pub(super) const GOOD: Style = AnsiColor::Green.on_default().bold();
 /// The style of tree symbols.
 pub(super) const SYMBOL: Style = Style::new().dimmed();

@@ -1,5 +1,5 @@
-//! The progress of a command on standard error: a bar on a terminal. For a check, otherwise a line now
-//! and then.
+//! The progress of a command on standard error: a bar on a terminal. Without a terminal, a check
+//! prints a line every few seconds.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output::size;
 use crate::sync::Mutex;
 
-/// The time between two lines.
+/// The time between two progress lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// The time between two updates of the bar while no key is finished.
+/// The time between two updates of the bar, if no key is completed.
 const TICK: Duration = Duration::from_millis(200);
 const TEMPLATE: &str = "[{elapsed_precise}] [{wide_bar:.}] {bytes}/{total_bytes} \
      ({bytes_per_sec}, {eta} left) {msg}";
 /// The template for an unknown total.
 const ENDLESS: &str = "[{elapsed_precise}] {bytes} ({bytes_per_sec}) {msg}";
 
-/// Keys of a source, and the bytes of their values.
+/// A number of keys, and the bytes of their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) keys: u64,
     pub(super) bytes: u64,
 }
 
-/// The progress of a file that is written: a bar on a terminal, nothing otherwise.
+/// The progress of a file that is written: a bar on a terminal, otherwise nothing.
 #[derive(Debug)]
 pub(crate) struct Transfer(ProgressBar);
 
 impl Transfer {
-    /// A file of `total` bytes, of which the first `done` bytes are there.
+    /// Starts the progress of a file of `total` bytes, of which `done` bytes are already written.
     pub(crate) fn new(total: u64, done: u64) -> Self {
         let bar = styled(ProgressBar::new(total), TEMPLATE);
         bar.set_position(done);
@@ -38,7 +38,7 @@ impl Transfer {
         Self(bar)
     }
 
-    /// Counts bytes that were written.
+    /// Counts written bytes.
     pub(crate) fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }
@@ -63,9 +63,9 @@ fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
 #[derive(Debug)]
 pub(super) struct Progress {
     total: Option<Amount>,
-    /// Hidden if standard error is no terminal.
+    /// The bar, which is hidden if standard error is not a terminal.
     bar: ProgressBar,
-    /// What is done, and when the last line was written.
+    /// The completed amount, and the time of the last line.
     done: Mutex<(Amount, Instant)>,
 }
 
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Counts one key, whose value has so many bytes.
+    /// Counts one key with a value of `bytes`.
     pub(super) fn advance(&self, bytes: u64) {
         let mut done = self.done.lock();
         let (amount, last_line) = &mut *done;
@@ -92,7 +92,7 @@ impl Progress {
         if self.bar.is_hidden() && last_line.elapsed() >= LINE_EVERY {
             *last_line = Instant::now();
             let line = line(*amount, self.total, self.bar.eta());
-            // A check goes on without its progress.
+            // Ignored, because a check continues without its progress.
             let _ = writeln!(io::stderr(), "zarrfs: {line}");
         }
     }

@@ -1,4 +1,4 @@
-//! The findings of a check, printed at once as lines, or at the end as one JSON document.
+//! The findings of a check, printed immediately as lines, or at the end as one JSON document.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::store::{Key, StoreError};
 pub(super) enum Severity {
     /// A key or a node cannot be read.
     Bad,
-    /// Chunks were not decoded because they use an unsupported feature.
+    /// Chunks that were not decoded because they use an unsupported feature.
     NotChecked,
-    /// Names cannot be listed, so that some keys may not be checked.
+    /// Names that cannot be listed, so that some keys may not be checked.
     Unlisted,
-    /// An oddity that makes nothing unreadable.
+    /// An irregularity that makes no key unreadable.
     Warning,
 }
 
@@ -33,21 +33,21 @@ struct Finding {
 #[derive(Debug, Default)]
 struct Findings {
     count: u64,
-    /// The first of them, for the JSON document.
+    /// The first findings, for the JSON document.
     first: Vec<Finding>,
 }
 
-/// The number of findings of one severity in the JSON document.
+/// The largest number of findings of one severity in the JSON document.
 const MAX_FINDINGS: usize = 100_000;
 
-/// The number of findings of one array that are printed as lines.
+/// The largest number of findings of one array that are printed as lines.
 const MAX_LINES: u64 = 20;
 
 /// The totals of one array.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Decoded {
     pub(super) chunks: u64,
-    /// Chunks that are no shards, and inner chunks.
+    /// The number of decoded chunks that are not shards, and of inner chunks.
     pub(super) inner_chunks: u64,
     pub(super) stored_bytes: u64,
     pub(super) decoded_bytes: u64,
@@ -70,18 +70,18 @@ struct Checked {
     key: Key,
     decoded: Decoded,
     not_checked: Option<String>,
-    /// The number of findings that were bad.
+    /// The number of findings with severity [`Severity::Bad`].
     bad_findings: u64,
 }
 
-/// The findings of a check so far.
+/// The findings of a check.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     is_json: bool,
     bad: Findings,
     not_checked: Findings,
     warnings: Findings,
-    /// The number of warnings with severity [`Severity::Unlisted`].
+    /// The number of findings with severity [`Severity::Unlisted`].
     unlisted: u64,
     arrays: Vec<Checked>,
     /// The totals of keys that are not chunks.
@@ -96,8 +96,8 @@ impl Report {
         }
     }
 
-    /// Adds a finding, and prints it unless the report is a JSON document, or the array with this number
-    /// has too many of them.
+    /// Adds a finding. Prints it unless the report is a JSON document, or the array with this
+    /// number has too many findings.
     ///
     /// # Errors
     /// If standard output cannot be written.

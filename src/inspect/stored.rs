@@ -14,13 +14,13 @@ pub(super) struct Counter {
     deadline: Option<Instant>,
 }
 
-/// The keys below an array.
+/// The counted keys below an array.
 #[derive(Debug, Default)]
 pub(super) struct StoredChunks {
     pub(super) chunks: u64,
-    /// The bytes of the chunks.
+    /// The size of the stored chunks in bytes.
     pub(super) bytes: u64,
-    /// Keys that do not belong to the array.
+    /// The number of keys that do not belong to the array.
     pub(super) others: u64,
     /// Whether all keys were counted.
     pub(super) is_complete: bool,
@@ -33,7 +33,7 @@ pub(super) fn is_free(store: &dyn Store) -> bool {
 }
 
 impl Counter {
-    /// Counts at most `max_keys` keys, within `limit` if there is one.
+    /// Creates the limits: at most `max_keys` keys, and at most the time `limit`, if given.
     pub(super) fn new(max_keys: u64, limit: Option<Duration>) -> Self {
         Self {
             keys_left: max_keys,
@@ -87,7 +87,7 @@ impl Counter {
 }
 
 impl StoredChunks {
-    /// Returns the decoded size of the counted chunks; None for chunks that differ in size.
+    /// Returns the decoded size of the counted chunks in bytes; `None` if chunks differ in size.
     pub(super) fn decoded_bytes(&self, array: &Array) -> Option<u64> {
         array.grid.as_ref().ok()?.regular_chunk_shape()?;
         array.largest_chunk_bytes()?.checked_mul(self.chunks)
@@ -99,7 +99,7 @@ impl StoredChunks {
     }
 }
 
-/// Returns a quotient with two decimals, rounded down; None for a divisor of 0.
+/// Returns a quotient with two decimals, rounded down; `None` for a divisor of 0.
 pub(super) fn ratio(decoded_bytes: u64, stored_bytes: u64) -> Option<f64> {
     let hundredths = (u128::from(decoded_bytes) * 100).checked_div(u128::from(stored_bytes))?;
     #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]

@@ -1,15 +1,15 @@
-//! The summary of a hierarchy in the report of a mount.
+//! The summary of a hierarchy in the mount report.
 
 use super::node::{self, NodeState};
 use super::output::{count, printable, size, tuple};
 use crate::store::{Key, Store};
 use crate::zarr::{Array, Consolidated, Node, ZarrFormat};
 
-/// The number of nodes whose sizes are added up.
+/// The largest number of nodes whose sizes are added up.
 const MAX_SIZED: usize = 20_000;
 
-/// Summarizes the node at `root` and, if it has consolidated metadata, the nodes below it.
-/// Only its own documents are read.
+/// Summarizes the node at `root` and, if it has consolidated metadata, the nodes below it. Reads
+/// only the documents of `root`.
 pub async fn summary(store: &dyn Store, root: &Key) -> String {
     let node = match node::read(store, root).await.state {
         NodeState::Node(node) => node,

@@ -1,6 +1,6 @@
-//! The table of `zarrfs tree`. On a terminal, rows are collected in blocks, and their cells are aligned in
-//! columns that fit the width of the terminal; so a slow or endless source is shown while it is walked.
-//! In a pipe, every row is written at once, and its cells are complete and separated by two spaces.
+//! The table of `zarrfs tree`. On a terminal, rows are collected in blocks, whose cells are aligned in
+//! columns that fit the width of the terminal, so that a slow or endless source is shown during the walk.
+//! In a pipe, every row is written immediately, and its complete cells are separated by two spaces.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use anstyle::Style;
 
 use super::output::{PROBLEM, SYMBOL, printable};
 
-/// Rows of one block.
+/// The largest number of rows in a block.
 const MAX_ROWS: usize = 200;
-/// The longest time until a block is written.
+/// The largest delay of a block.
 const MAX_WAIT: Duration = Duration::from_millis(500);
-/// The widest column; a wider name shifts the rest of its row.
+/// The largest width of a column. A wider name shifts the rest of its row.
 const MAX_WIDTH: usize = 48;
 /// The spaces between columns.
 const GAP: usize = 2;
@@ -25,7 +25,7 @@ const UNITS: usize = 2;
 const CHUNKS: usize = 3;
 const CODECS: usize = 4;
 const STORED: usize = 6;
-/// The least widths of the codecs, of the units, and of the type with the dimensions.
+/// The smallest widths of the codecs, of the units, and of the type with the dimensions.
 const MIN_CODECS: usize = 8;
 const MIN_UNITS: usize = 8;
 const MIN_TYPE: usize = 16;
@@ -39,12 +39,12 @@ pub(super) struct Row {
     /// The style of the name.
     pub(super) style: Style,
     pub(super) cells: Vec<String>,
-    /// Problems and oddities.
+    /// Problems and irregularities of the node.
     pub(super) notes: Vec<String>,
 }
 
 impl Row {
-    /// Returns a row of one cell.
+    /// Creates a row of one cell.
     pub(super) fn of_cell(style: Style, cell: &str) -> Self {
         Self {
             style,
@@ -65,8 +65,8 @@ impl Row {
         }
     }
 
-    /// Writes the row with columns of these widths, without columns of width 0; without widths, empty
-    /// cells are left out.
+    /// Writes the row with columns of these widths, without columns of width 0. Without widths,
+    /// empty cells are left out.
     fn write(&self, out: &mut impl Write, widths: &[usize]) -> io::Result<()> {
         let (symbols, name, style) = (&self.symbols, &self.name, self.style);
         write!(out, "{SYMBOL}{symbols}{SYMBOL:#}{style}{name}{style:#}")?;
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// Returns a text of at most `width` characters; a cut one ends with an ellipsis.
+/// Returns a text of at most `width` characters, which ends with an ellipsis if it was cut.
 fn fitted(text: &str, width: usize) -> String {
     if self::width(text) <= width {
         return text.to_owned();
@@ -102,8 +102,8 @@ fn fitted(text: &str, width: usize) -> String {
     kept.chain("...".chars()).take(width).collect()
 }
 
-/// Narrows columns until a row has at most `total` characters: first the codecs and the units; then the
-/// chunks, the stored size, the codecs and the units are left out, and the dimensions are cut.
+/// Narrows columns until a row has at most `total` characters: first the codecs and the units. Then
+/// chunks, stored size, codecs and units are left out, and the dimensions are cut.
 fn fit(widths: &mut [usize], total: usize) {
     let wanted = widths.to_vec();
     let left_out = [CHUNKS, STORED, CODECS, UNITS];
@@ -124,7 +124,7 @@ fn fit(widths: &mut [usize], total: usize) {
     narrow(widths, TYPE, MIN_TYPE, total);
 }
 
-/// Narrows a column to what `total` leaves for it, but not below `least`.
+/// Narrows a column to the space that `total` leaves, but not below `least`.
 fn narrow(widths: &mut [usize], column: usize, least: usize, total: usize) {
     let excess = used(widths).saturating_sub(total);
     if let Some(width) = widths.get_mut(column) {
@@ -142,11 +142,11 @@ fn used(widths: &[usize]) -> usize {
     })
 }
 
-/// Rows on their way to standard output.
+/// The rows that are not yet written to standard output.
 #[derive(Debug)]
 pub(super) struct Table {
     is_aligned: bool,
-    /// The width of the terminal, if it is known.
+    /// The width of the terminal, if known.
     width: Option<usize>,
     rows: Vec<Row>,
     block_start: Option<Instant>,
@@ -199,7 +199,7 @@ impl Table {
     }
 }
 
-/// Returns the number of characters, which is the width of most texts on a terminal.
+/// Returns the number of characters, which for most texts is the width on a terminal.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -6,16 +6,16 @@ use super::output::{count, size};
 use super::stored::{StoredChunks, ratio};
 use crate::zarr::Array;
 
-/// The totals of some nodes.
+/// The totals of several nodes.
 #[derive(Debug)]
 pub(super) struct Totals {
     pub(super) groups: u64,
     pub(super) arrays: u64,
-    /// The decoded size of all arrays; None if that of one is unknown.
+    /// The decoded size of all arrays in bytes; `None` if that of any array is unknown.
     size_bytes: Option<u64>,
-    /// The stored size of all chunks; None if that of one array was not counted.
+    /// The stored size of all chunks in bytes; `None` if that of any array was not counted.
     stored_bytes: Option<u64>,
-    /// The decoded size of the stored chunks.
+    /// The decoded size of the stored chunks in bytes.
     stored_decoded_bytes: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `zarrfs tree`: groups and arrays as a tree or as JSON, written while the source is walked.
+//! `zarrfs tree`: groups and arrays as a tree or as JSON, written during the walk of the source.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::runtime::block_on;
 use crate::store::{Key, Store};
 use crate::zarr::{Array, Node};
 
-/// The deepest level that is shown, because a loop of links has no last level.
+/// The largest depth that is shown, because a loop of links has no last level.
 const MAX_DEPTH: usize = 256;
-/// The longest cell, in characters.
+/// The largest length of a cell in characters.
 const MAX_CELL: usize = 100;
-/// The number of keys that are counted for the stored sizes, and the time that it may take.
+/// The largest number of keys that are counted for the stored sizes, and the time limit for that.
 const MAX_COUNTED: u64 = 100_000;
 const COUNT_LIMIT: Duration = Duration::from_secs(2);
 
@@ -41,8 +41,8 @@ struct Frame {
 /// Shows the hierarchy of a source.
 ///
 /// # Errors
-/// If the source cannot be opened, `--path` leads to no directory in it, or nothing can be
-/// written. Nodes that cannot be understood are no errors.
+/// If the source cannot be opened, `--path` leads to no directory in it, or nothing can be written.
+/// An unreadable node is not an error.
 pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
     block_on(show(args))
 }
@@ -107,14 +107,14 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
             is_last,
         });
     }
-    // The root is not one of the groups in it.
+    // The root does not count as one of its groups.
     sizes.totals.groups = sizes.totals.groups.saturating_sub(1);
     writer.finish(&sizes.totals, !is_array)?;
     opened.warn();
     Ok(())
 }
 
-/// The stored sizes of the arrays, where counting them takes no requests, and the totals.
+/// The stored sizes of the arrays, if counting needs no requests, and the totals.
 struct Sizes<'a> {
     store: &'a dyn Store,
     counter: Option<Counter>,
@@ -267,7 +267,7 @@ fn array_row(array: &Array, stored: Option<&StoredChunks>) -> Row {
     }
 }
 
-/// Writes entries one by one.
+/// The output format, which is written entry by entry.
 enum TreeWriter {
     Text {
         out: BufWriter<AutoStream<StdoutLock<'static>>>,
@@ -299,8 +299,8 @@ impl TreeWriter {
         Ok(Self::Json { out, is_first })
     }
 
-    /// Writes an entry. `name` is None for the root; else the name, and whether it is the last of its
-    /// siblings.
+    /// Writes an entry. `name` is `None` for the root, otherwise the name and whether it is the
+    /// last of its siblings.
     fn entry(
         &mut self,
         ancestors: &[Frame],
@@ -343,7 +343,7 @@ impl TreeWriter {
         table.push(out, row)
     }
 
-    /// Ends the output with the totals; the text has them only if it `has_totals`.
+    /// Ends the output with the totals; text output has them only if `has_totals`.
     fn finish(self, totals: &Totals, has_totals: bool) -> io::Result<()> {
         match self {
             Self::Text {

@@ -1,7 +1,7 @@
-//! The first and the last value of arrays of one dimension, such as coordinates.
+//! The first and the last value of one-dimensional arrays, such as coordinates.
 //!
-//! At most two chunks of each array are read, small ones only, within a limit of time for all arrays. A
-//! failure is a note of its array.
+//! At most two small chunks of each array are read, within a time limit for all arrays. A failure
+//! becomes a note of its array.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use crate::units::FOREVER;
 use crate::view::{Number, TimeUnits, Value, time_units};
 use crate::zarr::{Array, DataType};
 
-/// The number of arrays whose values are read.
+/// The largest number of arrays whose values are read.
 const MAX_ARRAYS: usize = 64;
-/// The decoded size of the largest chunk that is read.
+/// The largest decoded size of a chunk that is read, in bytes.
 const MAX_CHUNK_BYTES: u64 = 4 << 20;
-/// The limit of time for all arrays.
+/// The time limit for all arrays.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The first and the last value of an array.
@@ -48,7 +48,7 @@ impl EndValues {
         })
     }
 
-    /// Returns `first to last`; one value if both are the same.
+    /// Returns `first to last`, or one value if both are the same.
     pub(super) fn text(&self) -> String {
         let [first, last] = self.texts();
         match first == last {
@@ -72,15 +72,15 @@ impl EndValues {
     }
 }
 
-/// Returns whether an array has the coordinates along a dimension: one dimension of its own name, or an
-/// attribute of CF that says so.
+/// Returns whether an array has the coordinates of a dimension: it is one-dimensional with the
+/// dimension's name, or a CF attribute declares it.
 pub(super) fn is_coordinate(name: &str, array: &Array) -> bool {
     let is_named = matches!(&array.dimension_names[..], [Some(own)] if own == name);
     let is_axis = array.attribute("axis").is_some() || time_units(array).is_some();
     array.rank() == 1 && (is_named || is_axis)
 }
 
-/// Reads the first and the last value of arrays; None for one that has no numbers, or is one too many.
+/// Reads the first and the last value of arrays; `None` for an array without numbers or beyond the limit.
 pub(super) async fn read_ends(
     store: &Arc<dyn Store>,
     engine: &Arc<Engine>,
@@ -98,7 +98,7 @@ pub(super) async fn read_ends(
     .await
 }
 
-/// Returns the type of the numbers of an array of one dimension that is not empty.
+/// Returns the number type of a one-dimensional array that is not empty.
 fn number_of(array: &Array) -> Option<Number> {
     let DataType::Fixed(fixed) = array.data_type.as_ref().ok()? else {
         return None;
@@ -209,7 +209,7 @@ mod tests {
         let read = ends(&plain).unwrap().unwrap();
         assert_eq!(read.text(), "10 to 59");
         assert_eq!(read.json(), json!({"first": 10, "last": 59}));
-        // An absent chunk has the fill value.
+        // An absent chunk consists of fill values.
         let absent = array("int32", json!([6]), 2, json!({}));
         assert_eq!(ends(&absent).unwrap().unwrap().text(), "10 to 7");
         let time = array(
@@ -239,7 +239,7 @@ mod tests {
         let large = array("int32", json!([8 << 20]), 8 << 20, json!({}));
         let note = ends(&large).unwrap().unwrap_err();
         assert!(note.contains("a chunk has 32.0 MiB"), "{note}");
-        // A chunk of another size than the metadata say.
+        // The chunk has another size than the metadata say.
         let torn = array("int64", json!([2]), 2, json!({}));
         assert!(ends(&torn).unwrap().is_err());
     }

@@ -1,4 +1,4 @@
-//! The list of the views of a node of a source, without a mount.
+//! The list of the views of a node, read from a source without a mount.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::view::{Format, FormatSet, Nodes, NodesOptions, Renderer, ViewFile};
 /// Returns the content of `views.json` of the node at `key`, as a mount of the source has it.
 ///
 /// # Errors
-/// If the source cannot be opened, or has no such node.
+/// If the source cannot be opened, or does not have the node.
 pub fn view_list(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
     block_on(read(source, key))
 }

@@ -1,4 +1,4 @@
-//! The walk of a check over a source: every key becomes one task.
+//! The walk over a source for a check, which turns every key into one task.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ pub(super) enum Task {
 /// Receives tasks and findings; breaks to stop the walk.
 pub(super) trait Sink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
-    /// Waits until the task is taken.
+    /// Waits until a worker takes the task.
     async fn task(&mut self, task: Task) -> ControlFlow<()>;
-    /// Reports a finding of a key, which belongs to the array with this number.
+    /// Reports a finding about a key, for the array with this number.
     fn finding(
         &mut self,
         severity: Severity,
@@ -41,7 +41,7 @@ pub(super) trait Sink {
     ) -> ControlFlow<()>;
 }
 
-/// Stray keys of one array that are reported one by one.
+/// The largest number of stray keys of one array that are reported individually.
 const MAX_STRAY_NAMES: u64 = 20;
 
 /// Walks `root` and all keys below it; `no_metadata` describes a root without Zarr metadata.
@@ -114,8 +114,8 @@ pub(super) async fn walk(
     ControlFlow::Continue(())
 }
 
-/// Walks the values of a directory that is no array, except `reported`, whose error is reported
-/// already. Its directories go to `pending`.
+/// Walks the values of a directory that is not an array, except `reported`, whose error is already
+/// reported. Its directories are added to `pending`.
 async fn walk_directory(
     store: &dyn Store,
     key: &Key,
