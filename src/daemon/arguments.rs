@@ -1,4 +1,4 @@
-//! Checks of SOURCE and MOUNTPOINT together: which one is wrong, and whether they are swapped.
+//! Checks of SOURCE and MOUNTPOINT together: which of them is wrong, and whether they are swapped.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::store::{
     DatabaseOptions, DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store,
 };
 
-/// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so no mountpoint.
+/// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so cannot be a mountpoint.
 pub(super) fn is_source(path: &Path) -> bool {
     let scheme = path.to_str().and_then(|text| text.split_once("://"));
     if let Some((scheme, _)) = scheme {
@@ -46,8 +46,8 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     Ok(base.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?))
 }
 
-/// Rejects a source without Zarr metadata at its root, unless the options allow it. A remote source
-/// has been searched for metadata when it was opened.
+/// Rejects a source without Zarr metadata at its root, unless the options allow it. For a remote
+/// source, the search for metadata took place when it was opened.
 ///
 /// # Errors
 /// A description of the root. `swapped` is set if the mountpoint is a source.
@@ -83,13 +83,13 @@ fn swap_back(source: &Source, mountpoint: &Path) -> String {
     format!(" (SOURCE and MOUNTPOINT look swapped: zarrfs {mountpoint} {source})")
 }
 
-/// Returns the error of a local source, if it has one, else that of a mount without a mountpoint.
+/// Returns the error of a local source if it has one, else the error of choosing a mountpoint.
 pub(super) fn source_first(failure: Failure, source: &Source, options: &MountOptions) -> Failure {
     let error = MountpointError::Unsuitable(failure);
     root_cause(error, source, Path::new(""), options)
 }
 
-/// Returns the error of a local source, if it has one, else that of the mountpoint.
+/// Returns the error of a local source if it has one, else that of the mountpoint.
 pub(super) fn root_cause(
     error: MountpointError,
     source: &Source,

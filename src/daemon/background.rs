@@ -1,5 +1,5 @@
-//! The background process: the command executes itself again and waits for the result of the
-//! mount. Threads start only after that.
+//! The background process: the command executes itself again and waits for the result of the mount.
+//! This process starts threads only after that.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,11 +12,11 @@ use rustix::process::Signal;
 
 use super::Failure;
 
-/// The result of a mount that is ready.
+/// The message that the mount is ready.
 const OK: &str = "ok";
 
-/// Executes this command in the background, with a mountpoint that the command line has not; returns the
-/// process ID of the daemon when the mount is ready.
+/// Executes this command in the background. `mountpoint` is passed on if the command line has none.
+/// Returns the process ID of the daemon when the mount is ready.
 pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
     let spawned = command().args(mountpoint).spawn();
     let mut child = spawned.map_err(|e| format!("starting the background process: {e}"))?;
@@ -24,7 +24,7 @@ pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
     Ok(child.id())
 }
 
-/// Returns the command that executes this one in the background.
+/// Returns the command that executes this program again in the background.
 pub(super) fn command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
@@ -42,7 +42,7 @@ pub(super) fn command() -> Command {
 /// Waits for the result of the mount.
 ///
 /// # Errors
-/// Why the mount has failed.
+/// The reason why the mount failed.
 pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
     let mut answer = String::new();
     if let Some(stdout) = &mut child.stdout {
@@ -76,10 +76,10 @@ pub(super) fn die_with_parent() {
     }
 }
 
-/// The variable of the background process.
+/// The environment variable that marks the background process.
 pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 
-/// The variable of the background process of `zarrfs run`: the mountpoint, which is removed at the end.
+/// The environment variable of the background process of `zarrfs run`: its temporary mountpoint.
 pub(super) const PRIVATE: &str = "ZARRFS_PRIVATE_MOUNTPOINT";
 
 /// Returns the mountpoint of the background process of `zarrfs run`.

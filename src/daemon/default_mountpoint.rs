@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Failure, Source, kernel, mountpoint};
 use crate::view::shell_quoted;
 
-/// The number of mounts of sources with the same name.
+/// The largest number of mounts of sources with the same name.
 const MAX_SAME_NAME: u32 = 1000;
 
 /// Creates a directory for a source.
@@ -52,18 +52,18 @@ pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
     Err(format!("{shown}: {MAX_SAME_NAME} sources of this name are mounted").into())
 }
 
-/// The line that tells the user where it is mounted.
+/// Returns the line that tells the user the mountpoint.
 pub(super) fn line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-/// Removes the directory that was made for a mount that has failed.
+/// Removes the directory of a failed mount.
 pub(super) fn discard(path: &Path) {
-    // One that is mounted on, or not empty, stays.
+    // Fails for a directory that is mounted on or not empty, which is kept.
     let _ = fs::remove_dir(path);
 }
 
-/// Removes the directory after the mount, if it was made by [`choose`] or for `zarrfs run`.
+/// Removes the directory of an ended mount, if [`choose`] or `zarrfs run` created it.
 pub(super) fn remove(mountpoint: &Path) {
     if super::private_mountpoint().is_some_and(|private| private == mountpoint) {
         let _ = fs::remove_dir(mountpoint);
@@ -71,7 +71,7 @@ pub(super) fn remove(mountpoint: &Path) {
     }
     let directory = directory().and_then(|directory| fs::canonicalize(directory).ok());
     if directory.is_some_and(|directory| mountpoint.parent() == Some(&directory)) {
-        // One that is not empty, or is mounted on again, stays.
+        // Fails for a directory that is not empty or mounted on again, which is kept.
         let _ = fs::remove_dir(mountpoint);
     }
 }
@@ -81,7 +81,7 @@ fn directory() -> Option<PathBuf> {
     runtime.is_absolute().then(|| runtime.join("zarrfs"))
 }
 
-/// The last component of a path or of a URL, without a query.
+/// Returns the last component of a path or of a URL without its query.
 fn name(source: &[u8]) -> Vec<u8> {
     let end = match source.windows(3).any(|three| three == b"://") {
         true => source.iter().position(|byte| b"?#|;".contains(byte)),
@@ -91,7 +91,7 @@ fn name(source: &[u8]) -> Vec<u8> {
     let is_name = |name: &&[u8]| !matches!(*name, b"" | b"." | b"..") && !name.ends_with(b":");
     let mut names = source.rsplit(|byte| *byte == b'/');
     let name = names.find(is_name).unwrap_or(b"zarr");
-    // A part of the URL before the path may have a password.
+    // The authority of a URL may contain a password.
     match name.iter().rposition(|byte| *byte == b'@') {
         Some(at) => name.get(at + 1..).unwrap_or(name).to_vec(),
         None => name.get(..200).unwrap_or(name).to_vec(),

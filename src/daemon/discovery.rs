@@ -15,7 +15,7 @@ use crate::view::{Format, shell_quoted};
 /// Prints the views of a node.
 ///
 /// # Errors
-/// If there is no such node, or its views are not known.
+/// If the node does not exist, or its views cannot be read.
 pub fn views(args: &ViewsArgs) -> Result<(), Failure> {
     let key = args.key.as_ref().or(args.source.path.as_ref());
     let key = key.map(String::as_str).unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn views(args: &ViewsArgs) -> Result<(), Failure> {
     Ok(inspect::print(text(&list).as_bytes())?)
 }
 
-/// Changes each view of a list.
+/// Calls `change` with each view of a list.
 fn for_each_view(list: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
     let views = list.get_mut("views").and_then(Value::as_array_mut);
     for view in views.into_iter().flatten() {
@@ -56,13 +56,13 @@ fn member<'a>(view: &'a Map<String, Value>, name: &str) -> &'a str {
     view.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Adds the path of each view, also to its example.
+/// Adds a path to each view, and to its example.
 fn add_paths(list: &mut Value, node: &NodeViews) {
     for_each_view(list, |view| {
         let word = member(view, "format").to_owned();
         let format = word.parse::<Format>().ok();
         let file = match format {
-            // A view that the tree of this mount does not have.
+            // The tree of this mount does not contain this view.
             Some(format) => match node.path(format) {
                 Ok(file) => file,
                 Err(_) => return,
@@ -79,7 +79,7 @@ fn add_paths(list: &mut Value, node: &NodeViews) {
     });
 }
 
-/// Makes each example a command for a source without a mount.
+/// Replaces each example by a command for a source without a mount.
 fn add_commands(list: &mut Value, source: &str) {
     let key = list["key"].as_str().unwrap_or_default().to_owned();
     for_each_view(list, |view| {
@@ -92,7 +92,7 @@ fn add_commands(list: &mut Value, source: &str) {
             view.insert("example".into(), export_command(view, &key, source).into());
             return;
         }
-        // The file of the command may have another suffix. It is the last word, and quoted for its brace.
+        // The command may write a file with another suffix. Its file is the last word, quoted for the brace.
         let command = match member(view, "format").parse::<Format>() {
             Ok(format) => format.example(&opened),
             Err(_) => format!("zarrfs tree {}", shell_quoted(&opened)),
@@ -103,7 +103,7 @@ fn add_commands(list: &mut Value, source: &str) {
     });
 }
 
-/// Returns the command that writes a view without FUSE; of a directory there is none.
+/// Returns the command that writes a view without FUSE; empty for a directory.
 fn export_command(view: &Map<String, Value>, key: &str, source: &str) -> String {
     let format = member(view, "format").parse::<Format>();
     if format.map_or(true, Format::is_directory) {
@@ -144,10 +144,10 @@ fn text(list: &Value) -> String {
     text
 }
 
-/// Prints the path of one view of a mount; of an array in a format of groups, that of its group.
+/// Prints the path of a view of a mount; for an array and a format of groups, of its group's view.
 ///
 /// # Errors
-/// If there is no such view; the message has the reason, and the formats that exist.
+/// If the view does not exist. The message has the reason, and the available formats.
 pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let shown = args.mount.display();
     let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
@@ -163,7 +163,7 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
         None => {
             let format: Format = args.format.parse()?;
             match key.trim_matches('/') {
-                // The file of its group has an array that has none of its own.
+                // For an array, a format of groups means the view of its group.
                 key if !key.is_empty() && !format.suits(true) && node.is_array() => {
                     let group = key.rsplit_once('/').map_or("", |(group, _)| group);
                     mounted.node(group)?.path(format)?

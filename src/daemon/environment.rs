@@ -1,5 +1,4 @@
-//! Environment variables from a file: a mount of fstab or systemd inherits no credentials
-//! in its environment.
+//! Environment variables from a file, because a mount of fstab or systemd inherits no credentials.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -10,13 +9,13 @@ use std::process::Command;
 
 use super::Failure;
 
-/// Set if the variables have been read.
+/// Set once the variables have been read.
 const READ: &str = "ZARRFS_ENV_FILE_READ";
-/// The size of the largest file.
+/// The size of the largest file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Executes this command again in this process, with the variables of a file in its environment;
-/// returns at once if that was done.
+/// Executes this command again in this process, with the variables of a file in its environment.
+/// Returns at once if that has already happened.
 ///
 /// # Errors
 /// If the file is unreadable, not private or malformed. The message contains no value.

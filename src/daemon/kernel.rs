@@ -1,4 +1,4 @@
-//! mount(2) and umount(2), or fusermount3 without the permission for them.
+//! mount(2) and umount(2), or fusermount3 if the permission is missing.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use rustix::net::{
 
 use super::Failure;
 
-/// The type in /proc/mounts.
+/// The file system type in /proc/mounts.
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 
 /// A mountpoint.
@@ -26,15 +26,14 @@ pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 pub(super) struct Target<'a> {
     /// The open directory.
     pub(super) directory: BorrowedFd<'a>,
-    /// Its path.
+    /// The path of the directory.
     pub(super) path: &'a Path,
 }
 
 /// The FUSE device.
 const DEVICE: &str = "/dev/fuse";
 
-/// Mounts and returns the open `/dev/fuse`. `name` is the source in the mount
-/// table.
+/// Mounts and returns the open `/dev/fuse`. `name` is the source in the mount table.
 pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
         match mount_directly(target, name, allow_other) {
@@ -46,14 +45,14 @@ pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result
     mount_with_helper(target, name, allow_other)
 }
 
-/// The step in which a mount failed.
+/// The step at which a mount failed.
 #[derive(Debug)]
 enum Refused {
     Device(io::Error),
     Mount(Errno),
 }
 
-/// The options for a mount in a container.
+/// Advice for a mount in a container.
 const CONTAINER: &str = "a container needs --device /dev/fuse and --cap-add SYS_ADMIN, and where \
                          AppArmor is, --security-opt apparmor=unconfined";
 
@@ -106,7 +105,7 @@ fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<O
         | MountFlags::NOEXEC
         | MountFlags::NOATIME;
     let data = CString::new(data).map_err(|_| Refused::Mount(Errno::INVAL))?;
-    // Through the open directory, which is the one that was checked.
+    // Mounts through the open directory, because that is the directory that was checked.
     let target = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
     let name = name.replace('\0', "");
     rustix::mount::mount(
@@ -209,7 +208,7 @@ fn advice(message: &str) -> String {
     String::new()
 }
 
-/// Unmounts; a busy mount is [`io::ErrorKind::ResourceBusy`].
+/// Unmounts; the error of a busy mount is [`io::ErrorKind::ResourceBusy`].
 pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     let flags = UnmountFlags::NOFOLLOW
         | if lazy {

@@ -10,25 +10,25 @@ use rustix::process::{Resource, getrlimit};
 use super::Failure;
 use crate::machine::{address_space_bytes, used_address_space_bytes};
 
-/// The stack of a session thread, and its request buffer, which `fuser` allocates when the thread
-/// starts.
+/// The address space of a session thread in bytes: its stack, and the request buffer that `fuser`
+/// allocates when the thread starts.
 const SESSION_BYTES: u64 = (16 << 20) + THREAD_BYTES;
-/// The stack of a thread.
+/// The address space of any other thread in bytes: its stack and guard pages.
 const THREAD_BYTES: u64 = (2 << 20) + (64 << 10);
-/// Address space that is not counted, such as that of the allocator.
+/// Address space for uncounted uses such as the allocator, in bytes.
 const SPARE_BYTES: u64 = 32 << 20;
-/// Descriptors for files of the source.
+/// The number of descriptors for files of the source.
 const SPARE_DESCRIPTORS: u64 = 4;
 
-/// Limits the number of pools of the allocator, of which each reserves 64 MiB of address
-/// space.
+/// The environment variable that limits the arenas of the allocator, each of which reserves 64 MiB
+/// of address space.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 /// Executes this command again in this process with an allocator that uses little address space, if
 /// address space is limited; otherwise returns at once.
 ///
 /// # Errors
-/// That of execve(2).
+/// The error of execve(2).
 pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
     if address_space_bytes().is_none() || std::env::var_os(ARENAS).is_some() {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
     Err(format!("starting again for a limited address space: {error}").into())
 }
 
-/// The threads of a mount.
+/// The numbers of threads of a mount.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Threads {
     /// Session threads.
@@ -63,11 +63,11 @@ impl Threads {
     }
 }
 
-/// The smallest usable memory limit.
+/// The smallest usable memory limit in bytes.
 const MIN_MEMORY_BYTES: u64 = 8 << 20;
 
-/// Returns the memory limit before any of the threads is started: the wanted one,
-/// or less if the address space is limited.
+/// Returns the memory limit, computed before any of the threads is started: the wanted one, or less
+/// if the address space is limited.
 ///
 /// # Errors
 /// If the address space is too small for the threads and the smallest memory limit.
@@ -81,7 +81,7 @@ pub(super) fn memory_limit_bytes(wanted: u64, threads: Threads) -> Result<u64, F
         .saturating_add(threads.late_bytes())
         .saturating_add(SPARE_BYTES);
     check_address_space(limit, used.saturating_add(2 * MIN_MEMORY_BYTES))?;
-    // Half, because of fragmentation.
+    // Only half of the free address space, because of fragmentation.
     Ok(wanted.min(limit.saturating_sub(used) / 2))
 }
 
@@ -97,8 +97,8 @@ fn check_address_space(limit: u64, needed: u64) -> Result<(), Failure> {
     }
 }
 
-/// Checks, after the early threads have started, that the address space suffices for the session and the
-/// memory limit, and the number of descriptors for the mount.
+/// Checks, after the early threads have started, that the address space suffices for the session
+/// and the memory limit, and the descriptors for the mount.
 pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Failure> {
     if let Some(limit) = address_space_bytes() {
         let needed = used_address_space_bytes()
@@ -107,7 +107,7 @@ pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Fai
         check_address_space(limit, needed)?;
     }
     if let Some(limit) = getrlimit(Resource::Nofile).current {
-        // The device, and a copy of it for each session thread but one.
+        // The device, and a copy of it for each session thread but the first.
         let needed = open_descriptors(limit)
             .saturating_add(threads.session as u64)
             .saturating_add(SPARE_DESCRIPTORS);
@@ -124,7 +124,7 @@ pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Fai
 /// Returns the number of open descriptors, the limit if no more can be opened, or 0 if unknown.
 fn open_descriptors(limit: u64) -> u64 {
     match std::fs::read_dir("/proc/self/fd") {
-        // One of them is that of the listing.
+        // The listing itself uses one of the descriptors.
         Ok(listing) => (listing.count() as u64).saturating_sub(1),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => limit,
         Err(_) => 0,

@@ -1,5 +1,5 @@
-//! The log of the daemon: `--log-file`, standard error, or in the background syslog, and a file in the state
-//! directory of the user if there is no syslog.
+//! The log of the daemon: `--log-file`, standard error, or in the background syslog. Without
+//! syslog, the background process logs to a file in the state directory of the user.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -113,7 +113,7 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// Non-blocking, one record per datagram; without syslog, records are lost.
+/// A log writer for syslog: non-blocking, with one record per datagram. Without syslog, records are lost.
 #[derive(Debug)]
 struct Syslog(UnixDatagram);
 

@@ -15,8 +15,8 @@ use crate::runtime::block_on;
 use crate::store::{Key, Store};
 use crate::view::shell_quoted;
 
-/// Returns whether the report is printed: on a terminal, and for mount(8) with its option -v, but not in
-/// scripts, fstab and systemd.
+/// Returns whether the report is printed: on a terminal, and for mount(8) with its option -v, but
+/// not for scripts, fstab and systemd.
 pub(super) fn is_wanted(helper: Option<&HelperOptions>) -> bool {
     match helper {
         Some(helper) => helper.is_verbose,
@@ -24,14 +24,14 @@ pub(super) fn is_wanted(helper: Option<&HelperOptions>) -> bool {
     }
 }
 
-/// The columns of a terminal.
+/// The width of a terminal in columns.
 const COLUMNS: usize = 80;
-/// What stands before each line.
+/// The prefix of each line.
 const PROGRAM: &str = "zarrfs: ";
 
-/// Returns the report: what is mounted, and if this process has mounted it, where its views are and how to
-/// unmount. A `detailed` one has a summary of the source and some names of views, for which metadata are
-/// read.
+/// Returns the report: the source and, if this process has mounted it, the location of its views
+/// and the command to unmount. A `detailed` report also has a summary of the source and some names
+/// of views, for which metadata are read.
 pub(super) fn lines(
     store: &dyn Store,
     root: &Key,
@@ -57,7 +57,7 @@ pub(super) fn lines(
     };
     let (summary, names) = match store.capabilities().is_remote {
         _ if !detailed => (None, Vec::new()),
-        // The mount is ready, and does not wait for the network to describe itself.
+        // The mount is ready, and must not wait for the network to describe itself.
         true => match details.now_or_never() {
             Some((summary, names)) => (Some(summary), names),
             None => (Some("metadata not read yet".into()), Vec::new()),
@@ -90,7 +90,7 @@ fn fits(line: &str) -> bool {
     PROGRAM.len() + line.chars().count() <= COLUMNS
 }
 
-/// Returns the line of the views, with as many names as fit, but one at least.
+/// Returns the line of the views, with as many names as fit, but at least one.
 fn views_line(directory: &str, names: &[String]) -> String {
     let mut line = format!("views: {directory}");
     for (i, name) in names.iter().enumerate() {
@@ -108,7 +108,7 @@ fn views_line(directory: &str, names: &[String]) -> String {
 
 /// Prints the report.
 pub(super) fn print(lines: &[String]) {
-    // A mount works without it.
+    // A mount works without the report.
     let text: String = lines
         .iter()
         .map(|line| format!("{PROGRAM}{line}\n"))
@@ -116,7 +116,7 @@ pub(super) fn print(lines: &[String]) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints what was mounted as a JSON document.
+/// Prints the mount as a JSON document.
 ///
 /// # Errors
 /// If the mount table or standard output fails.
@@ -149,8 +149,8 @@ fn views_directory(mountpoint: &Path, options: &MountOptions) -> Option<PathBuf>
     }
 }
 
-/// Returns the source for the mount table: as given, so that mount(8) finds the line of fstab, but
-/// the label for a URL that may contain a secret.
+/// Returns the source for the mount table: as given, so that mount(8) finds the fstab line. A URL
+/// that may contain a secret is replaced by its label.
 pub(super) fn mount_name(source: &Source, label: &str) -> String {
     let Source::Given(given) = source else {
         return label.to_owned();
@@ -160,7 +160,7 @@ pub(super) fn mount_name(source: &Source, label: &str) -> String {
             label.to_owned()
         }
         Some(text) if text.contains("://") || text.starts_with("zip::") => text.to_owned(),
-        // Readers of the table have another working directory.
+        // Readers of the mount table have another working directory.
         _ => match std::path::absolute(given) {
             Ok(path) => path.to_string_lossy().into_owned(),
             Err(_) => label.to_owned(),

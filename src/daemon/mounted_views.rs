@@ -19,9 +19,9 @@ const NAME: &str = "user.zarrfs.name";
 #[derive(Debug)]
 pub(super) struct MountedViews {
     directory: PathBuf,
-    /// The name of its node.
+    /// The name of the directory's node.
     name: String,
-    /// Whether a node has its views in `.zarrfs`, and not beside those of its group.
+    /// Whether nodes have their views in `.zarrfs`, and not in the directory of their group.
     is_native: bool,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct NodeViews {
     pub(super) directory: PathBuf,
     /// The name of the node.
     name: String,
-    /// Whether it is the directory of the group of an array.
+    /// Whether the directory is that of an array's group.
     is_beside: bool,
 }
 
-/// Returns an error that has already happened to the daemon of a mount.
+/// Returns the error for a mount whose daemon has ended or hangs.
 fn gone(directory: &Path, errno: Errno) -> Option<Failure> {
     let shown = directory.display();
     match errno {
@@ -48,7 +48,7 @@ fn gone(directory: &Path, errno: Errno) -> Option<Failure> {
 }
 
 impl MountedViews {
-    /// Returns the views of a directory; `None` if it is not of a mount, or of one without views.
+    /// Returns the views of a directory; `None` if it is not in a mount, or the mount has no views.
     ///
     /// # Errors
     /// If the daemon of the mount does not answer.
@@ -63,7 +63,7 @@ impl MountedViews {
         let name = text(NAME)?.unwrap_or_default();
         let (directory, is_native) = match views.as_str() {
             "." => (directory.to_owned(), false),
-            // Beside the directory of views stands the native tree, with more of them.
+            // The native tree, next to the directory of views, has views of more nodes.
             "views" => (directory.join("native"), true),
             _ => (directory.to_owned(), true),
         };
@@ -98,7 +98,7 @@ impl MountedViews {
             }
             Ok(metadata) if metadata.is_dir() => Ok(views(path, false)),
             Ok(_) => Err(format!("{}: neither a group nor an array", path.display()).into()),
-            // An array has no directory in the tree of views.
+            // In the tree of views, an array has no directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_native => {
                 let parent = path.parent().unwrap_or(&path).to_owned();
                 let node = views(parent, true);
@@ -113,7 +113,7 @@ impl MountedViews {
 }
 
 impl NodeViews {
-    /// Returns the path of the view in a format, whether or not it exists.
+    /// Returns the path of the view in a format, even if the view does not exist.
     ///
     /// # Errors
     /// If the directory has no views of this format.
@@ -146,7 +146,7 @@ impl NodeViews {
     /// Returns the content of `views.json` of the node.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(super) fn list(&self) -> Result<Value, Failure> {
         let file = match self.is_beside {
             true => format!("{}.views.json", self.name),
@@ -162,7 +162,7 @@ impl NodeViews {
         self.list().is_ok_and(|list| list["node_type"] == "array")
     }
 
-    /// Returns an error that a view does not exist: the reason, and the formats that exist.
+    /// Returns the error for a missing view, with the reason and the available formats.
     pub(super) fn missing(&self, name: &str, format: &str) -> Failure {
         let list = self.list().unwrap_or_default();
         let text = |value: &Value, member: &str| value[member].as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The mountpoint: checked, locked and held open.
+//! The mountpoint, which is checked, locked and held open.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(super) struct Mountpoint {
 /// An error of a mountpoint.
 #[derive(Debug)]
 pub(super) enum MountpointError {
-    /// The directory is missing, no directory or not empty.
+    /// The directory is missing, not a directory, or not empty.
     Unsuitable(Failure),
     /// The directory is a mountpoint already, or a system call failed.
     Other(Failure),
@@ -48,7 +48,7 @@ impl Mountpoint {
     pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
         let shown = given.display();
         let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
-        // A source as mountpoint is an error, with or without --nonempty.
+        // A source as mountpoint is an error, even with --nonempty.
         let unsuitable = |what: String| {
             MountpointError::Unsuitable(match arguments::is_source(given) {
                 true => format!(
@@ -103,7 +103,7 @@ impl Mountpoint {
             )),
             _ => failed(e.into()).into(),
         })?;
-        // On a file system without locks, the mount table decides.
+        // If the file system has no locks, only the mount table is checked.
         let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
         if lock == Err(Errno::AGAIN) {
             return Err(format!("mountpoint {shown}: another zarrfs is mounting there").into());
@@ -158,7 +158,7 @@ impl Mountpoint {
         }
     }
 
-    /// Rejects a path above or below the mountpoint, also through links and bind mounts.
+    /// Rejects a path above or below the mountpoint, even through links and bind mounts.
     pub(super) fn check_apart(&self, path: &Path, what: &str) -> Result<(), Failure> {
         self.check_outside(path, what)?;
         if is_at_or_above(path, &self.path) {
@@ -230,7 +230,7 @@ pub(super) struct MountEntry {
     device: String,
     pub(super) kind: String,
     pub(super) source: String,
-    /// The user who mounted, of a mount of FUSE.
+    /// The ID of the user who mounted, for a FUSE mount.
     pub(super) user_id: Option<u32>,
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, mountpoint};
 
-/// Directories that did not exist, the innermost first. They are removed when this is dropped, unless they
-/// are kept, or have become other than empty.
+/// New directories, the innermost first. They are removed on drop, unless they are kept or no
+/// longer empty.
 #[derive(Debug, Default)]
 pub(super) struct NewDirectories(Vec<PathBuf>);
 
@@ -33,7 +33,7 @@ impl NewDirectories {
             )
             .into());
         }
-        // Removed also if only some can be created.
+        // Removed even if only some of them can be created.
         let created = Self(missing);
         fs::create_dir_all(path).map_err(|e| format!("mountpoint {shown}: --mkdir: {e}"))?;
         Ok(created)
@@ -48,7 +48,7 @@ impl NewDirectories {
 impl Drop for NewDirectories {
     fn drop(&mut self) {
         for directory in &self.0 {
-            // A mount that has failed is reported; a directory that stays is not.
+            // The failure of the mount is reported, but not a directory that cannot be removed.
             let _ = fs::remove_dir(directory);
         }
     }

@@ -1,4 +1,4 @@
-//! Where a mount is made: on a directory, or on an open `/dev/fuse` that another program has mounted.
+//! The place of a mount: a directory, or an open `/dev/fuse` that another program has mounted.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::{Failure, kernel};
 pub(super) enum Place {
     /// A directory.
     Directory(Mountpoint),
-    /// The device, which is mounted already.
+    /// The FUSE device, which is already mounted.
     Device(OwnedFd),
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Place {
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
 impl Place {
-    /// Claims a directory, or takes the descriptor that `/dev/fd/N` names.
+    /// Claims a directory, or duplicates the descriptor that `/dev/fd/N` names.
     pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
         match descriptor(given) {
             Some(number) => device(number).map(Self::Device).map_err(|failure| {
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// Returns the directory, if it is one.
+    /// Returns the directory, if the place is one.
     pub(super) fn directory(&self) -> Option<&Mountpoint> {
         match self {
             Self::Directory(mountpoint) => Some(mountpoint),
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    /// Mounts, if that is not done; returns the device, and the mountpoint if this process has mounted.
+    /// Mounts, unless the device is already mounted. Returns the device, and the mountpoint of a new mount.
     pub(super) fn mount(
         self,
         name: &str,
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// Returns N of `/dev/fd/N`.
+/// Returns the number N of `/dev/fd/N`.
 pub(super) fn descriptor(path: &Path) -> Option<i32> {
     let number = path.as_os_str().as_bytes().strip_prefix(b"/dev/fd/")?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -66,7 +66,7 @@ pub(super) fn descriptor(path: &Path) -> Option<i32> {
 
 /// Duplicates a descriptor of this process, which must be of the FUSE device.
 fn device(number: i32) -> Result<OwnedFd, Failure> {
-    // Opening the path would be a new connection to the kernel, which is not mounted.
+    // Opening the path would create a new connection to the kernel, without a mount.
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
     let device = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).map_err(|e| {
         format!("the descriptor cannot be used: {e} (Linux 5.6 or newer is needed)")

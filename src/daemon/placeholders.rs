@@ -8,7 +8,7 @@ use super::Failure;
 /// Replaces `{NAME}` by the value of NAME, and `{{` and `}}` by `{` and `}`.
 ///
 /// # Errors
-/// If a brace has no partner, or a name no value.
+/// If a brace is unbalanced, or a name has no value.
 pub(super) fn expand(
     argument: &OsStr,
     value: impl Fn(&str) -> Result<OsString, Failure>,

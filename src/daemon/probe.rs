@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 
-/// The time limit; a running daemon answers at once.
+/// The time limit. A running daemon answers at once.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The variable of the child process: the name of an extended attribute, or [`STATVFS`].
+/// The environment variable of the child process: the name of an extended attribute, or [`STATVFS`].
 const PROBE: &str = "ZARRFS_PROBE";
-/// Selects statvfs(2).
+/// The value of the variable that selects statvfs(2).
 const STATVFS: &str = "statvfs";
-/// No extended attribute is longer (xattr(7)).
+/// The largest size of an extended attribute in bytes (xattr(7)).
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// Returns an extended attribute; ETIMEDOUT after the time limit.
+/// Returns an extended attribute, or ETIMEDOUT after the time limit.
 pub(super) fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     probe(path, name)
 }
 
-/// Returns whether the daemon of a mount has ended: the kernel then returns ENOTCONN.
+/// Returns whether the daemon of a mount has ended, in which case the kernel returns ENOTCONN.
 #[cfg(feature = "mount")]
 pub(super) fn is_dead(path: &Path) -> bool {
     probe(path, STATVFS) == Err(Errno::NOTCONN)
 }
 
-/// Makes the call, if this process is such a child. The exit code is the errno.
+/// Makes the call, if this process is such a child process. The exit code is the errno.
 pub fn run_probe() -> Option<ExitCode> {
     let probe = std::env::var_os(PROBE)?;
     let path = PathBuf::from(std::env::args_os().nth(1)?);
@@ -76,7 +76,7 @@ fn probe(path: &Path, probe: &str) -> Result<Vec<u8>, Errno> {
             let left = Timespec::try_from(left).unwrap_or_default();
             let mut ready = [PollFd::new(stdout, PollFlags::IN)];
             if retry_on_intr(|| rustix::event::poll(&mut ready, Some(&left)))? == 0 {
-                // A process in an uninterruptible call ends later, or never.
+                // A process in an uninterruptible call ends later or never.
                 let _ = child.kill();
                 return Err(Errno::TIMEDOUT);
             }

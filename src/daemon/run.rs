@@ -1,7 +1,7 @@
-//! `zarrfs run`: a private mount for the time of one command.
+//! `zarrfs run`: a private mount for the duration of one command.
 //!
-//! The daemon and the command are children of this process and end with it, whatever ends this process: the
-//! kernel sends them a signal then.
+//! The daemon and the command are children of this process. When this process ends, for whatever
+//! reason, the kernel sends them a signal that ends them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -28,13 +28,13 @@ use crate::view::Format;
 
 /// Added to the number of a signal that has ended the command, as in shells.
 const SIGNALLED: u8 = 128;
-/// How long the daemon may take to end after the unmount.
+/// The time that the daemon may take to end after the unmount.
 const END: Duration = Duration::from_secs(5);
-/// The errors of the mount that are printed if the command fails.
+/// The number of errors of the mount that are printed if the command fails.
 const MAX_ERRORS: usize = 5;
 
-/// Mounts a source, runs a command and unmounts; returns the exit code of the command, or what a shell
-/// makes of a signal.
+/// Mounts a source, runs a command and unmounts. Returns the exit code of the command, or that of a
+/// shell for a signal.
 ///
 /// # Errors
 /// If the source cannot be mounted, or a placeholder has no value.
@@ -138,7 +138,7 @@ impl PrivateMount {
         }
     }
 
-    /// Prints the last errors of the mount, which may be why the command has failed.
+    /// Prints the last errors of the mount, which may be the reason why the command failed.
     fn print_errors(&self) {
         let views = MountedViews::find(&self.directory).ok().flatten();
         let root = views.and_then(|views| views.node("").ok());
@@ -160,7 +160,7 @@ impl Drop for PrivateMount {
             let _ = fs::remove_dir(&self.directory);
             return;
         };
-        // A process that the command has left behind may keep it busy.
+        // A process that the command has left running may keep the mount busy.
         if kernel::unmount(&self.directory, false).is_err() {
             let _ = kernel::unmount(&self.directory, true);
         }
@@ -187,13 +187,13 @@ fn private_directory() -> Result<PathBuf, Failure> {
     Err(format!("{}: all names for a mountpoint are taken", base.display()).into())
 }
 
-/// Forwards signals to the process that this one waits for.
+/// Forwards signals to the process for which this one waits.
 #[derive(Debug)]
 struct Forwarder(Arc<Mutex<Forwarding>>);
 
 #[derive(Debug, Default)]
 struct Forwarding {
-    /// The first signal.
+    /// The number of the first signal.
     received: Option<u8>,
     target: Option<OwnedFd>,
 }
@@ -220,7 +220,7 @@ impl Forwarder {
         self.0.lock().received
     }
 
-    /// Starts a process that receives the signals from now on; `None` after a signal.
+    /// Starts a process to which signals are forwarded from now on; `None` after a signal.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<Child>> {
         let mut state = self.0.lock();
         if state.received.is_some() {
@@ -233,7 +233,7 @@ impl Forwarder {
         Ok(Some(child))
     }
 
-    /// Forwards signals to no process.
+    /// Stops forwarding signals.
     fn finish(&self) {
         self.0.lock().target = None;
     }
@@ -252,7 +252,7 @@ impl Forwarding {
     }
 }
 
-/// Whether the terminal has sent a signal to the whole process group, and so to the command, too.
+/// Returns whether the terminal has sent a signal to the whole process group, and so also to the command.
 fn is_from_terminal(number: i32) -> bool {
     matches!(number, SIGINT | SIGQUIT)
         && File::open(Path::new("/dev/tty")).is_ok_and(|terminal| {

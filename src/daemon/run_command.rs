@@ -1,7 +1,7 @@
 //! The process of the command of `zarrfs run`.
 //!
-//! This program starts in its place, asks the kernel for a signal when `zarrfs run` ends, and then executes
-//! the command. So no command is left without its mount, also if SIGKILL ends `zarrfs run`.
+//! This program starts first, requests a signal for the end of `zarrfs run` (PR_SET_PDEATHSIG), and
+//! then executes the command. So no command outlives its mount, even if SIGKILL ends `zarrfs run`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-/// The variable of the process: the process ID of `zarrfs run`.
+/// The environment variable of the process: the process ID of `zarrfs run`.
 const PARENT: &str = "ZARRFS_RUN_PARENT";
 /// The exit codes of env(1) for a command that cannot be started, and that of a shell for SIGTERM.
 const CANNOT_EXECUTE: u8 = 126;
@@ -27,7 +27,7 @@ pub(super) fn command(words: &[OsString]) -> Command {
     command
 }
 
-/// Executes the command, if this process was started for it. The exit code says that it cannot be executed.
+/// Executes the command in a process started for that. Returns an exit code if that fails.
 pub fn run_command() -> Option<ExitCode> {
     let parent = std::env::var(PARENT).ok()?;
     let mut words = std::env::args_os().skip(1);

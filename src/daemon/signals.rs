@@ -11,11 +11,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use super::mountpoint::{MountEntry, current_path, entry};
 use super::{default_mountpoint, kernel};
 
-/// The time until a busy mount is detached, and then until the process ends.
+/// The time until a busy mount is detached, and after that until the process ends.
 const BUSY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The blocked signals.
+/// The signals, which are blocked.
 #[derive(Debug)]
 pub(super) struct Signals(signal_hook::iterator::Signals);
 
@@ -26,8 +26,8 @@ impl Signals {
             .map(Self)
     }
 
-    /// Unmounts `path` on a signal, if `mount` is still mounted there.
-    /// If the process must be ended, `close` is called first.
+    /// Unmounts `path` on a signal, if `mount` is still mounted there. Calls `close` before it ends
+    /// the process by force.
     pub(super) fn watch(
         mut self,
         path: PathBuf,
@@ -39,7 +39,7 @@ impl Signals {
             .name("zarrfs-signals".into())
             .spawn(move || {
                 for signal in self.0.forever() {
-                    // These signals have no meaning here, and their default action ends the process.
+                    // These signals have no meaning here, but their default action would end the process.
                     if matches!(signal, SIGUSR1 | SIGUSR2) {
                         continue;
                     }
@@ -54,8 +54,8 @@ impl Signals {
                     log::info!("signal {signal}: unmounting {}", path.display());
                     end(&path, mount.as_ref(), &receiver);
                     close();
-                    // A second signal does not wait for the session, which else removes it. Parents with
-                    // several threads that are killed send two.
+                    // After a second signal, the process does not wait for the session, which otherwise
+                    // removes the directory. A killed parent with several threads sends two signals.
                     default_mountpoint::remove(&path);
                     std::process::exit(0);
                 }

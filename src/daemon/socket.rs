@@ -1,8 +1,8 @@
-//! The unix socket with the metrics of the daemon, for its own user and root.
+//! The unix socket that serves the metrics of the daemon, for its own user and root.
 //!
-//! A client receives one JSON document; nothing is read from it. The
-//! socket (mode 0600) is in a directory of the user (mode 0700), which is held open and never
-//! followed through a link: names in it are reached through the descriptor.
+//! A client receives one JSON document and sends nothing. The socket (mode 0600) is in a directory
+//! of the user (mode 0700). The directory is held open, never followed through a link, and names in
+//! it are reached through the descriptor.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -27,18 +27,18 @@ use super::Failure;
 
 /// The suffix of the names of sockets.
 const END: &str = ".sock";
-/// Names that are tried, because other pid namespaces may have a daemon with the same pid.
+/// The number of names that are tried, because a daemon in another pid namespace may have the same pid.
 const NAMES: u32 = 16;
 /// The time limit for the lock of the directory.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// The number of clients; a new client replaces the oldest one.
+/// The largest number of clients; a new client replaces the oldest one.
 const MAX_CLIENTS: usize = 32;
 /// The time limit of a client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time between two checks of the clients, and before another accept(2) without descriptors.
+/// The time between two checks of the clients, and before a retry of accept(2) without free descriptors.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A socket, which is removed when it is closed.
+/// A listening socket, which is removed when it is closed.
 #[derive(Debug)]
 pub(super) struct Socket {
     directory: OwnedFd,
@@ -70,7 +70,7 @@ impl Socket {
         let directory = own_directory(base, name)?;
         let shown = base.join(name);
         lock(directory.as_fd())?;
-        // With the lock, a socket that refuses connections belongs to no daemon.
+        // Under the lock, a socket that refuses connections belongs to no daemon.
         sweep(directory.as_fd());
         let made = bind(directory.as_fd());
         let _ = rustix::fs::flock(&directory, FlockOperation::Unlock);
@@ -114,13 +114,13 @@ impl Drop for Socket {
     }
 }
 
-/// Returns the candidate directories for sockets of this user, with the preferred one first.
+/// Returns the candidate directories for the sockets of this user, the preferred one first.
 fn places() -> Vec<(PathBuf, String)> {
     let user = rustix::process::geteuid();
     let mut places = Vec::new();
     if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
         && base.is_absolute()
-        // The variable may be that of the user before sudo(8).
+        // After sudo(8), the variable may be that of the other user.
         && std::fs::metadata(&base).is_ok_and(|base| base.uid() == user.as_raw())
     {
         places.push((base, "zarrfs".to_owned()));
@@ -167,7 +167,7 @@ fn lock(directory: BorrowedFd<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Returns the address of a name in an open directory, which does not depend on the length of its path.
+/// Returns the address of a name in an open directory, whose length is independent of the directory's path.
 fn address(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<SocketAddrUnix> {
     let directory = format!("/proc/self/fd/{}/", directory.as_raw_fd());
     SocketAddrUnix::new([directory.as_bytes(), name].concat())
@@ -229,7 +229,7 @@ fn may_ask(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-/// A client, with the rest of its document.
+/// A client, with its document and the number of bytes sent.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
@@ -239,7 +239,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends without blocking; returns whether more is to be sent.
+    /// Sends without blocking; returns whether bytes remain to be sent.
     fn go_on(&mut self) -> bool {
         while let Some(rest) = self
             .document
@@ -283,7 +283,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
                 continue;
             }
             if text.is_none() {
-                // The panic is in the log; the client receives nothing.
+                // The panic is logged, and the client receives nothing.
                 let told = catch_unwind(AssertUnwindSafe(&document));
                 text = told.ok().map(|text| Arc::from(text.into_bytes()));
             }
@@ -303,7 +303,7 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
     }
 }
 
-/// Waits for a new client, for a client that can receive more, or for a time limit.
+/// Waits for a new client, for a client that can receive more, or for the time limit.
 fn wait(listener: &UnixListener, clients: &VecDeque<Client>) {
     let mut polled = vec![PollFd::new(listener, PollFlags::IN)];
     let takers = clients.iter();
@@ -318,7 +318,7 @@ fn wait(listener: &UnixListener, clients: &VecDeque<Client>) {
 /// Connects to the socket of a daemon; both connecting and each read end within `limit`.
 ///
 /// # Errors
-/// Those of the system calls.
+/// The errors of the system calls.
 pub(super) fn connect(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -351,7 +351,7 @@ mod tests {
     fn hanging_clients_do_not_keep_others_waiting() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
-        // Longer than the buffer of a socket.
+        // Longer than a socket buffer.
         let document = "x".repeat(4 << 20);
         let told = document.clone();
         socket.serve(move || told.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What is mounted: a source of the command line, or the demo store.
+//! The source of a mount: SOURCE of the command line, or the demo store.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the source of a SOURCE.
+    /// Creates the source from SOURCE of the command line.
     pub fn new(given: PathBuf) -> Self {
         match given.as_os_str() == crate::cli::DEMO {
             true => Self::Demo,

@@ -1,8 +1,8 @@
-//! The log file of a machine without syslog: `zarrfs/zarrfs.log` in the state directory of the user (XDG
-//! Base Directory Specification).
+//! The log file for machines without syslog: `zarrfs/zarrfs.log` in the state directory of the user
+//! (XDG Base Directory Specification).
 //!
-//! All daemons of a user append to it. Names are reached through the open directory, which may be below
-//! a mount of this daemon.
+//! All daemons of a user append to this file. Names are reached through the open directory, because
+//! its path may lead through a mount of this daemon.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-/// The file, and the previous one.
+/// The names of the file and of the previous file.
 const NAME: &str = "zarrfs.log";
 const PREVIOUS: &str = "zarrfs.log.1";
-/// The size after which a new file is begun.
+/// The size after which a new file is started, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The open log file.
@@ -42,7 +42,7 @@ impl StateLog {
         Ok(Self { directory, file })
     }
 
-    /// Begins a new file and keeps the one before it, unless another daemon has done that.
+    /// Starts a new file and renames the previous one, unless another daemon has done so.
     fn rotate(&mut self) -> io::Result<()> {
         rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive)?;
         let rotated = self.rotate_locked();
@@ -72,7 +72,7 @@ fn open_at(directory: &OwnedFd) -> io::Result<File> {
 impl Write for StateLog {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         if self.file.metadata()?.len() >= MAX_BYTES {
-            // Without a new file, the present one grows until the next attempt.
+            // If the rotation fails, the current file grows until the next attempt.
             let _ = self.rotate();
         }
         self.file.write_all(record)?;

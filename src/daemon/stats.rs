@@ -19,12 +19,12 @@ use crate::inspect;
 const SOCKET: &str = "user.zarrfs.socket";
 /// The extended attribute with the totals, for a daemon without a socket.
 const TOTALS: &str = "user.zarrfs.stats";
-/// The size of the largest document, which has some thousand arrays.
+/// The size of the largest document in bytes; it has some thousand arrays.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// Why the metrics of a mount cannot be had.
+/// The reason why the metrics of a mount cannot be read.
 enum StatsError {
-    /// They are those of another user.
+    /// The metrics belong to another user.
     Denied(Failure),
     Other(Failure),
 }
@@ -49,14 +49,14 @@ impl From<String> for StatsError {
     }
 }
 
-/// The metrics of mounts by their mountpoints.
+/// Metrics by mountpoint.
 type Documents = Vec<(PathBuf, Map<String, Value>)>;
 
-/// Prints the metrics of the mount on a mountpoint, or of all mounts of this user; with `--watch`, again
-/// and again.
+/// Prints the metrics of the mount on a mountpoint, or of all mounts of this user; with `--watch`,
+/// repeatedly.
 ///
 /// # Errors
-/// If no zarrfs is mounted there, or the daemon does not answer; with `--watch` also later.
+/// If the mountpoint has no zarrfs mount, or the daemon does not answer; with `--watch` also later.
 pub fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
     let mut previous = HashMap::new();
     loop {
@@ -82,7 +82,7 @@ pub fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Moves to the first line of a terminal and clears it.
+/// The escape sequence that moves to the first line of a terminal and clears it.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 fn plain_text(documents: &Documents, previous: &HashMap<PathBuf, Map<String, Value>>) -> String {
@@ -93,7 +93,7 @@ fn plain_text(documents: &Documents, previous: &HashMap<PathBuf, Map<String, Val
     texts.join("\n")
 }
 
-/// Returns one document, on one line if more will follow.
+/// Returns one document, on a single line if more documents follow.
 fn json_text(arguments: &StatsArgs, documents: &Documents) -> String {
     let mut members = documents.iter().map(|(_, document)| document.clone());
     let document = match (&arguments.mountpoint, members.next()) {
@@ -110,8 +110,8 @@ fn json_text(arguments: &StatsArgs, documents: &Documents) -> String {
     }
 }
 
-/// Reads the metrics of all mounts that answer this user; a daemon that does not answer is named on
-/// standard error.
+/// Reads the metrics of all mounts that this user may read. A daemon that does not answer is
+/// reported on standard error.
 fn read_all() -> Result<Documents, Failure> {
     let mut documents = Vec::new();
     for MountedSource { mountpoint, .. } in super::mounts()? {
@@ -175,7 +175,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     let counted: Map<String, Value> =
         serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}"))?;
     let mut members = Map::new();
-    // Of a daemon of an older version.
+    // An older daemon's document lacks these members.
     members.insert("source".into(), entry.source.into());
     members.insert("mountpoint".into(), path.to_string_lossy().into());
     if let Ok(Some(pid)) = super::umount::pid_of(&path) {

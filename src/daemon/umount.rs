@@ -16,13 +16,13 @@ use crate::cli::UmountArgs;
 /// A mount of zarrfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedSource {
-    /// Where it is mounted.
+    /// The mountpoint.
     pub mountpoint: PathBuf,
-    /// The source, as the mount table has it.
+    /// The source, as in the mount table.
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
-    /// The user who has mounted.
+    /// The ID of the user who mounted.
     pub uid: Option<u32>,
 }
 
@@ -53,14 +53,14 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
 /// Unmounts and waits for the daemons to end.
 ///
 /// # Errors
-/// Each mountpoint that is not a mount of zarrfs, or is busy; the others are unmounted.
+/// An error for each mountpoint that is not a mount of zarrfs, or is busy. The others are unmounted.
 pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
     let mut paths = arguments.mountpoints.clone();
     if arguments.all {
         let all = mountpoint::all(kernel::FS_TYPE)?;
         let own = all.into_iter().filter(|(_, entry)| may_unmount(entry));
         paths = own.map(|(path, _)| path).collect();
-        // A mount on a directory of another one is unmounted before that one.
+        // A mount inside another mount is unmounted first.
         paths.reverse();
     }
     let failures = paths
@@ -112,14 +112,14 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this user may unmount a mount: its own ones, and root all.
+/// Returns whether this user may unmount a mount: root any mount, others their own.
 fn may_unmount(entry: &mountpoint::MountEntry) -> bool {
     let user = rustix::process::geteuid();
     let owner = entry.user_id;
     user.is_root() || owner.is_none_or(|owner| owner == user.as_raw())
 }
 
-/// Why a path cannot be unmounted, which is no mountpoint.
+/// Returns the reason why a path that is not a mountpoint cannot be unmounted.
 fn not_mounted(path: &Path) -> io::Result<String> {
     let shown = path.display();
     let all = mountpoint::all(kernel::FS_TYPE)?;
@@ -136,10 +136,10 @@ fn not_mounted(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Names of processes that are listed.
+/// The largest number of process names in a message.
 const MAX_USERS: usize = 5;
 
-/// The processes that use a mount, for people, as far as this user sees them.
+/// Returns the processes that use a mount, for a message, as far as this user can see them.
 fn users(mount: &Path) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbered = processes.filter_map(|process| {
@@ -167,8 +167,8 @@ fn users(mount: &Path) -> String {
     }
 }
 
-/// Whether a process works below a mount, or has a file of it open or mapped. The links in /proc are read
-/// without a request to the mount.
+/// Returns whether a process has its working directory, an open file or a mapped file below a
+/// mount. The links in /proc are read without a request to the mount.
 fn is_user(process: &Path, mount: &Path) -> bool {
     let is_below = |link: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(mount));
     if is_below(&process.join("cwd")) || is_below(&process.join("root")) {
@@ -182,7 +182,7 @@ fn is_user(process: &Path, mount: &Path) -> bool {
     is_open || maps_below(&fs::read(process.join("maps")).unwrap_or_default(), mount)
 }
 
-/// Whether the mapped files of a process (proc_pid_maps(5)) are below a mount.
+/// Returns whether a mapped file of a process (proc_pid_maps(5)) is below a mount.
 fn maps_below(maps: &[u8], mount: &Path) -> bool {
     let lines = maps.split(|byte| *byte == b'\n');
     let mut paths = lines.filter_map(|line| {
@@ -211,7 +211,7 @@ fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
     Ok(pid.and_then(|pid| rustix::process::pidfd_open(pid, flags).ok()))
 }
 
-/// The process that serves a mount.
+/// Returns the process ID of the daemon of a mount.
 pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
     let value = probe::attribute(path, "user.zarrfs.pid")?;
     let text = std::str::from_utf8(&value).ok();

@@ -1,4 +1,4 @@
-//! The line on a terminal that a mount still waits for its remote source.
+//! The message on a terminal that a mount still waits for its remote source.
 
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::runtime;
 use crate::store::SourceName;
 
-/// Most sources answer within this time.
+/// The delay of the message. Most sources answer within this time.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Prints the line after [`DELAY`] if standard error is a terminal; dropping the result prevents it.
+/// Prints the message after [`DELAY`] if standard error is a terminal. Dropping the result prevents it.
 pub(super) fn start(source: Option<&SourceName>, timeout: Duration) -> Option<impl Send + use<>> {
     let label = source?.remote_label()?;
     if !io::stderr().is_terminal() {

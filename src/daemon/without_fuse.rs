@@ -1,4 +1,4 @@
-//! The module of a build without the feature `mount`: the commands that need FUSE say so.
+//! The module in a build without the feature `mount`: commands that need FUSE fail with a message.
 
 mod discovery;
 mod environment;
@@ -19,7 +19,7 @@ pub use logging::log_warnings;
 pub use probe::run_probe;
 pub use source::Source;
 
-/// The error of each command that needs FUSE.
+/// The error message of each command that needs FUSE.
 const NO_FUSE: &str = "this zarrfs has no FUSE support (it was built without the feature `mount`): \
                        `zarrfs export` writes a view to a file without a mount; to mount, install a \
                        package of zarrfs, or build it with its default features";
@@ -27,17 +27,17 @@ const NO_FUSE: &str = "this zarrfs has no FUSE support (it was built without the
 /// A mount of zarrfs.
 #[derive(Debug, Clone)]
 pub struct MountedSource {
-    /// Where it is mounted.
+    /// The mountpoint.
     pub mountpoint: PathBuf,
-    /// The source, as the mount table has it.
+    /// The source, as in the mount table.
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
-    /// The user who has mounted.
+    /// The ID of the user who mounted.
     pub uid: Option<u32>,
 }
 
-/// Does not mount.
+/// Fails: this build cannot mount.
 ///
 /// # Errors
 /// Always.
@@ -50,7 +50,7 @@ pub fn mount(
     Err(NO_FUSE.into())
 }
 
-/// Does not unmount.
+/// Fails: this build cannot unmount.
 ///
 /// # Errors
 /// Always.
@@ -58,7 +58,7 @@ pub fn umount(_arguments: &UmountArgs) -> Result<(), Failure> {
     Err(NO_FUSE.into())
 }
 
-/// Lists no mounts.
+/// Fails: this build has no mounts.
 ///
 /// # Errors
 /// Always.
@@ -66,7 +66,7 @@ pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     Err(NO_FUSE.into())
 }
 
-/// Returns no mountpoints.
+/// Fails: this build has no mounts.
 ///
 /// # Errors
 /// Always.
@@ -74,7 +74,7 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
     Err(NO_FUSE.into())
 }
 
-/// Does not run a command on a mount.
+/// Fails: this build cannot run a command on a mount.
 ///
 /// # Errors
 /// Always.
@@ -82,7 +82,7 @@ pub fn run(_arguments: &RunArgs) -> Result<u8, Failure> {
     Err(NO_FUSE.into())
 }
 
-/// Returns `None`: this process is not for a command of `zarrfs run`.
+/// Returns `None`: this process is not that of a command of `zarrfs run`.
 pub fn run_command() -> Option<ExitCode> {
     None
 }
@@ -92,7 +92,7 @@ pub fn private_mountpoint() -> Option<PathBuf> {
     None
 }
 
-/// Returns no metrics.
+/// Fails: this build has no metrics.
 ///
 /// # Errors
 /// Always.
