@@ -360,7 +360,7 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// How long the user lets names and sizes be cached.
+    /// Returns the time that names and sizes are cached, if the user has set it.
     pub fn ttl(&self) -> Option<Duration> {
         match self.immutable {
             true => Some(Duration::MAX),
@@ -369,7 +369,7 @@ impl MountOptions {
     }
 }
 
-/// The name of the demo store in the binary.
+/// The SOURCE that means the demo store in the binary.
 pub const DEMO: &str = "demo:";
 
 /// Inserts the command `mount` if no command is given.
@@ -391,8 +391,8 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Parses a command line. `--help`, `--version` and errors end the process: an error with 2, or with 1
-/// if mount(8) started it.
+/// Parses a command line. `--help`, `--version` and errors end the process; errors with exit code
+/// 2, or with 1 if mount(8) started it.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if helper::is_called(arguments.first()) {

@@ -1,8 +1,8 @@
-//! Completions: the script of a shell sends the words of the command line to `zarrfs __complete`, which prints what
-//! can stand at the cursor.
+//! Shell completions: the script of a shell passes the words of the command line to `zarrfs
+//! __complete`, which prints the candidates for the word at the cursor.
 //!
-//! The first line of the answer says which file names the shell adds, see [`FileNames`]. Each other line is a
-//! candidate, a whole word, with a description behind a tab.
+//! The first line of the output tells which file names the shell adds, see [`FileNames`]. Each
+//! other line is a candidate, a whole word, followed by a tab and a description.
 
 mod word;
 
@@ -19,13 +19,13 @@ use crate::translate::Target;
 use crate::view::Format;
 use word::{first_sentence, home, unquoted};
 
-/// The scripts of the shells that ask zarrfs.
+/// The scripts of the shells that run `zarrfs __complete`.
 const BASH: &str = include_str!("complete/zarrfs.bash");
 const ZSH: &str = include_str!("complete/zarrfs.zsh");
 const FISH: &str = include_str!("complete/zarrfs.fish");
 
-/// Returns the completions for a shell: a script that asks zarrfs, or, for shells that have none, one with
-/// the commands and options.
+/// Returns the completions for a shell: a script that runs zarrfs, or, for other shells, a script
+/// with only the commands and options.
 pub fn completions(shell: Shell) -> Vec<u8> {
     match shell {
         Shell::Bash => BASH.into(),
@@ -39,11 +39,11 @@ pub fn completions(shell: Shell) -> Vec<u8> {
     }
 }
 
-/// The names that are not in the declaration of the command line.
+/// Candidates that the declaration of the command line does not contain.
 pub trait CompletionSource {
     /// Returns the nodes in a group of a local source; groups end with `/`.
     fn children(&self, source: &Path, group: &str) -> Vec<String>;
-    /// Returns where sources are mounted.
+    /// Returns the mountpoints of all mounts.
     fn mountpoints(&self) -> Vec<PathBuf>;
 }
 
@@ -56,11 +56,11 @@ enum FileNames {
     Directories,
 }
 
-/// What can stand at the cursor.
+/// The candidates for the word at the cursor.
 #[derive(Debug, Default)]
 pub struct Completion {
     files: FileNames,
-    /// Words, and their descriptions.
+    /// The candidate words with their descriptions.
     candidates: Vec<(String, String)>,
 }
 
@@ -81,8 +81,8 @@ impl fmt::Display for Completion {
     }
 }
 
-/// Completes the last one of `words`, the command line up to the cursor. `is_quoted` says that they have the quotes
-/// and backslashes of a shell.
+/// Completes the last one of `words`, the command line up to the cursor. `is_quoted` tells whether
+/// they contain the quotes and backslashes of a shell.
 pub fn complete(words: &[OsString], is_quoted: bool, source: &dyn CompletionSource) -> Completion {
     let words: Vec<String> = words.iter().map(|word| plain(word, is_quoted)).collect();
     let Some((current, before)) = words.split_last() else {
@@ -110,7 +110,7 @@ fn plain(word: &OsStr, is_quoted: bool) -> String {
     }
 }
 
-/// Returns the command of a line and the words behind it; None if its first word is not complete.
+/// Returns the command of a line and the words after it; `None` if its first word is not complete.
 fn command_of<'a>(
     program: &'a Command,
     before: &'a [String],
@@ -119,12 +119,12 @@ fn command_of<'a>(
     let (first, behind) = rest.split_first()?;
     match program.find_subcommand(first) {
         Some(command) => Some((command, behind)),
-        // The short form.
+        // The short form, without a command.
         None => Some((program.find_subcommand("mount")?, rest)),
     }
 }
 
-/// A command, a source, or an option of the short form.
+/// Completes a command, a source, or an option of the short form.
 fn first_word(program: &Command, current: &str, source: &dyn CompletionSource) -> Completion {
     let mut completion = Completion::default();
     if current.starts_with('-')
@@ -148,7 +148,7 @@ fn first_word(program: &Command, current: &str, source: &dyn CompletionSource) -
 }
 
 impl Completion {
-    /// Adds `lead` and `word`, if it begins as `current` does.
+    /// Adds `word` with the prefix `lead`, if `word` begins with `current`.
     fn push(&mut self, lead: &str, word: &str, about: &str, current: &str) {
         if word.starts_with(current) {
             self.candidates
@@ -181,11 +181,11 @@ impl Completion {
 /// The part of a command line before the cursor.
 struct Line<'a> {
     command: &'a Command,
-    /// Values of positional arguments.
+    /// The values of positional arguments.
     positional: Vec<&'a str>,
-    /// The option that needs the current word as its value.
+    /// The option whose value is the current word.
     pending: Option<&'a Arg>,
-    /// Whether `--` was before.
+    /// Whether a word `--` precedes the current word.
     is_past_options: bool,
 }
 
@@ -220,14 +220,14 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns an option with a value.
+    /// Returns the option with a value that has this name.
     fn long(&self, name: &str) -> Option<&'a Arg> {
         let mut arguments = self.command.get_arguments();
         let found = arguments.find(|arg| arg.get_long() == Some(name));
         found.filter(|arg| arg.get_action().takes_values())
     }
 
-    /// Returns the argument that the next word without a dash is for.
+    /// Returns the argument of the next positional word.
     fn next_positional(&self) -> Option<&'a Arg> {
         let arguments: Vec<&Arg> = self.command.get_positionals().collect();
         let takes_more = |arg: &&&Arg| {
@@ -270,7 +270,7 @@ impl Completer<'_> {
         completion
     }
 
-    /// Adds values of an option or a positional argument; `lead` stands before each.
+    /// Adds values of an option or a positional argument, each prefixed with `lead`.
     fn value(&self, arg: &Arg, lead: &str, current: &str, completion: &mut Completion) {
         let command = self.line.command.get_name();
         match arg.get_id().as_str() {
@@ -313,7 +313,7 @@ impl Completer<'_> {
         }
     }
 
-    /// Adds the nodes of the group that `current` begins with.
+    /// Adds the nodes of the group that `current` names.
     fn keys(&self, lead: &str, current: &str, completion: &mut Completion) {
         let is_demo = self.line.command.get_name() == "demo";
         let source = match self.line.positional.first() {
@@ -356,7 +356,7 @@ impl Completer<'_> {
     }
 }
 
-/// Adds the values that are in the declaration of an argument.
+/// Adds the possible values of an argument, from its declaration.
 fn of_declaration(arg: &Arg, lead: &str, current: &str, completion: &mut Completion) {
     let values = arg.get_possible_values();
     if values.is_empty()
@@ -376,13 +376,13 @@ fn of_declaration(arg: &Arg, lead: &str, current: &str, completion: &mut Complet
     }
 }
 
-/// The names of views and translations.
+/// Returns the names of views and translations.
 fn format_words() -> impl Iterator<Item = &'static str> {
     let translations = Target::ALL.into_iter().map(Target::word);
     Format::all().map(Format::word).chain(translations)
 }
 
-/// Splits a list behind its last comma.
+/// Splits a list after its last comma.
 fn split_list(list: &str) -> (&str, &str) {
     match list.rfind(',') {
         Some(end) => list.split_at(end.saturating_add(1)),
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    /// The answer, without descriptions.
+    /// Returns the completions without descriptions.
     fn answer(words: &[&str]) -> (FileNames, Vec<String>) {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let completion = complete(&words, true, &Fixed);

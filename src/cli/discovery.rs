@@ -1,4 +1,4 @@
-//! The commands that find views, and `run`.
+//! The commands that list and find views, and `run`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// The placeholders of `run`.
+/// The help text of the placeholders of `run`.
 const PLACEHOLDERS: &str = "In COMMAND and each of its arguments:
   {path}         the directory on which the source is mounted
   {views}        the directory of the views of the root

@@ -1,4 +1,4 @@
-//! `-o name[=value],...` of mount(8), as `--name[=value]` for clap.
+//! Conversion of `-o name[=value],...` of mount(8) to `--name[=value]` for clap.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::MountArgs;
 
-/// Options of mount(8) without effect: the mount is always read-only, nosuid, nodev and
+/// Options of mount(8) that have no effect: the mount is always read-only, nosuid, nodev and
 /// noexec.
 const GENERIC: &[&str] = &[
     "ro",
@@ -55,25 +55,25 @@ const GENERIC: &[&str] = &[
     "default_permissions",
 ];
 
-/// Options that are for the command line only.
+/// Options that are not available as `-o`.
 pub(super) const NOT_IN_O: &[&str] = &["foreground", "help", "json", "version"];
 
-/// The number of edits that make a similar name of another.
+/// The largest edit distance between similar names.
 const MAX_EDITS: usize = 2;
 
 /// The handling of unknown options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// They are an error.
+    /// Unknown options are an error.
     Rejected,
-    /// They are ignored, for `-s` of mount(8).
+    /// Unknown options are ignored, for `-s` of mount(8).
     Ignored,
 }
 
-/// Turns `-o a,b=c` into `--a --b=c` and drops the generic options.
+/// Converts `-o a,b=c` to `--a --b=c` and drops the generic options.
 ///
 /// # Errors
-/// Names an option that does not exist, or one without the value it needs.
+/// An option that does not exist, or that lacks its value.
 pub fn expand_mount_options(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Vec<OsString>, String> {
@@ -98,7 +98,7 @@ pub fn expand_mount_options(
     Ok(expanded)
 }
 
-/// Returns the long options of one list.
+/// Returns the long options of one `-o` list.
 pub(super) fn expand_list(list: &OsStr, unknown: Unknown) -> Result<Vec<OsString>, String> {
     let list = list.to_str().ok_or("-o: options must be UTF-8")?;
     let mut expanded = Vec::new();

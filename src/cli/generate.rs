@@ -27,13 +27,13 @@ pub fn options() -> String {
     text
 }
 
-/// Returns the row of an option: its name, text and default.
+/// Returns the table row of an option: its name, text and default.
 fn row(arg: &Arg) -> String {
     let OptionText { names, value, help } = OptionText::of(arg);
     format!("| `{names}{value}` | {help} |\n")
 }
 
-/// The texts of an option in a cell of a Markdown table.
+/// The texts of an option for the cells of a Markdown table.
 #[derive(Debug)]
 pub(super) struct OptionText {
     /// The short and the long name; empty for a positional argument.

@@ -28,7 +28,7 @@ macro_rules! topics {
     };
 }
 
-/// The manual, in the order in which it is listed.
+/// The topics of the manual, in listing order.
 pub const TOPICS: [Topic; 23] = topics![
     "commands",
     "options",
@@ -55,7 +55,7 @@ pub const TOPICS: [Topic; 23] = topics![
     "comparison",
 ];
 
-/// Words for which the manual is searched, and the topic that is about them.
+/// Search words for each topic.
 const RELATED: [(&str, &[&str]); 10] = [
     (
         "netcdf",
@@ -79,22 +79,22 @@ const RELATED: [(&str, &[&str]); 10] = [
 ];
 
 impl Topic {
-    /// What the page is about.
+    /// Returns the title of the page.
     pub fn title(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches(['#', ' '])
     }
 }
 
-/// Returns the topic of a name.
+/// Returns the topic with a name.
 pub(super) fn find_topic(name: &str) -> Option<Topic> {
     TOPICS.iter().find(|topic| topic.name == name).copied()
 }
 
-/// The text of `zarrfs help`: of the program, of a command, or of a topic.
+/// Returns the text of `zarrfs help`: for the program, a command, or a topic.
 ///
 /// # Errors
-/// If there is neither a command nor a topic of the name; the message lists the topics.
+/// If neither a command nor a topic has the name; the message lists the topics.
 pub fn help(topic: Option<&str>) -> Result<String, String> {
     let mut command = Cli::command();
     command.build();
@@ -104,7 +104,7 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
         let lines: String = lines.collect();
         return Ok(format!("{}\nTopics:\n{lines}", command.render_help()));
     };
-    // `views` is both; `zarrfs views --help` has the command.
+    // `views` is both a topic and a command; `zarrfs views --help` shows the command.
     if !TOPICS.iter().any(|topic| topic.name == name)
         && let Some(found) = command.find_subcommand_mut(name)
     {

@@ -1,5 +1,5 @@
-//! The command line of a mount(8) helper, `/sbin/mount.TYPE`, which has its own arguments. zarrfs
-//! parses it if the program has one of the names of [`NAMES`].
+//! The command line of a mount(8) helper, `/sbin/mount.TYPE`, which has its own arguments. It is
+//! used if the program has one of the names in [`NAMES`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use clap::{CommandFactory, Parser};
 use super::Cli;
 use super::expand::{Unknown, expand_list};
 
-/// The names of links to the binary for mount(8): for `-t zarrfs`, and for `-t fuse.zarrfs`, the type
-/// in the mount table.
+/// The names of links to the binary for mount(8), for `-t zarrfs` and for `-t fuse.zarrfs`, the
+/// type in the mount table.
 const NAMES: [&str; 2] = ["mount.zarrfs", "mount.fuse.zarrfs"];
 
-/// mount(8): incorrect invocation.
+/// The exit code of mount(8) for an incorrect invocation.
 const USAGE: i32 = 1;
 
 /// Mount a Zarr hierarchy: the mount(8) helper of the type zarrfs
@@ -60,7 +60,7 @@ pub struct HelperOptions {
     pub namespace: Option<PathBuf>,
 }
 
-/// Returns whether the name of the program is that of a helper.
+/// Returns whether the program was started with the name of a helper.
 pub(super) fn is_called(program: Option<&OsString>) -> bool {
     let name = program.and_then(|path| Path::new(path).file_name());
     name.is_some_and(|name| NAMES.iter().any(|helper| name == *helper))
@@ -72,7 +72,7 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Cli {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { USAGE } else { 0 };
-            // The exit code does not depend on this message.
+            // Ignored, because the exit code does not depend on this message.
             let _ = error.print();
             std::process::exit(code)
         }

@@ -35,7 +35,7 @@ pub struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// The key that is read: the one behind the source, or that of `--path`.
+    /// Returns the key after the source, or else that of `--path`.
     pub(super) fn path_or<'a>(&'a self, key: &'a Option<String>) -> &'a Option<String> {
         match key {
             Some(_) => key,
@@ -43,7 +43,7 @@ impl SourceArgs {
         }
     }
 
-    /// The source with a key that was given behind it.
+    /// Returns the source with `key` as its path, if it is given.
     #[must_use]
     pub fn at(&self, key: &Option<String>) -> Self {
         Self {

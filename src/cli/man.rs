@@ -1,7 +1,7 @@
 //! Manual pages: zarrfs(1), one for each command, mount.zarrfs(8), and one for each topic of the manual.
 //!
-//! A page is written in Markdown, from the pages of `src/manual` and the declaration of the options, and then
-//! converted.
+//! A page is composed in Markdown, from the pages of `src/manual` and the declaration of the
+//! options, and then converted.
 
 mod markdown;
 mod roff;
@@ -17,9 +17,9 @@ use roff::{Font, Roff};
 
 /// The date of the pages, changed with the version.
 const DATE: &str = "2026-11-22";
-/// The name and the version, at the foot of each page.
+/// The name and the version, for the footer of each page.
 const VERSION: &str = concat!("zarrfs ", env!("CARGO_PKG_VERSION"));
-/// The section of man(1) for commands, for topics and for the mount(8) helper.
+/// The sections of man(1) for commands, for topics and for the mount(8) helper.
 const COMMANDS: u8 = 1;
 const TOPICS_SECTION: u8 = 7;
 const ADMINISTRATION: u8 = 8;
@@ -53,8 +53,8 @@ pub fn man_pages() -> Vec<String> {
     pages().iter().map(Page::file).collect()
 }
 
-/// Returns a manual page: that of zarrfs, of a command, of a topic, or of a file name of [`man_pages`].
-/// None if there is no such page.
+/// Returns a manual page by the name of a command, of a topic, or of a file in [`man_pages`];
+/// without a name, zarrfs(1). `None` if the page does not exist.
 pub fn man(name: Option<&str>) -> Option<String> {
     let name = name.unwrap_or("zarrfs");
     let pages = pages();
@@ -140,7 +140,7 @@ impl Page {
     }
 }
 
-/// The references of zarrfs(1): all other pages.
+/// Returns the references of zarrfs(1): all other pages.
 fn all(this: &Page, pages: &[Page]) -> Vec<(String, u8)> {
     let own = pages.iter().filter(|page| page.name != this.name);
     let own = own.map(|page| (page.name.clone(), page.section));
@@ -150,7 +150,7 @@ fn all(this: &Page, pages: &[Page]) -> Vec<(String, u8)> {
     own.chain(others).collect()
 }
 
-/// The text of zarrfs(1).
+/// Returns the text of zarrfs(1).
 fn program(pages: &[Page]) -> String {
     let mut text = "## Synopsis\n\n```\nzarrfs [mount] SOURCE [MOUNTPOINT] [OPTIONS]\nzarrfs COMMAND ...\n```\n\n".to_owned();
     text.push_str(&titled(before_sections(topic_text("commands"))));
@@ -165,20 +165,20 @@ fn program(pages: &[Page]) -> String {
     text
 }
 
-/// A table of the pages of a section.
+/// Returns a table of the pages of a section.
 fn listed(pages: &[Page], section: u8) -> String {
     let mut table = "| | |\n|---|---|\n".to_owned();
     let listed = pages
         .iter()
         .filter(|page| page.section == section && page.name != "zarrfs");
     for Page { name, about, .. } in listed {
-        // The result is a String, so this cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(table, "| **{name}**({section}) | {about} |");
     }
     table
 }
 
-/// The text of a command: examples and remarks of the manual, and the options.
+/// Returns the text of a command: examples and remarks of the manual, and the options.
 fn command(command: &clap::Command) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let usage = command.clone().render_usage().to_string();
@@ -206,7 +206,7 @@ fn command(command: &clap::Command) -> String {
             None => groups.push((heading, row)),
         }
     }
-    // Options without a heading come before those with one.
+    // Options without a heading precede those with a heading.
     groups.sort_by_key(|(heading, _)| heading.starts_with("###"));
     if !groups.iter().any(|(heading, _)| heading == "## Options")
         && let Some(first) = groups
@@ -216,7 +216,7 @@ fn command(command: &clap::Command) -> String {
         first.0.insert_str(0, "## Options\n\n");
     }
     for (heading, rows) in groups {
-        // The result is a String, so this cannot fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{heading}\n\n| | |\n|---|---|\n{rows}\n");
     }
     if has_mount_options && !is_mount {
@@ -225,7 +225,7 @@ fn command(command: &clap::Command) -> String {
     text
 }
 
-/// The row of an argument in a table of Markdown.
+/// Returns the row of an argument in a Markdown table.
 fn row(arg: &Arg) -> String {
     let OptionText { names, value, help } = OptionText::of(arg);
     let names = match names.is_empty() {
@@ -239,19 +239,19 @@ fn row(arg: &Arg) -> String {
     format!("| {names}{value} | {help} |\n")
 }
 
-/// The text of a topic; empty if there is none.
+/// Returns the text of a topic; empty if the topic does not exist.
 fn topic_text(name: &str) -> &'static str {
     find_topic(name).map_or("", |topic| topic.text)
 }
 
-/// The part of a page before its first section.
+/// Returns the part of a page before its first section.
 fn before_sections(text: &str) -> &str {
     text.find("\n## ")
         .and_then(|end| text.get(..end))
         .unwrap_or(text)
 }
 
-/// The text of a section without its heading; empty if there is none.
+/// Returns the text of a section without its heading; empty if the section does not exist.
 fn section_of<'a>(text: &'a str, title: &str) -> &'a str {
     let heading = format!("\n## {title}\n");
     let found = text
@@ -260,7 +260,7 @@ fn section_of<'a>(text: &'a str, title: &str) -> &'a str {
     before_sections(found.unwrap_or_default())
 }
 
-/// Puts titles before the text of a page: EXAMPLES before the code at its beginning, DESCRIPTION before the rest.
+/// Adds headings to a page: EXAMPLES before code at its beginning, DESCRIPTION before the rest.
 fn titled(text: &str) -> String {
     let text = match text.strip_prefix("# ") {
         Some(titled) => titled.split_once('\n').map_or("", |(_, rest)| rest),
@@ -268,7 +268,7 @@ fn titled(text: &str) -> String {
     };
     let text = text.trim();
     let (examples, rest) = match text.strip_prefix("```").and_then(|code| code.find("\n```")) {
-        // The fences are of three signs each, and the last one has a new line before it.
+        // 7 bytes: two fences of three characters, and the newline before the second.
         Some(end) => text.split_at(end + 7),
         None => ("", text),
     };

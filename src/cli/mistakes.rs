@@ -1,4 +1,4 @@
-//! Messages for mistakes in a command line: what was meant, and how it is written.
+//! Messages for mistakes in a command line: the probable intention, and its correct form.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,23 +8,23 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::{Cli, Command};
 
-/// The number of edits that make a similar name of another.
+/// The largest edit distance between similar names.
 const MAX_EDITS: usize = 2;
 
-/// Whether the first argument is no option, and neither a path that exists nor like one: it was meant as
-/// a command.
+/// Returns whether the first argument was probably meant as a command: it looks like one, and no
+/// file has its name.
 pub(super) fn is_unknown_word(first: &OsString) -> bool {
     is_word(first) && !Path::new(first).exists()
 }
 
-/// Whether an argument has letters and dashes alone, as commands have.
+/// Returns whether an argument consists of letters and dashes, like a command.
 fn is_word(argument: &OsString) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
     let bytes = argument.as_encoded_bytes();
     !bytes.starts_with(b"-") && bytes.iter().all(is_letter)
 }
 
-/// Returns the command or option that another program calls by this name.
+/// Returns the command or option for which other programs use this word.
 fn other_word(word: &str) -> Option<&'static str> {
     Some(match word {
         "ls" | "dir" => "tree",
@@ -38,7 +38,7 @@ fn other_word(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns what a short option of another program is here.
+/// Returns the equivalent of a short option of other programs.
 fn other_option(option: &str) -> Option<&'static str> {
     Some(match option {
         "-v" | "-d" => "--log-level debug --foreground shows each step; -V is the version",
@@ -49,14 +49,14 @@ fn other_option(option: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the most similar one of some names, if it is similar at all.
+/// Returns the name that is most similar to `word`, if any is similar.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distances = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
     let (edits, name) = distances.min()?;
     (edits <= MAX_EDITS).then_some(name)
 }
 
-/// Adds to an error of clap what was meant.
+/// Adds the probable intention to an error of clap.
 pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
     let message = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(&error),
@@ -67,7 +67,7 @@ pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
         return error;
     };
     let mut program = Cli::command();
-    // Gives the commands their full names, for the usage behind the message.
+    // Gives the commands their full names, for the usage after the message.
     program.build();
     let first = arguments.get(1).and_then(|word| word.to_str());
     match first.and_then(|word| program.find_subcommand_mut(word)) {
@@ -76,11 +76,11 @@ pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
     }
 }
 
-/// Returns an argument of an error.
+/// Returns a text from the context of an error.
 fn text(error: &Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text),
-        // The last one is the most similar.
+        // The last name is the most similar one.
         ContextValue::Strings(all) => all.last().map(String::as_str),
         _ => None,
     }
@@ -145,10 +145,10 @@ fn option_hint(option: &str, command: &str) -> String {
     )
 }
 
-/// Rejects options before a command, which would be the SOURCE of a mount.
+/// Rejects options before a command, because clap parses that command as the SOURCE of a mount.
 ///
 /// # Errors
-/// If the source of a mount is the name of a command and no file.
+/// If the source of a mount has the name of a command and is not a file.
 pub(super) fn command_first(cli: &Cli) -> Result<(), Error> {
     let Command::Mount(mount) = &cli.command else {
         return Ok(());
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::cli::with_command;
 
-    /// Returns the error of a command line.
+    /// Returns the error message of a command line.
     fn message(line: &str) -> String {
         let words = std::iter::once("zarrfs").chain(line.split(' '));
         let arguments: Vec<OsString> = words.map(OsString::from).collect();
@@ -205,7 +205,7 @@ mod tests {
             ("run a.zarr ls -l", "`ls`: `--` stands before the command"),
             ("export a.zarr sst sst.tif", "zarrfs export SOURCE:KEY FILE"),
             ("a.zarr my dir", "quote names with spaces"),
-            // A directory of the repository.
+            // `src` is a directory of the repository.
             ("src a.zarr m", "a mount has a SOURCE and a MOUNTPOINT"),
         ] {
             let message = message(line);

@@ -1,4 +1,4 @@
-//! The help of the program as a whole: both forms of use, the commands in groups, common options, examples.
+//! The help of the program: both forms of use, the commands in groups, common options, and examples.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::{Command, MountArgs};
 
-/// The commands in the order of their use.
+/// The commands in groups, in the order of their use.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Mount",
@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Help", &["help", "man", "completions"]),
 ];
 
-/// The width of the names of commands.
+/// The width of the command names in columns.
 const NAMES: usize = 12;
 
 #[cfg(not(feature = "mount"))]
@@ -42,7 +42,7 @@ const EXAMPLES: &str = "
 `zarrfs COMMAND -h` describes a command, `zarrfs help` lists the topics of the
 manual.";
 
-/// Returns the template of clap for the help of the program.
+/// Returns the clap template for the help of the program.
 pub(super) fn template() -> String {
     let commands = Command::augment_subcommands(clap::Command::new("zarrfs"));
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
@@ -54,7 +54,7 @@ pub(super) fn template() -> String {
                 .and_then(|found| found.get_about());
             let about = about.map(ToString::to_string).unwrap_or_default();
             let literal = Styles::styled().get_literal().to_owned();
-            // The result is a String, so this cannot fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "  {literal}{name:<NAMES$}{literal:#} {about}");
         }
         text.push('\n');
@@ -62,7 +62,7 @@ pub(super) fn template() -> String {
     text + &heading("Options") + "{options}{after-help}"
 }
 
-/// Returns the end of `-h`: common options of a mount, and examples.
+/// Returns the end of `-h`: common mount options, and examples.
 pub(super) fn short_end() -> String {
     if cfg!(not(feature = "mount")) {
         return format!("{}{EXAMPLES}", heading("Examples").trim_end());
@@ -72,7 +72,7 @@ pub(super) fn short_end() -> String {
     format!("{common}{options}\n\n{}{}", examples.trim_end(), EXAMPLES)
 }
 
-/// Returns the end of `--help`: examples, and all options of a mount.
+/// Returns the end of `--help`: examples, and all mount options.
 pub(super) fn long_end() -> String {
     let examples = heading("Examples");
     format!(
@@ -82,7 +82,7 @@ pub(super) fn long_end() -> String {
     )
 }
 
-/// Returns the options of a mount, or only the common ones, which are those of `mount -h`.
+/// Returns the mount options: all, or only the common ones of `mount -h`.
 fn mount_options(is_all: bool) -> String {
     let command = MountArgs::augment_args(clap::Command::new("zarrfs"));
     let command = command

@@ -1,4 +1,4 @@
-//! The options for remote sources, of a mount and of the commands that read a source.
+//! Options for remote sources, for mounts and for commands that read a source.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,8 +66,8 @@ pub struct RemoteArgs {
 }
 
 impl RemoteArgs {
-    /// Returns the options for the store. `ttl` is that of the user; `memory_bytes` limits the cache of
-    /// fetched bytes.
+    /// Returns the options for the store. `ttl` is the option of the user, and `memory_bytes`
+    /// limits the cache of fetched bytes.
     pub fn options(&self, ttl: Option<Duration>, memory_bytes: u64) -> RemoteOptions {
         let defaults = RemoteOptions::default();
         RemoteOptions {

@@ -1,4 +1,4 @@
-//! The options for references, of a mount and of the commands that read a source.
+//! Options for references, for mounts and for commands that read a source.
 
 use clap::Args;
 

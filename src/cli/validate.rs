@@ -1,5 +1,5 @@
-//! Option values that are invalid for every source. The message does not repeat headers, which may
-//! have secrets.
+//! Checks of option values that do not depend on the source. Messages do not repeat headers, which
+//! may contain secrets.
 
 use clap::error::ErrorKind;
 
@@ -10,7 +10,7 @@ impl Cli {
     /// Checks the values of all options.
     ///
     /// # Errors
-    /// The first invalid value.
+    /// The error of the first invalid value.
     pub(super) fn validate(&self) -> Result<(), clap::Error> {
         let (path, remote) = match &self.command {
             Command::Mount(mount) => (&mount.options.path, &mount.options.remote),

@@ -1,11 +1,11 @@
-//! Words of a command line.
+//! Words of a shell command line.
 
 use std::path::PathBuf;
 
-/// The longest description, in characters.
+/// The largest length of a description in characters.
 const MAX_DESCRIPTION: usize = 60;
 
-/// Returns a word of bash without its quotes and backslashes; a quote may be open. Variables are not expanded.
+/// Removes bash quotes and backslashes from a word. A quote may be unclosed; variables stay.
 pub(super) fn unquoted(word: &str) -> String {
     let mut plain = String::new();
     let mut quote = None;
@@ -25,7 +25,7 @@ pub(super) fn unquoted(word: &str) -> String {
     plain
 }
 
-/// Returns a path with the home directory for `~`.
+/// Returns a path with `~` replaced by the home directory.
 pub(super) fn home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),

@@ -1,11 +1,11 @@
-//! The conversion of the Markdown of the manual to a manual page: headings, paragraphs, lists, code, tables and links.
+//! Conversion of manual pages from Markdown to roff: headings, paragraphs, lists, code, tables and links.
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 
 use super::roff::{Font, Roff};
 
-/// Appends Markdown to a page. The title, a heading of the first level, is left out. Returns the topics that it links
-/// to.
+/// Appends Markdown to a page, without the title, which is the first-level heading. Returns the
+/// topics to which it links.
 pub(super) fn append(page: &mut Roff, markdown: &str) -> Vec<String> {
     let parser = Parser::new_ext(markdown, Options::ENABLE_TABLES);
     let mut converter = Converter {
@@ -25,26 +25,26 @@ pub(super) fn append(page: &mut Roff, markdown: &str) -> Vec<String> {
 #[derive(Debug)]
 struct Converter<'a> {
     page: &'a mut Roff,
-    /// The number of the next item of each open list, if it has numbers.
+    /// The next item number of each open list; `None` for lists without numbers.
     lists: Vec<Option<u64>>,
-    /// The title of the heading that is open.
+    /// The text of the open heading.
     heading: Option<String>,
-    /// The lines of the code block that is open.
+    /// The lines of the open code block.
     code: Option<String>,
-    /// The URL of the link that is open.
+    /// The URL of the open link.
     link: Option<String>,
     table: Table,
     topics: Vec<String>,
 }
 
-/// A table: its first column has the tags of paragraphs. If it has more than two columns, the others begin with their
-/// headings.
+/// A table, whose first column becomes the tags of paragraphs. If it has more than two columns, the
+/// other cells begin with their column headings.
 #[derive(Debug, Default)]
 struct Table {
     headings: Vec<String>,
     is_head: bool,
     column: usize,
-    /// Whether a cell of the row has text already, behind its tag.
+    /// Whether a cell of the row already has text after its tag.
     has_text: bool,
 }
 
@@ -57,7 +57,7 @@ impl Converter<'_> {
             Event::Code(text) => self.text(&text, Some(Font::Bold)),
             Event::SoftBreak => self.text(" ", None),
             Event::HardBreak => self.page.line_break(),
-            // HTML has comments and anchors only; the other events are of extensions.
+            // HTML occurs only as comments and anchors; the other events belong to unused extensions.
             _ => {}
         }
     }
@@ -80,7 +80,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Writes the heading of a cell before its first text.
+    /// Writes the column heading of a cell before its first text.
     fn begin_cell_text(&mut self) {
         let table = &mut self.table;
         if table.column < 2 || std::mem::replace(&mut table.has_text, true) {
@@ -174,7 +174,7 @@ impl Converter<'_> {
         }
     }
 
-    /// Whether the text is that of a heading, which has no fonts.
+    /// Returns whether the text is part of a heading, which has no fonts.
     fn is_plain(&self) -> bool {
         self.heading.is_some() || self.table.is_head
     }

@@ -1,18 +1,18 @@
-//! The writer of manual pages, in the macros of man(7). Its output is ASCII.
+//! A writer of manual pages with the macros of man(7). Its output is ASCII.
 
 use std::fmt::Write;
 
-/// The longest line of the output that can be broken.
+/// The largest length of a line that can be broken, in bytes.
 const WIDTH: usize = 78;
 
 /// A font of running text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Font {
-    /// The text itself.
+    /// Ordinary text.
     Roman,
-    /// What is typed as it is.
+    /// Text that the user types literally.
     Bold,
-    /// What is replaced by a value, and emphasis.
+    /// Placeholders for values, and emphasis.
     Italic,
 }
 
@@ -23,30 +23,30 @@ pub(super) struct Roff {
     /// The running text of the current paragraph.
     text: String,
     fonts: Vec<Font>,
-    /// Whether the last line begins a section, where a paragraph needs no macro.
+    /// Whether the last line starts a section, after which a paragraph needs no macro.
     is_fresh: bool,
 }
 
 impl Roff {
-    /// Begins a page with its title line.
+    /// Creates a page with its title line.
     pub(super) fn new(name: &str, section: u8, date: &str, version: &str) -> Self {
         let mut roff = Self::default();
         let title = escaped(&name.to_uppercase());
         roff.line(&format!(
             ".TH {title} {section} {date} \"{version}\" \"zarrfs manual\""
         ));
-        // Words are neither hyphenated nor spread: they are often typed.
+        // No hyphenation and no justification, because readers copy commands from the text.
         roff.line(".nh");
         roff.line(".ad l");
         roff
     }
 
-    /// Begins a section.
+    /// Starts a section.
     pub(super) fn section(&mut self, title: &str) {
         self.heading("SH", &title.to_uppercase());
     }
 
-    /// Begins a subsection.
+    /// Starts a subsection.
     pub(super) fn subsection(&mut self, title: &str) {
         self.heading("SS", title);
     }
@@ -58,7 +58,7 @@ impl Roff {
         self.is_fresh = true;
     }
 
-    /// Begins a paragraph.
+    /// Starts a paragraph.
     pub(super) fn paragraph(&mut self) {
         self.flush();
         if !self.is_fresh {
@@ -67,7 +67,7 @@ impl Roff {
         self.is_fresh = true;
     }
 
-    /// Begins an item of a list with a mark, or continues one without a mark.
+    /// Starts a list item with a mark, or continues an item if the mark is empty.
     pub(super) fn item(&mut self, mark: &str) {
         self.flush();
         let mark = match mark {
@@ -79,12 +79,12 @@ impl Roff {
         self.is_fresh = true;
     }
 
-    /// Begins a paragraph whose tag is the text up to [`Roff::end_tag`].
+    /// Starts a paragraph whose tag is the text up to [`Roff::end_tag`].
     pub(super) fn begin_tag(&mut self) {
         self.flush();
     }
 
-    /// Ends the tag. One that is longer than a line is a paragraph.
+    /// Ends the tag. A tag that is longer than a line becomes a paragraph.
     pub(super) fn end_tag(&mut self) {
         if self.text.len() > WIDTH {
             let tag = std::mem::take(&mut self.text);
@@ -105,21 +105,21 @@ impl Roff {
         self.line(".br");
     }
 
-    /// Indents everything up to [`Roff::end_indent`].
+    /// Indents all text up to [`Roff::end_indent`].
     pub(super) fn begin_indent(&mut self) {
         self.flush();
         self.line(".RS 3");
         self.is_fresh = true;
     }
 
-    /// Ends [`Roff::begin_indent`].
+    /// Ends the indentation of [`Roff::begin_indent`].
     pub(super) fn end_indent(&mut self) {
         self.flush();
         self.line(".RE");
         self.is_fresh = false;
     }
 
-    /// Appends lines that stay as they are.
+    /// Appends lines without filling.
     pub(super) fn example(&mut self, lines: &str) {
         self.flush();
         if !self.is_fresh {
@@ -149,7 +149,7 @@ impl Roff {
         self.text.push_str(font.escape());
     }
 
-    /// Returns to the font before.
+    /// Restores the previous font.
     pub(super) fn end_font(&mut self) {
         self.fonts.pop();
         let font = self.fonts.last().copied().unwrap_or(Font::Roman);
@@ -163,13 +163,13 @@ impl Roff {
         self.end_font();
     }
 
-    /// Returns the page.
+    /// Returns the text of the page.
     pub(super) fn finish(mut self) -> String {
         self.flush();
         self.page
     }
 
-    /// Writes the running text, in lines of at most [`WIDTH`] bytes where it has spaces.
+    /// Writes the running text in lines of at most [`WIDTH`] bytes, broken at spaces.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         let mut line = String::new();
@@ -207,7 +207,7 @@ impl Font {
     }
 }
 
-/// A line that is no macro.
+/// Returns a line that troff does not interpret as a macro.
 fn guarded(line: &str) -> String {
     let mut plain = line;
     while let Some(rest) = plain.strip_prefix("\\f") {
@@ -219,7 +219,7 @@ fn guarded(line: &str) -> String {
     }
 }
 
-/// Text in which no character has a meaning for troff, and each sign is the one of ASCII.
+/// Returns text in which troff interprets no character and prints ASCII characters unchanged.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -232,7 +232,7 @@ fn escaped(text: &str) -> String {
             '~' => escaped.push_str("\\(ti"),
             '\t' => escaped.push_str("    "),
             c if c.is_ascii() => escaped.push(c),
-            // The result is a String, so this cannot fail.
+            // Writing to a String cannot fail.
             c => drop(write!(escaped, "\\[u{:04X}]", u32::from(c))),
         }
     }
