@@ -1,7 +1,7 @@
 //! zarrfs mounts a Zarr hierarchy as a read-only directory tree.
 //!
-//! The order of the modules, from the command line to the source; a module names only modules of its
-//! own step and below. `tests/layering` reads this line.
+//! The layers, from the command line to the source. A module names only modules of its own step and
+//! below. `tests/layering` reads this line.
 //!
 //! ```text
 //! main → cli, daemon → fuse → fs → tree → view → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
@@ -15,7 +15,7 @@
 //! - [`view`] has the formats and layouts of view files.
 //! - [`translate`] shows a hierarchy as one of another Zarr version, without decoding.
 //! - [`array`](mod@array) reads elements: chunks, chunk cache, memory limit, readahead.
-//! - [`hierarchy`] reads the documents of nodes, and lists stores that do not list from their metadata.
+//! - [`hierarchy`] reads the documents of nodes, and lists stores without listings from their metadata.
 //! - [`codec`] decodes chunks: bytes in, bytes out.
 //! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
 //! - [`store`] reads the bytes of keys from directories, zips, databases, web servers and buckets, and follows
@@ -24,15 +24,15 @@
 //!
 //! # A request
 //!
-//! A session thread answers what is at hand with the functions that begin with `try_`. Otherwise it
-//! builds the future of the request and polls it once. A pending future is polled by the CPU pool
-//! whenever it is woken, and replies from there; reads of local files that would block run on the local
-//! I/O pool. If the caller has a fatal signal or the deadline is over, the future is dropped, and with it
-//! each network request that no other future waits for.
+//! A session thread calls the functions that begin with `try_`, which wait at most for a system call, and
+//! replies if they return a result. Otherwise it builds the future of the request and polls it once. A
+//! pending future is polled by the CPU pool when it is woken, and replies from there; reads of local files
+//! that would block run on the local I/O pool. If the caller has a fatal signal or the deadline has passed,
+//! the future is dropped, and with it each network request that no other future waits for.
 //!
-//! Beside the order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view to a file, [`errno`] maps errors to errno
-//! values, [`recent_errors`] keeps the last failed requests, [`units`] parses sizes and times, [`machine`] returns
-//! the number of cores and the memory.
+//! Outside of this order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view
+//! to a file, [`errno`] maps errors to errno values, [`recent_errors`] stores the last failed requests,
+//! [`units`] parses sizes and times, and [`machine`] returns the number of cores and the memory.
 //!
 //! Without the feature `mount`, `fuse` is absent, and `daemon` has only what the other commands need.
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-/// The memory if `/proc/meminfo` is unreadable.
+/// The assumed memory in bytes if `/proc/meminfo` is unreadable.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
 /// Returns the number of cores that this process may use, at least 1.
@@ -14,9 +14,9 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the bytes of memory that this process may use: the smallest of the machine's memory, the limits of
-/// its cgroup and of all cgroups above it, its limit of address space (`ulimit -v`), and what SLURM
-/// has granted the job on this node.
+/// Returns the memory in bytes that this process may use: the smallest of the machine's memory, the
+/// limits of its cgroup and of all ancestor cgroups, its address space limit (`ulimit -v`), and the
+/// memory that SLURM granted the job on this node.
 pub fn memory_bytes() -> u64 {
     let slurm = std::env::var("SLURM_MEM_PER_NODE").ok();
     let limits = [
@@ -44,14 +44,14 @@ fn machine_bytes() -> u64 {
     kilobytes(&table, "MemTotal:").unwrap_or(UNKNOWN_MEMORY_BYTES)
 }
 
-/// Returns the bytes of a line such as `MemTotal:  1024 kB`.
+/// Returns the size in bytes from a line such as `MemTotal:  1024 kB`.
 fn kilobytes(table: &str, name: &str) -> Option<u64> {
     let text = table.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = text.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kilobytes.saturating_mul(1024))
 }
 
-/// Returns the bytes of `SLURM_MEM_PER_NODE`, which counts in MiB unless it ends with another unit. 0
+/// Parses `SLURM_MEM_PER_NODE` into bytes. Its unit is MiB unless it ends with another unit; 0
 /// grants all memory of the node.
 fn slurm_bytes(text: &str) -> Option<u64> {
     let text = text.trim();

@@ -10,11 +10,11 @@ use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
 
-/// A failure of any command but mount.
+/// The exit code of any failed command but mount.
 const FAILED: u8 = 1;
-/// mount(8): the mount failed.
+/// The exit code of a failed mount in mount(8).
 const MOUNT_FAILED: u8 = 32;
-/// `zarrfs run` has failed, and not its command.
+/// The exit code if `zarrfs run` itself fails, not its command.
 const RUN_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = cli::parse(std::env::args_os());
-    // The variables are for the daemon of `run`, not for its command.
+    // For `run`, the variables are for the daemon, not for the command.
     let is_for_child = matches!(cli.command, Command::Run(_)) && !daemon::is_background();
     if let Some(file) = cli.env_file().filter(|_| !is_for_child)
         && let Err(failure) = daemon::restart_with_env_file(file)
@@ -164,7 +164,7 @@ fn help(topic: Option<&str>) -> Result<(), Failure> {
     Ok(inspect::print(text.as_bytes())?)
 }
 
-/// Shows a manual page with man(1); `false` or an error if there is no man(1) that reads standard input.
+/// Shows a manual page with man(1). Fails or returns `false` if no man(1) can read standard input.
 fn is_shown_by_man(page: &str) -> io::Result<bool> {
     let mut man = process::Command::new("man");
     man.args(["-l", "-"])
@@ -193,7 +193,7 @@ fn man(arguments: &ManArgs) -> Result<(), Failure> {
     }
 }
 
-/// The names for completions.
+/// The names of nodes and mountpoints for completions.
 struct Names;
 
 impl CompletionSource for Names {

@@ -1,4 +1,4 @@
-//! One load for all callers that want the same value at the same time.
+//! Single flight: concurrent callers that need the same value share one load.
 
 use std::fmt;
 use std::future::Future;
@@ -15,8 +15,8 @@ use crate::sync::Mutex;
 
 /// Loads in flight, by key.
 ///
-/// A load runs as long as a caller waits for it: if the last waiter is dropped, so is the load. Nothing
-/// is remembered once a load has completed.
+/// A load runs as long as a caller waits for it. If the last waiter is dropped, the load is dropped
+/// too. The result of a completed load is not stored.
 pub struct SingleFlight<K, V, E>(Mutex<HashMap<K, Flight<V, E>>>);
 
 type Load<V, E> = BoxFuture<'static, Result<V, E>>;
@@ -34,7 +34,7 @@ impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
     }
 }
 
-/// A caller that waits for a load; dropping it may end the load.
+/// A caller that waits for a load. Dropping the last waiter of a load ends the load.
 #[derive(Debug)]
 #[must_use = "a load runs only while it is awaited"]
 pub struct Waiter<'a, K: Eq + Hash, V: Clone, E: Clone> {
@@ -73,11 +73,11 @@ where
     V: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    /// Awaits the load of a key that is in flight, or else starts `load`. The result of a load that
-    /// panics is `panicked`.
+    /// Awaits the load of a key in flight, or else starts `load`. A load that panics returns
+    /// `panicked`.
     ///
     /// # Errors
-    /// Those of the load.
+    /// The errors of the load.
     pub async fn run<F>(&self, key: K, load: impl FnOnce() -> F, panicked: E) -> Result<V, E>
     where
         F: Future<Output = Result<V, E>> + Send + 'static,
@@ -91,9 +91,9 @@ where
         waiter.await
     }
 
-    /// Waits for many keys, several of which may be loaded together: `start` is called with the indexes
-    /// of the keys that are not in flight, and returns groups of them, each with a load that returns
-    /// the values of its group in order.
+    /// Waits for several keys, whose loads can be grouped. `start` gets the indexes of the keys
+    /// that are not in flight, and returns groups of them, each with a load that returns the values
+    /// of its group in order.
     pub fn run_groups<F>(
         &self,
         keys: &[K],
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// The load of a key, if it has not completed.
+/// Returns the load of a key, if it has not completed.
 fn in_flight<K: Eq + Hash, V: Clone, E: Clone>(
     loads: &HashMap<K, Flight<V, E>>,
     key: &K,

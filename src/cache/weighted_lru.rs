@@ -1,10 +1,10 @@
-//! A map within a budget; the least recently used entries are evicted first.
+//! A map with a weight limit, which evicts the least recently used entries.
 
 use std::hash::Hash;
 
 use lru::LruCache;
 
-/// Entries with a weight each, usually the bytes that they take in memory.
+/// A map from keys to values with a weight each, usually their memory in bytes.
 #[derive(Debug)]
 pub struct WeightedLru<K: Hash + Eq, V> {
     entries: LruCache<K, (V, u64)>,
@@ -14,7 +14,7 @@ pub struct WeightedLru<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> WeightedLru<K, V> {
-    /// An empty map for entries that together weigh at most `budget`.
+    /// Creates an empty map for at most `max_entries` entries that weigh at most `budget` in total.
     pub fn new(budget: u64, max_entries: usize) -> Self {
         Self {
             entries: LruCache::unbounded(),
@@ -24,27 +24,27 @@ impl<K: Hash + Eq, V> WeightedLru<K, V> {
         }
     }
 
-    /// Weight of all entries.
+    /// Returns the total weight of all entries.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// The most that all entries may weigh.
+    /// Returns the largest total weight.
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of a key, which becomes the most recently used one.
+    /// Returns the value of a key, which becomes the most recently used one.
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
     where
         K: std::borrow::Borrow<Q>,
@@ -52,15 +52,15 @@ impl<K: Hash + Eq, V> WeightedLru<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// The value of a key and its weight, without using it.
+    /// Returns the value of a key and its weight, without making it the most recently used one.
     pub fn peek(&self, key: &K) -> Option<(&V, u64)> {
         self.entries
             .peek(key)
             .map(|(value, weight)| (value, *weight))
     }
 
-    /// Inserts a value, and returns what was replaced or evicted for it, so that the caller can drop
-    /// that without a lock. A value that alone is over the budget stays until the next insertion.
+    /// Inserts a value. Returns the replaced and evicted values, so that the caller can drop them after
+    /// it releases its lock. A value that alone exceeds the budget stays until the next insertion.
     #[must_use = "evicted values are best dropped without a lock"]
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
         let mut evicted = Vec::new();

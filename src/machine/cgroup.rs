@@ -1,9 +1,9 @@
-//! The memory limit of this process's cgroup: of version 2 (`memory.max`, `memory.high`) and of
-//! version 1 (`memory.limit_in_bytes`), and of every cgroup above it that can be seen.
+//! The memory limit of this process's cgroup, in version 2 (`memory.max`, `memory.high`) and
+//! version 1 (`memory.limit_in_bytes`), and of all visible ancestor cgroups.
 //!
-//! `/proc/self/cgroup` names the cgroup, and `/proc/self/mountinfo` where its hierarchy is mounted.
-//! Both name it relative to the root of the cgroup namespace; the root of the mount is what a
-//! container sees, and may be any cgroup.
+//! `/proc/self/cgroup` has the path of the cgroup, and `/proc/self/mountinfo` the mountpoint of its
+//! hierarchy. Both paths are relative to the root of the cgroup namespace. In a container, the
+//! mount's root may be any cgroup.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -24,17 +24,17 @@ enum Version {
     Two,
 }
 
-/// A mounted hierarchy of cgroups that limits memory, and the cgroup of this process in it.
+/// A mounted cgroup hierarchy that limits memory, and the cgroup of this process in it.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     mountpoint: PathBuf,
-    /// Relative to the mountpoint.
+    /// The path of the cgroup, relative to the mountpoint.
     cgroup: PathBuf,
 }
 
 impl Hierarchy {
-    /// Those of a process with these lines in its `cgroup` and `mountinfo`.
+    /// Returns the hierarchies of a process with these contents of `cgroup` and `mountinfo`.
     fn all(cgroups: &str, mounts: &str) -> Vec<Self> {
         let mounts = mounts.lines().filter_map(Mounted::parse);
         mounts
@@ -62,11 +62,11 @@ impl Hierarchy {
         };
         let files = levels.flat_map(|level| names.iter().map(move |name| level.join(name)));
         let limits = files.filter_map(|file| {
-            // `max` stands for no limit.
+            // `max` means no limit.
             let text = std::fs::read_to_string(file).ok()?;
             text.trim().parse::<u64>().ok()
         });
-        // Also of cgroups above the mount.
+        // Includes the limits of cgroups above the root of the mount.
         let hierarchical = match self.version {
             Version::One => hierarchical_limit_bytes(&own),
             Version::Two => None,
@@ -75,7 +75,7 @@ impl Hierarchy {
     }
 }
 
-/// The limit of version 1 that `memory.stat` has for a cgroup and all above it.
+/// Returns the version 1 limit in `memory.stat`, which includes all ancestor cgroups.
 fn hierarchical_limit_bytes(cgroup: &Path) -> Option<u64> {
     let stat = std::fs::read_to_string(cgroup.join("memory.stat")).ok()?;
     let mut lines = stat.lines();
@@ -83,7 +83,7 @@ fn hierarchical_limit_bytes(cgroup: &Path) -> Option<u64> {
     limit.trim().parse().ok()
 }
 
-/// The path of the process's cgroup: of the memory controller in version 1, or in version 2.
+/// Returns the path of the process's cgroup: in version 1, that of the memory controller.
 fn cgroup_of(cgroups: &str, version: Version) -> Option<&str> {
     cgroups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -96,8 +96,8 @@ fn cgroup_of(cgroups: &str, version: Version) -> Option<&str> {
     })
 }
 
-/// The part of a cgroup's path below the root of a mount; empty if it is not below it, as of a
-/// process outside of its cgroup namespace.
+/// Returns the part of a cgroup's path below the root of a mount. Empty if the cgroup is not below
+/// the root, such as that of a process outside of its cgroup namespace.
 fn below(root: &str, cgroup: &str) -> PathBuf {
     let is_plain = |path: &Path| {
         path.components()
@@ -111,7 +111,7 @@ fn below(root: &str, cgroup: &str) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// A line of `mountinfo` that is a hierarchy of cgroups with limits of memory.
+/// A line of `mountinfo` for a cgroup hierarchy that limits memory.
 struct Mounted {
     version: Version,
     root: String,
@@ -138,7 +138,7 @@ impl Mounted {
     }
 }
 
-/// A path with the octal escapes of `mountinfo` (space, tab, newline, backslash) resolved.
+/// Decodes the octal escapes of a `mountinfo` path (space, tab, newline, backslash).
 fn unescaped(path: &str) -> String {
     let escapes = [
         ("\\040", " "),
@@ -157,7 +157,7 @@ fn unescaped(path: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A tree with `/proc/self/cgroup`, `/proc/self/mountinfo` and files of cgroups.
+    /// A directory tree with `/proc/self/cgroup`, `/proc/self/mountinfo` and cgroup files.
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -192,10 +192,10 @@ mod tests {
         assert_eq!(tree.limit(), Some(1 << 30));
         let tree = tree.file("sys/fs/cgroup/a.slice/b.scope/memory.high", "536870912\n");
         assert_eq!(tree.limit(), Some(512 << 20));
-        // The limit of another cgroup is none of this one.
+        // The limit of another cgroup does not apply.
         let tree = tree.file("sys/fs/cgroup/other/memory.max", "4096\n");
         assert_eq!(tree.limit(), Some(512 << 20));
-        // A container with a cgroup namespace has its limit at the root of the mount.
+        // In a container with a cgroup namespace, the limit is at the root of the mount.
         let tree = Tree::new("0::/\n", V2).file("sys/fs/cgroup/memory.max", "268435456");
         assert_eq!(tree.limit(), Some(256 << 20));
     }
@@ -211,7 +211,7 @@ mod tests {
             "2000000000\n",
         );
         assert_eq!(tree.limit(), Some(2_000_000_000));
-        // Docker without a namespace mounts the container's own cgroup, by its whole path.
+        // Docker without a cgroup namespace mounts the container's own cgroup, with its full path.
         let mounts = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
         let tree = Tree::new(cgroup, mounts)
             .file("sys/fs/cgroup/memory/memory.limit_in_bytes", "900000000\n")
