@@ -355,10 +355,10 @@ impl Fs {
         }
     }
 
-    /// Visits the names of an open directory from a cookie on that are at hand.
+    /// Visits the names of an open directory from a cookie on, as far as that needs no waiting.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn readdir(
         &self,
         directory: &mut dyn DirStream,
@@ -368,11 +368,11 @@ impl Fs {
         Ok(directory.visit(cookie, &mut |entry| visit(&entry))?)
     }
 
-    /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`, which count as a
-    /// lookup. A name whose attributes are not at hand is left to a lookup of its own.
+    /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`. A name with attributes counts
+    /// as a lookup; a name whose attributes need waiting gets none, and the kernel looks it up later.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn readdirplus(
         &self,
         ino: Ino,
@@ -389,7 +389,7 @@ impl Fs {
             };
             let flow = visit(&entry, Some(node));
             if flow.is_break() {
-                // It did not fit: the kernel has not seen it.
+                // The entry did not fit, so the kernel has not seen it.
                 self.tree.forget(node.ino, 1);
             }
             flow
@@ -397,7 +397,7 @@ impl Fs {
         Ok(visited?)
     }
 
-    /// The size of the source.
+    /// Returns the size of the source.
     pub fn statfs(&self) -> Space {
         let extent = self.tree.store().extent();
         Space {
@@ -406,7 +406,7 @@ impl Fs {
         }
     }
 
-    /// The key of a number, for messages.
+    /// Returns the key of an inode number for messages.
     pub fn key(&self, ino: Ino) -> Key {
         self.tree.key(ino).unwrap_or_default()
     }
