@@ -1,4 +1,4 @@
-//! Who uses the mount, and daemons started in unusual ways.
+//! Client programs of a mount, and daemons that are started in unusual ways.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,27 +18,27 @@ pub const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 pub const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
 pub const ENOTCONN: i32 = rustix::io::Errno::NOTCONN.raw_os_error();
 
-/// Directory reads that the kernel does itself (as root), and those that the daemon answers.
+/// The values of `--passthrough`: the kernel reads files itself (as root), or the daemon answers reads.
 pub const PASSTHROUGH: [&str; 2] = ["auto", "off"];
 
-/// Runs one of the Python clients in tests/kernel.
+/// Runs a Python client of tests/kernel and returns its output.
 pub fn client(program: &str, args: &[&Path]) -> String {
     run(Command::new("python3").arg(own_file(program)).args(args))
 }
 
-/// A file in tests/kernel.
+/// Returns the path of a file in tests/kernel.
 pub fn own_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/kernel")
         .join(name)
 }
 
-/// Makes the kernel forget names and inodes, as memory pressure does.
+/// Drops the kernel's dentry and inode caches, as under memory pressure.
 pub fn drop_caches() {
     fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
 }
 
-/// One of the daemon's gauges.
+/// Returns a gauge of the daemon.
 pub fn gauge(mountpoint: &Path, name: &str) -> u64 {
     let stats = xattr(mountpoint, "user.zarrfs.stats").expect("the root directory has the gauges");
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
@@ -47,7 +47,7 @@ pub fn gauge(mountpoint: &Path, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no gauge {name} in {stats}"))
 }
 
-/// A read that only the store can answer: page cache pages of the file are dropped first.
+/// Reads a file after dropping its pages from the page cache, so that the store must answer.
 pub fn read_uncached(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
@@ -56,7 +56,7 @@ pub fn read_uncached(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Every path below `root` with its inode number; names must have the number that stat tells.
+/// Returns every path below `root` with its inode number, and checks that readdir and stat agree on it.
 pub fn inodes(root: &Path) -> BTreeMap<PathBuf, u64> {
     use std::os::unix::fs::DirEntryExt;
     let mut found = BTreeMap::new();
@@ -83,7 +83,7 @@ pub fn inodes(root: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// A process that is stopped as long as this lives.
+/// A process that is stopped until this is dropped.
 pub struct Stopped(Pid);
 
 impl Stopped {
@@ -91,7 +91,7 @@ impl Stopped {
         let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
         let stopped = Self(pid);
-        // A thread that runs stops at its next step into the kernel.
+        // A running thread stops only when it next enters the kernel.
         let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
         let is_stopped = |task: io::Result<fs::DirEntry>| {
             let status = fs::read_to_string(task.unwrap().path().join("status"));
@@ -109,7 +109,7 @@ impl Drop for Stopped {
     }
 }
 
-/// A child that does not outlive the test.
+/// A child process that is killed on drop.
 pub struct Killed(pub Child);
 
 impl Drop for Killed {
@@ -119,7 +119,7 @@ impl Drop for Killed {
     }
 }
 
-/// Something mounted by the test itself; unmounted on drop.
+/// A mount that the test itself made; unmounted on drop.
 pub struct Extra(PathBuf);
 
 impl Extra {
@@ -137,7 +137,7 @@ impl Drop for Extra {
     }
 }
 
-/// A daemon in the foreground, a child of this process, so that its end can be seen.
+/// A daemon in the foreground, as a child of this process, so that its exit can be observed.
 pub struct Foreground {
     pub daemon: Child,
     pub path: PathBuf,
@@ -146,7 +146,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// Mounts `source`; `wrapper` is put before the command line (`prlimit ...`).
+    /// Mounts `source`. `wrapper` precedes the command line (`prlimit ...`).
     pub fn new(wrapper: &[&str], env: &[(&str, &str)], source: &Path, args: &[&str]) -> Self {
         let dir = scratch();
         let path = dir.path().join("mnt");

@@ -1,6 +1,6 @@
-//! A web server, and one that looks like S3, that does all right until it is told what to do
-//! wrong. It runs in the test's own process, on a port of its own; what it has can be changed while
-//! it runs, and every request is written down.
+//! A web server and an S3-like server that respond correctly, except for requests with a fault
+//! rule. The server runs in the process of the test, on a port of its own. Its content can be
+//! changed at any time, and every request is recorded.
 //!
 //! ```ignore
 //! let server = Server::files();                   // or Server::s3("bucket"), Server::over(path)
@@ -46,19 +46,19 @@ pub use gate::Gate;
 pub use journal::Logged;
 pub use rules::{Asks, Fault, Often, Rule, is_like, on};
 
-/// What the server looks like.
+/// The kind of server.
 #[derive(Debug, Clone)]
 pub enum Flavour {
-    /// A web server; with or without pages of its directories.
+    /// A web server, with or without directory pages.
     Files { lists: bool },
-    /// S3 with one bucket, in path style.
+    /// S3 with one bucket, with path-style URLs.
     S3 { bucket: String },
 }
 
-/// What a waiting thread looks after.
+/// The polling interval of waiting threads.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A running server; it ends when it is dropped, with all its connections.
+/// A running server, which ends on drop, with all its connections.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -86,32 +86,32 @@ struct Shared {
 }
 
 impl Server {
-    /// A web server that has nothing yet, and lists nothing.
+    /// Starts an empty web server without listings.
     pub fn files() -> Self {
         let flavour = Flavour::Files { lists: false };
         Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
     }
 
-    /// The same with pages of its directories, as of nginx.
+    /// Starts an empty web server with directory pages like those of nginx.
     pub fn listing_files() -> Self {
         let flavour = Flavour::Files { lists: true };
         Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
     }
 
-    /// A web server over a directory.
+    /// Starts a web server over a directory.
     pub fn over(directory: &Path) -> Self {
         let flavour = Flavour::Files { lists: false };
         let content = Content::directory(directory);
         Self::new(flavour, content, Ipv4Addr::LOCALHOST.into())
     }
 
-    /// A web server that only IPv6 leads to.
+    /// Starts a web server that is reachable only over IPv6.
     pub fn files_on_v6() -> Self {
         let flavour = Flavour::Files { lists: false };
         Self::new(flavour, Content::memory(), Ipv6Addr::LOCALHOST.into())
     }
 
-    /// S3 with one bucket that has nothing yet.
+    /// Starts an S3 server with one empty bucket.
     pub fn s3(bucket: &str) -> Self {
         let bucket = bucket.to_owned();
         let flavour = Flavour::S3 { bucket };
@@ -139,12 +139,12 @@ impl Server {
         server
     }
 
-    /// `http://host:port`, without a slash.
+    /// Returns `http://host:port`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The URL of a key.
+    /// Returns the URL of a key.
     pub fn url_of(&self, key: &str) -> String {
         match &self.shared.flavour {
             Flavour::Files { .. } => format!("{}/{key}", self.url()),
@@ -156,7 +156,7 @@ impl Server {
         self.address.port()
     }
 
-    // What it has.
+    // Content.
 
     /// Sets a value.
     pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) {
@@ -176,43 +176,43 @@ impl Server {
         }
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub fn remove(&self, key: &str) {
         lock(&self.shared.content).remove(key);
     }
 
-    /// A value, if it is there.
+    /// Returns a value, if it exists.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let entity = lock(&self.shared.content).get(key)?;
         Some(entity.bytes.to_vec())
     }
 
-    /// Adds keys that are `prefix` and seven digits, counted from 0; they cost nothing.
+    /// Adds generated keys: `prefix` and seven digits, counted from 0. They take no memory.
     pub fn count(&self, prefix: &str, count: u32) {
         let prefix = prefix.to_owned();
         lock(&self.shared.content).count(Counted { prefix, count });
     }
 
-    // What it does wrong.
+    // Faults.
 
-    /// Does something wrong from now on. Rules that fit one request all hold, later ones win.
+    /// Adds a fault rule. If several rules match a request, all apply, and later ones take precedence.
     pub fn add(&self, rule: Rule, fault: Fault) -> Rule {
         lock(&self.shared.rules).push((rule.clone(), fault));
         rule
     }
 
-    /// Does everything right again. What stalls already goes on stalling.
+    /// Removes all rules. Requests that already stall continue to stall.
     pub fn heal(&self) {
         lock(&self.shared.rules).clear();
     }
 
-    /// Has requests for keys of this pattern wait, listings too, until the gate is opened or
+    /// Lets requests for keys of this pattern, including listings, wait until the gate is opened or
     /// dropped.
     pub fn hold(&self, pattern: &str) -> Gate {
         self.shared.gates.add(pattern)
     }
 
-    /// Has every request wait so long.
+    /// Delays every request by this time.
     pub fn set_latency(&self, latency: Duration) {
         *lock(&self.shared.latency) = latency;
     }
@@ -221,7 +221,7 @@ impl Server {
     pub fn refuse(&self) {
         if let Some(acceptor) = lock(&self.acceptor).take() {
             acceptor.ends.store(true, Ordering::SeqCst);
-            // It waits for a connection; this is one.
+            // Wakes the acceptor, which waits for a connection.
             let _ = TcpStream::connect(self.address);
             acceptor.thread.join().unwrap();
         }
@@ -236,7 +236,7 @@ impl Server {
         }
     }
 
-    /// Takes connections again, on the same port.
+    /// Accepts connections again, on the same port.
     pub fn accept(&self) {
         let end = Instant::now() + Duration::from_secs(5);
         let listener = loop {
@@ -270,36 +270,36 @@ impl Server {
         *lock(&self.acceptor) = Some(Acceptor { ends, thread });
     }
 
-    // What it was asked.
+    // Requests.
 
-    /// Every request so far, in the order in which they came.
+    /// Returns every request so far, in order of arrival.
     pub fn requests(&self) -> Vec<Logged> {
         self.shared.journal.requests()
     }
 
-    /// Those for keys of this pattern.
+    /// Returns the requests for keys of this pattern.
     pub fn requests_for(&self, pattern: &str) -> Vec<Logged> {
         let mut requests = self.requests();
         requests.retain(|r| is_like(pattern, &r.key));
         requests
     }
 
-    /// Forgets all requests that were answered, and the most at a time.
+    /// Removes completed requests from the journal, and resets the largest number of concurrent ones.
     pub fn forget_requests(&self) {
         self.shared.journal.forget();
     }
 
-    /// The most requests that were under way at the same time.
+    /// Returns the largest number of concurrent requests.
     pub fn most_at_a_time(&self) -> usize {
         self.shared.journal.most()
     }
 
-    /// How many requests are under way.
+    /// Returns the number of requests in progress.
     pub fn under_way(&self) -> usize {
         self.shared.journal.under_way()
     }
 
-    /// How many connections were taken so far.
+    /// Returns the number of connections accepted so far.
     pub fn connections(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -312,7 +312,7 @@ impl Drop for Server {
     }
 }
 
-/// A lock that a failed test has not made useless.
+/// Locks a mutex, even if a failed test has poisoned it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

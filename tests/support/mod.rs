@@ -1,4 +1,4 @@
-//! What every test of a real mount shares: mounts that are always removed, skipping, and client programs.
+//! Helpers of all tests with a real mount: mounts that are always removed, skipping, and client programs.
 //!
 //! The daemon is always a separate process (the `zarrfs` binary of this build), never a thread of
 //! the test.
@@ -28,14 +28,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The binary under test.
+/// Returns a command of the binary under test.
 pub fn zarrfs() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zarrfs"));
     command.stdin(Stdio::null());
     command
 }
 
-/// A scratch directory that is removed with everything below it.
+/// Returns a scratch directory, which is removed recursively on drop.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix("zarrfs-test-")
@@ -43,14 +43,14 @@ pub fn scratch() -> tempfile::TempDir {
         .unwrap()
 }
 
-/// How a `zarrfs` command ended that was expected to, or did, fail.
+/// The result of a `zarrfs` command that failed, or was expected to fail.
 #[derive(Debug)]
 pub struct Refusal {
     pub code: Option<i32>,
     pub stderr: String,
 }
 
-/// A running mount. Dropping it unmounts (lazily if it must) and waits for the daemon.
+/// A running mount. Dropping it unmounts (lazily if necessary) and waits for the daemon.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -60,7 +60,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `source` with default options on a fresh directory.
+    /// Mounts `source` with default options on a new directory.
     pub fn new(source: impl AsRef<OsStr>) -> Self {
         Self::with(source, &[])
     }
@@ -70,17 +70,17 @@ impl Mount {
         Self::attempt(source, args).unwrap_or_else(|e| panic!("zarrfs refused to mount: {e:?}"))
     }
 
-    /// Mounts a source of plain keys, without Zarr metadata at its top.
+    /// Mounts a source of plain keys, without Zarr metadata at its root.
     pub fn of_keys(source: impl AsRef<OsStr>, args: &[&str]) -> Self {
         Self::with(source, &[&["--force"], args].concat())
     }
 
-    /// Mounts `source`, or says how the command failed.
+    /// Mounts `source`, or returns the failure of the command.
     pub fn attempt(source: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, Refusal> {
         Self::attempt_in(source, args, |_| ())
     }
 
-    /// The same with a change of the command, as of its environment.
+    /// As [`Mount::attempt`], after a change of the command, for example of its environment.
     pub fn attempt_in(
         source: impl AsRef<OsStr>,
         args: &[&str],
@@ -118,27 +118,27 @@ impl Mount {
         })
     }
 
-    /// The mountpoint.
+    /// Returns the mountpoint.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A path below the mountpoint.
+    /// Returns a path below the mountpoint.
     pub fn join(&self, key: impl AsRef<Path>) -> PathBuf {
         self.path.join(key)
     }
 
-    /// The daemon's process id.
+    /// Returns the process ID of the daemon.
     pub fn pid(&self) -> u32 {
         self.pid.expect("the root directory tells the daemon's pid")
     }
 
-    /// What the daemon has logged so far.
+    /// Returns the log of the daemon so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The daemon's resident memory in bytes (`VmRSS`), or its peak (`VmHWM`).
+    /// Returns the daemon's resident memory in bytes (`VmRSS`), or its peak (`VmHWM`).
     pub fn memory(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|l| l.starts_with(field)).unwrap();
@@ -150,7 +150,7 @@ impl Mount {
             * 1024
     }
 
-    /// Unmounts with `zarrfs umount` and checks that this works.
+    /// Unmounts with `zarrfs umount` and asserts that it succeeds.
     pub fn unmount(self) {
         let output = run_for(
             zarrfs().arg("umount").arg(&self.path),
@@ -169,7 +169,7 @@ impl Drop for Mount {
     fn drop(&mut self) {
         clean_up(&self.path);
         if let Some(pid) = self.pid {
-            // A zombie is gone: whoever adopted it may take its time to reap it.
+            // A zombie counts as ended, because its new parent may reap it late.
             let status = format!("/proc/{pid}/status");
             let gone = || !fs::read_to_string(&status).is_ok_and(|s| !s.contains("State:\tZ"));
             if !wait_until(Duration::from_secs(10), gone) {
@@ -183,7 +183,7 @@ impl Drop for Mount {
     }
 }
 
-/// Takes whatever is mounted on `path` away; never waits for a daemon that does not answer.
+/// Removes all mounts on `path`, without waiting for a daemon that does not answer.
 pub fn clean_up(path: &Path) {
     for _ in 0..4 {
         if !is_mounted(path) {
@@ -199,12 +199,12 @@ pub fn clean_up(path: &Path) {
     }
 }
 
-/// Whether the mount table names `path`.
+/// Returns whether the mount table contains `path`.
 pub fn is_mounted(path: &Path) -> bool {
     mount_entry(path).is_some()
 }
 
-/// The line of /proc/self/mountinfo for `path`.
+/// Returns the line of /proc/self/mountinfo for `path`.
 pub fn mount_entry(path: &Path) -> Option<String> {
     let table = fs::read("/proc/self/mountinfo").unwrap();
     let table = String::from_utf8_lossy(&table);
@@ -224,7 +224,7 @@ pub fn xattr(path: &Path, name: &str) -> Option<String> {
     String::from_utf8(value).ok()
 }
 
-/// Polls `condition` until it holds or the time is over; returns whether it held.
+/// Polls `condition` until it holds or `limit` has passed. Returns whether it held.
 pub fn wait_until(limit: Duration, condition: impl Fn() -> bool) -> bool {
     let end = Instant::now() + limit;
     while Instant::now() < end {
@@ -236,7 +236,7 @@ pub fn wait_until(limit: Duration, condition: impl Fn() -> bool) -> bool {
     condition()
 }
 
-/// Runs a command to its end, or kills it after `limit` and fails naming it.
+/// Runs a command until it ends. After `limit`, kills the command and fails with its name.
 pub fn run_for(command: &mut Command, limit: Duration) -> Output {
     let name = format!("{command:?}");
     let mut child = command
@@ -281,7 +281,7 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<
     })
 }
 
-/// Runs a command that must succeed and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = run_for(command, Duration::from_secs(300));
     assert!(
@@ -293,22 +293,22 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a shell script that must succeed and returns what it printed.
+/// Runs a shell script that must succeed, and returns its output.
 pub fn sh(script: &str) -> String {
     run(Command::new("bash").args(["-euo", "pipefail", "-c", script]))
 }
 
-/// Marks the test as skipped, which `scripts/run-tests` counts; the test returns after it.
+/// Reports that the test is skipped, which `scripts/run-tests` counts. The test must then return.
 pub fn skipped(reason: impl std::fmt::Display) {
     eprintln!("skipped: {reason}");
 }
 
-/// Whether the tests run as root (most can also run as an ordinary user).
+/// Returns whether the tests run as root (most can also run as an ordinary user).
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The same command, run as `nobody` without any privilege.
+/// Returns the same command, run as `nobody` without privileges.
 pub fn as_nobody(command: &Command) -> Command {
     let mut wrapped = Command::new("setpriv");
     wrapped.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]);
@@ -319,7 +319,7 @@ pub fn as_nobody(command: &Command) -> Command {
     wrapped
 }
 
-/// The errno of a failed system call.
+/// Returns the errno of a failed system call.
 pub fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result
         .expect_err("the call must fail")

@@ -1,4 +1,4 @@
-//! A place to mount on that cleans up after itself, and what the kernel and the commands say.
+//! A mountpoint that cleans up after itself, and the state of mounts, processes and commands.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::*;
 
-/// The metadata that every source here has as `zarr.json`.
+/// The content of `zarr.json` in every source of this module.
 pub const GROUP: &str = r#"{"zarr_format":3,"node_type":"group"}"#;
 
-/// What every source here has as `a/c/0`.
+/// Returns the content of `a/c/0` in every source of this module.
 pub fn chunk() -> Vec<u8> {
     (0..300_000_u32)
         .map(|i| u8::try_from(i * 7 % 251).unwrap())
         .collect()
 }
 
-/// The mount at `path` has the whole content of a source of this module.
+/// Asserts that the mount at `path` serves the whole content of a source of this module.
 pub fn assert_serves(path: &Path) {
     assert_eq!(fs::read(path.join("zarr.json")).unwrap(), GROUP.as_bytes());
     assert!(fs::read(path.join("a/c/0")).unwrap() == chunk());
@@ -48,7 +48,7 @@ impl Mounted {
     }
 }
 
-/// All mounts, in the order in which they were made. Every line must have its six fields.
+/// Returns all mounts, in the order in which they were made. Asserts that every line has six fields.
 pub fn mounts() -> Vec<Mounted> {
     let table = fs::read("/proc/self/mounts").unwrap();
     let lines = table.split(|&b| b == b'\n').filter(|l| !l.is_empty());
@@ -83,7 +83,7 @@ fn unescaped(field: &[u8]) -> OsString {
     OsString::from_vec(plain)
 }
 
-/// What a command that has ended said.
+/// The output of a command that has ended.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -91,7 +91,7 @@ pub struct Said {
     pub err: String,
 }
 
-/// Runs a command to its end.
+/// Runs a command until it ends.
 pub fn said(command: &mut Command) -> Said {
     let output = run_for(command, Duration::from_secs(40));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -103,14 +103,14 @@ pub fn said(command: &mut Command) -> Said {
 }
 
 impl Said {
-    /// The command succeeded.
+    /// Asserts that the command succeeded.
     #[track_caller]
     pub fn ok(&self) -> &Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
-    /// The command failed with `code`, and its message has all `words`; `a|b` is one or the other.
+    /// Asserts that the command failed with `code` and a message with all `words`; `a|b` means a or b.
     #[track_caller]
     pub fn failed(&self, code: i32, words: &[&str]) -> &Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -127,8 +127,8 @@ impl Said {
     }
 }
 
-/// A scratch directory with an empty directory in it to mount on. Whatever is mounted below it is
-/// taken away on drop, and no process that was told of it may be left.
+/// A scratch directory with an empty mountpoint. On drop, all mounts below the directory are
+/// removed, and no process with its path in the command line may be left.
 #[derive(Debug)]
 pub struct Place {
     dir: tempfile::TempDir,
@@ -137,12 +137,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// A mountpoint of an ordinary name.
+    /// Creates a mountpoint with an ordinary name.
     pub fn new() -> Self {
         Self::named("mnt")
     }
 
-    /// A mountpoint of any name.
+    /// Creates a mountpoint with a given name.
     pub fn named(name: impl AsRef<Path>) -> Self {
         let dir = scratch();
         let path = dir.path().join(name);
@@ -150,29 +150,29 @@ impl Place {
         Self { dir, path }
     }
 
-    /// The scratch directory.
+    /// Returns the scratch directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A path in the scratch directory.
+    /// Returns a path in the scratch directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// A new directory in the scratch directory.
+    /// Creates a directory in the scratch directory.
     pub fn make_dir(&self, name: impl AsRef<Path>) -> PathBuf {
         let path = self.join(name);
         fs::create_dir(&path).unwrap();
         path
     }
 
-    /// A new directory store in the scratch directory.
+    /// Creates a directory store in the scratch directory.
     pub fn store(&self) -> PathBuf {
         self.store_named("store")
     }
 
-    /// A new directory store of any name.
+    /// Creates a directory store with a given name.
     pub fn store_named(&self, name: impl AsRef<Path>) -> PathBuf {
         let path = self.make_dir(name);
         fs::write(path.join("zarr.json"), GROUP).unwrap();
@@ -181,10 +181,10 @@ impl Place {
         path
     }
 
-    /// A zip archive of `store` beside it.
+    /// Creates a zip archive of `store` next to it.
     pub fn zip_of(&self, store: &Path) -> PathBuf {
         let path = store.with_extension("zip");
-        // To stdout, because zip(1) adds to some names of files.
+        // Written to stdout, because zip(1) appends a suffix to some file names.
         let mut zip = Command::new("zip");
         zip.args(["-q0r", "-", "."]).current_dir(store);
         let status = zip.stdout(File::create(&path).unwrap()).status();
@@ -192,26 +192,26 @@ impl Place {
         path
     }
 
-    /// The command line that mounts `source` here.
+    /// Returns the command that mounts `source` on the mountpoint.
     pub fn command(&self, source: impl AsRef<OsStr>, args: &[&str]) -> Command {
         let mut command = zarrfs();
         command.arg(source.as_ref()).arg(&self.path).args(args);
         command
     }
 
-    /// Tries to mount `source` here.
+    /// Tries to mount `source` on the mountpoint.
     pub fn attempt(&self, source: impl AsRef<OsStr>, args: &[&str]) -> Said {
         said(&mut self.command(source, args))
     }
 
-    /// Mounts `source` here, in the background; the daemon's process id.
+    /// Mounts `source` in the background; returns the process ID of the daemon.
     #[track_caller]
     pub fn mount(&self, source: impl AsRef<OsStr>, args: &[&str]) -> u32 {
         self.attempt(source, args).ok();
         daemon_of(&self.path)
     }
 
-    /// Mounts `source` here, in the foreground.
+    /// Mounts `source` in the foreground.
     #[track_caller]
     pub fn foreground(&self, source: impl AsRef<OsStr>, args: &[&str]) -> Daemon {
         let stderr = self.join("stderr");
@@ -229,24 +229,24 @@ impl Place {
         daemon
     }
 
-    /// `zarrfs umount` of the mountpoint.
+    /// Runs `zarrfs umount` for the mountpoint.
     pub fn unmount(&self, args: &[&str]) -> Said {
         said(zarrfs().arg("umount").args(args).arg(&self.path))
     }
 
-    /// All mounts of zarrfs below the scratch directory.
+    /// Returns all mounts of zarrfs below the scratch directory.
     pub fn mounted(&self) -> Vec<Mounted> {
         let mut mounts = mounts();
         mounts.retain(|m| m.point.starts_with(self.dir()) && m.kind == "fuse.zarrfs");
         mounts
     }
 
-    /// Whether zarrfs is mounted on the mountpoint.
+    /// Returns whether zarrfs is mounted on the mountpoint.
     pub fn is_mounted(&self) -> bool {
         self.mounted().iter().any(|m| m.point == self.path)
     }
 
-    /// Every process with the scratch directory in its command line.
+    /// Returns every process with the scratch directory in its command line.
     pub fn processes(&self) -> Vec<u32> {
         let wanted = self.dir().as_os_str().as_bytes();
         fs::read_dir("/proc")
@@ -259,7 +259,7 @@ impl Place {
             .collect()
     }
 
-    /// Nothing is mounted and nothing runs, but for a helper that is about to end.
+    /// Asserts that nothing is mounted and nothing runs, except for a helper that is about to end.
     #[track_caller]
     pub fn assert_untouched(&self) {
         assert!(self.mounted().is_empty(), "{:?}", self.mounted());
@@ -269,7 +269,7 @@ impl Place {
         assert!(left.is_empty(), "left over: {shown:?}");
     }
 
-    /// Lets everybody look at all there is, and nobody mount: a copy of the binary in the place.
+    /// Lets `nobody` read everything but not mount. Returns a copy of the binary in this directory.
     pub fn open_to_nobody(&self) -> PathBuf {
         let binary = self.join("zarrfs");
         run(Command::new("cp").arg(zarrfs().get_program()).arg(&binary));
@@ -313,7 +313,7 @@ fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
-/// The process id that the root of a mount tells.
+/// Returns the process ID in the extended attribute of a mount's root.
 #[track_caller]
 pub fn daemon_of(path: &Path) -> u32 {
     let pid = xattr(path, "user.zarrfs.pid");
@@ -322,7 +322,7 @@ pub fn daemon_of(path: &Path) -> u32 {
         .unwrap()
 }
 
-/// Whether any thread of a process runs; what has ended and is not yet reaped does not.
+/// Returns whether any thread of a process runs. A zombie does not run.
 pub fn runs(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
@@ -334,7 +334,7 @@ pub fn runs(pid: u32) -> bool {
     })
 }
 
-/// Sends a signal.
+/// Sends a signal to a process.
 pub fn kill(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     let _ = kill_process(pid, signal);
@@ -346,7 +346,7 @@ pub fn kill_daemon(pid: u32) {
     assert!(wait_until(Duration::from_secs(5), || !runs(pid)));
 }
 
-/// A daemon in the foreground, a child of this process.
+/// A daemon in the foreground, as a child of this process.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -368,12 +368,12 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// How it ended, if it did within `limit`.
+    /// Returns the exit status, if the daemon ends within `limit`.
     pub fn ended(&mut self, limit: Duration) -> Option<ExitStatus> {
         wait_for(&mut self.child, limit)
     }
 
-    /// It ends within `limit`, successfully.
+    /// Asserts that the daemon ends successfully within `limit`.
     #[track_caller]
     pub fn ends_well(&mut self, limit: Duration) {
         let status = self.ended(limit);

@@ -1,5 +1,5 @@
-//! Real servers of remote stores, each a process of this machine that ends with its test, however
-//! that ends. They are installed by `tests/servers/setup.sh`.
+//! Real servers of remote stores. Each is a process of this machine that ends with its test,
+//! however the test ends. `tests/servers/setup.sh` installs them.
 
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -35,7 +35,7 @@ pub use remote::{Remote, without_clouds};
 pub use seaweed::Seaweed;
 pub use webhdfs::WebHdfs;
 
-/// Who asks an object store for something.
+/// The credentials of a user of an object store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
     /// The access key of S3, the account of Azure.
@@ -51,7 +51,7 @@ impl Keys {
         }
     }
 
-    /// The same name with a secret that is not its own, of the same form.
+    /// Returns the same name with a wrong secret of the same form.
     pub fn with_wrong_secret(&self) -> Self {
         Self {
             secret: self.secret.chars().rev().collect(),
@@ -60,7 +60,7 @@ impl Keys {
     }
 }
 
-/// A program or a module of the installed ones.
+/// Returns the path of an installed program or module.
 fn installed(path: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/servers")
@@ -69,7 +69,7 @@ fn installed(path: &str) -> PathBuf {
     path
 }
 
-/// Runs `client.py` with credentials of its own and none of this process's.
+/// Runs `client.py` with the given credentials, and none from the environment of this process.
 fn client(
     verb: &str,
     endpoint: &str,
@@ -85,7 +85,7 @@ fn client(
     run_for(&mut command, Duration::from_secs(120))
 }
 
-/// What `client.py` printed, or what it said of its failure.
+/// Returns the output of `client.py`, or its error message.
 fn answered(output: Output) -> Result<Vec<u8>, String> {
     if output.status.success() {
         Ok(output.stdout)
@@ -99,7 +99,7 @@ fn lines(output: &[u8]) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Puts every file of `tree` into a bucket.
+/// Uploads every file of `tree` to a bucket.
 fn put(verb: &str, endpoint: &str, bucket: &str, tree: &Path, env: &[(String, String)]) {
     let tree = tree.to_str().unwrap();
     if let Err(why) = answered(client(verb, endpoint, bucket, tree, env)) {

@@ -1,4 +1,4 @@
-//! The right answer to a request, and what the faults make of it.
+//! The correct response to a request, and its change by faults.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use super::listing::{self, Page};
 use super::message::{Part, Request, Response, part};
 use super::rules::{Asks, Fault, s3_error};
 
-/// How the bytes of an answer end.
+/// The end of the bytes of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Right,
@@ -18,7 +18,7 @@ pub enum End {
     Stall,
 }
 
-/// How the end of a body is told.
+/// The framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
     Length,
@@ -26,11 +26,11 @@ pub enum Frame {
     Connection,
 }
 
-/// What the faults of one request come to.
+/// The combined faults of one request.
 #[derive(Debug)]
 pub struct Plan {
     pub end: End,
-    /// Where it ends, in bytes of the body; `None` is before the head.
+    /// The number of body bytes before the end; `None` ends the response before the headers.
     pub after: Option<usize>,
     pub frame: Frame,
     pub is_endless: bool,
@@ -56,7 +56,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Puts faults together; later ones win over earlier ones.
+    /// Combines faults; later faults override earlier ones.
     pub fn new(faults: Vec<Fault>) -> Self {
         let mut plan = Self {
             end: End::Right,
@@ -129,13 +129,13 @@ impl Plan {
     }
 }
 
-/// What a request is about.
+/// The parts of a request that determine the response.
 #[derive(Debug)]
 pub struct Question<'a> {
     pub request: &'a Request,
     pub key: String,
     pub asks: Asks,
-    /// The key is in the bucket that there is.
+    /// Whether the key is in the existing bucket.
     pub is_inside: bool,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Answers it.
+    /// Returns the response.
     pub fn answer(&self, content: &Content, flavour: &Flavour, plan: &Plan) -> Response {
         let mut response = match &plan.answer {
             Some(response) => response.clone(),
@@ -214,7 +214,7 @@ impl<'a> Question<'a> {
             Flavour::S3 { bucket } if self.asks == Asks::Listing => {
                 listing::list(content, bucket, self.request, plan.page, plan.most_names)
             }
-            // HEAD of the bucket.
+            // HEAD of a bucket.
             Flavour::S3 { .. } if self.key.is_empty() => Response::empty(200),
             Flavour::S3 { .. } => match content.get(&self.key) {
                 Some(entity) => self.value(&entity, plan),
@@ -223,7 +223,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// What a web server says of a path that is no file.
+    /// Returns the response of a web server for a path that is not a file.
     fn directory(&self, content: &Content, lists: bool, plan: &Plan) -> Response {
         let path = &self.key;
         let bare = path.strip_suffix('/').unwrap_or(path);
@@ -287,7 +287,7 @@ impl<'a> Question<'a> {
         response
     }
 
-    /// The part that was asked for, if parts are given and it is of this content.
+    /// Returns the requested part, if ranges are supported and `If-Range` matches.
     fn range(&self, size: usize, etag: Option<&str>, plan: &Plan) -> Option<Part> {
         let header = self.request.header("range").filter(|_| plan.takes_ranges)?;
         let same = self
@@ -297,10 +297,10 @@ impl<'a> Question<'a> {
         same.then(|| part(header, size)).flatten()
     }
 
-    /// The status of a condition that does not hold, in the order of RFC 9110, 13.2.2.
+    /// Returns the status of a condition that does not hold, in the order of RFC 9110, 13.2.2.
     fn condition(&self, etag: Option<&str>, modified: Option<SystemTime>) -> Option<u16> {
         let header = |name| self.request.header(name);
-        // Dates have no fractions of a second.
+        // HTTP dates have no fractions of a second.
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH);
             since.map_or(0, |since| since.as_secs())
@@ -309,7 +309,7 @@ impl<'a> Question<'a> {
             let date = httpdate::parse_http_date(date).ok().map(seconds);
             modified.map(seconds).zip(date).map(|(m, d)| m > d)
         };
-        // Who has no ETag does not look at these conditions, as servers without any do.
+        // Without an ETag, these conditions are ignored, as by servers without ETags.
         let has = |wanted: &str| {
             etag.map(|etag| {
                 wanted

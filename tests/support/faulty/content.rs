@@ -1,4 +1,4 @@
-//! What a server has: a map that a test changes, or a directory.
+//! The content of a server: a map that a test changes, or a directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A value and what tells it from others.
+/// A value and its validators.
 #[derive(Debug, Clone)]
 pub struct Entity {
     pub bytes: Arc<Vec<u8>>,
     pub modified: SystemTime,
-    /// Strong, with its quotes; the same content always has the same.
+    /// A strong ETag with its quotes, which is the same for the same content.
     pub etag: String,
 }
 
@@ -28,7 +28,7 @@ impl Entity {
     }
 }
 
-/// Keys that are nowhere but counted: `prefix` and seven digits, each with four bytes.
+/// Generated keys: `prefix` and seven digits, each with a value of four bytes.
 #[derive(Debug)]
 pub struct Counted {
     pub prefix: String,
@@ -45,12 +45,12 @@ impl Counted {
         digits.parse().ok().filter(|&i| i < self.count)
     }
 
-    /// The first key behind `after`.
+    /// Returns the first key after `after`.
     fn next(&self, after: &str) -> Option<String> {
         if self.count == 0 || after < self.key(0).as_str() {
             return (self.count > 0).then(|| self.key(0));
         }
-        // Keys are in the order of their numbers: the first that is greater is found by halving.
+        // Keys are in the order of their numbers, so a binary search finds the first greater one.
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -63,7 +63,7 @@ impl Counted {
     }
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Debug)]
 enum Place {
     Memory(BTreeMap<String, Entity>),
@@ -135,9 +135,9 @@ impl Content {
         }
     }
 
-    /// The first key behind `after` that begins with `prefix`.
+    /// Returns the first key after `after` that begins with `prefix`.
     pub fn next(&self, after: &str, prefix: &str) -> Option<String> {
-        // The greatest text below `prefix` is not needed: nothing below it begins with it.
+        // No upper bound is needed, because no key after the last one below `prefix` begins with it.
         let from = if after < prefix { prefix } else { after };
         let is_new = |key: &String| key.as_str() > after && key.starts_with(prefix);
         let stored = match &self.place {
@@ -163,7 +163,7 @@ impl Content {
         stored.into_iter().chain(counted).filter(is_new).min()
     }
 
-    /// Some key is below `key` and a slash.
+    /// Returns whether any key is below `key` and a slash.
     pub fn is_prefix(&self, key: &str) -> bool {
         let prefix = match key {
             "" => String::new(),

@@ -1,4 +1,4 @@
-//! Gates: requests that wait until a test lets them go.
+//! Gates: requests wait until a test opens the gate.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,25 +14,25 @@ struct State {
     held: AtomicUsize,
 }
 
-/// Holds requests until it is opened or dropped.
+/// A gate that holds requests until it is opened or dropped.
 #[derive(Debug)]
 #[must_use = "a gate that is dropped is open"]
 pub struct Gate(Arc<State>);
 
 impl Gate {
-    /// How many requests wait now. One whose client has gone does not wait any more.
+    /// Returns the number of waiting requests. A request whose client has disconnected no longer waits.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests wait, and fails if they do not come.
+    /// Waits until `count` requests wait, and fails if they do not come.
     #[track_caller]
     pub fn wait_for(&self, count: usize) {
         let came = self.came(count, Duration::from_secs(10));
         assert!(came, "{} of {count} requests came", self.held());
     }
 
-    /// Waits for so long until so many requests wait; whether they do.
+    /// Waits for at most `limit` until `count` requests wait. Returns whether they do.
     pub fn came(&self, count: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.held() < count {
@@ -44,7 +44,7 @@ impl Gate {
         true
     }
 
-    /// Lets all go, and all that come later.
+    /// Releases all requests, and all later ones.
     pub fn open(self) {}
 }
 
@@ -69,7 +69,7 @@ impl Gates {
         Gate(state)
     }
 
-    /// Waits until no gate holds this key; `false` if the client goes before.
+    /// Waits until no gate holds this key; `false` if the client disconnects first.
     pub fn pass(&self, key: &str, is_there: impl Fn() -> bool) -> bool {
         let mut gates = lock(&self.0).clone();
         gates.retain(|gate| is_like(&gate.pattern, key));

@@ -1,4 +1,4 @@
-//! What was asked, and what was said.
+//! The journal of requests and responses.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -9,26 +9,26 @@ use super::lock;
 use super::message::{Request, value};
 use super::rules::Asks;
 
-/// A request.
+/// A request in the journal.
 #[derive(Debug, Clone)]
 pub struct Logged {
     pub method: String,
-    /// As it was sent.
+    /// The request target as it was sent.
     pub target: String,
-    /// The key of the content; the prefix of a listing.
+    /// The key of the content, or the prefix of a listing.
     pub key: String,
     pub asks: Asks,
     pub query: Vec<(String, String)>,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub host: String,
     pub is_proxied: bool,
-    /// Which connection it came by.
+    /// The number of the connection.
     pub connection: u64,
     pub began: Instant,
-    /// `None` as long as it waits, and if the client has gone before.
+    /// `None` while the request waits, and if the client has disconnected before the response.
     pub status: Option<u16>,
-    /// Bytes of the body that were sent, or are just being sent.
+    /// Bytes of the body that were sent, or are being sent.
     pub sent: u64,
     pub is_under_way: bool,
     id: u64,
@@ -115,7 +115,7 @@ impl Journal {
     }
 }
 
-/// A request that is under way; it is over when this is dropped, or before.
+/// A request in progress, which ends when this is dropped, or before.
 #[derive(Debug)]
 pub struct Entry<'a> {
     journal: &'a Journal,
@@ -132,7 +132,7 @@ impl Entry<'_> {
         self.journal.change(self.id, |r| r.sent += bytes);
     }
 
-    /// Nothing more is done for it.
+    /// Ends the request.
     pub fn ends(&self) {
         if !self.is_over.replace(true) {
             self.journal.change(self.id, |r| r.is_under_way = false);

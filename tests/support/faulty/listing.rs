@@ -1,4 +1,4 @@
-//! ListObjectsV2, page by page, and the directory pages of a web server.
+//! Pages of ListObjectsV2, and directory pages of a web server.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use super::content::Content;
 use super::message::{Request, Response};
 use super::rules::s3_error;
 
-/// What is wrong with a page.
+/// A fault of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     Right,
@@ -16,10 +16,10 @@ pub enum Page {
     Truncated,
 }
 
-/// Behind every key that begins with what stands before it.
+/// A character after which a key sorts behind all keys with the same prefix.
 const BEHIND_ALL: char = char::MAX;
 
-/// Answers a listing of a bucket, with at most `most` names a page.
+/// Returns a page of a bucket listing, with at most `most` names.
 pub fn list(
     content: &Content,
     bucket: &str,
@@ -110,7 +110,7 @@ impl Found {
         self.values.len() + self.common.len()
     }
 
-    /// Takes a key, or what it has in common with others; where to go on.
+    /// Adds a key, or its common prefix. Returns the position at which the listing continues.
     fn add(
         &mut self,
         content: &Content,
@@ -142,7 +142,7 @@ const ENCODED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_');
 
-/// Text of a document, or percent-encoded if that was asked for.
+/// Returns text of a document, percent-encoded if the request asked for that.
 fn text(text: &str, encode: bool) -> String {
     if encode {
         return percent_encoding::utf8_percent_encode(text, ENCODED).to_string();
@@ -166,7 +166,7 @@ fn from_token(token: &str) -> Option<String> {
     String::from_utf8(bytes?).ok()
 }
 
-/// `2026-11-21T10:24:00.000Z`, from `Sat, 21 Nov 2026 10:24:00 GMT`.
+/// Converts `Sat, 21 Nov 2026 10:24:00 GMT` to `2026-11-21T10:24:00.000Z`.
 fn iso_date(time: std::time::SystemTime) -> String {
     let date = httpdate::fmt_http_date(time);
     let words: Vec<&str> = date.split(' ').collect();
@@ -175,7 +175,7 @@ fn iso_date(time: std::time::SystemTime) -> String {
     format!("{}-{month:02}-{}T{}.000Z", words[3], words[1], words[4])
 }
 
-/// A directory as nginx shows it: without names that begin with a dot.
+/// Returns a directory page like that of nginx, without names that begin with a dot.
 pub fn autoindex(content: &Content, key: &str) -> Response {
     let prefix = if key.is_empty() {
         String::new()

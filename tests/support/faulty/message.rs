@@ -1,24 +1,24 @@
-//! HTTP/1.1 as text: what a client asks, and what it is told.
+//! HTTP/1.1 messages: the requests of a client, and the responses.
 
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A request line with its head.
+/// A request line with its headers.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub method: String,
-    /// As it was sent, behind the authority.
+    /// The target as it was sent, without an authority.
     pub target: String,
-    /// Decoded, without the leading slash.
+    /// The decoded path without the leading slash.
     pub path: String,
-    /// Decoded names and values.
+    /// The decoded names and values of the query.
     pub query: Vec<(String, String)>,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The authority of a target that was sent to a proxy, else the `Host`.
+    /// The authority of a target that was sent to a proxy, otherwise the header `Host`.
     pub host: String,
-    /// The target was a whole URL, as a proxy gets it.
+    /// Whether the target was a complete URL, as sent to a proxy.
     pub is_proxied: bool,
 }
 
@@ -32,7 +32,7 @@ impl Request {
     }
 }
 
-/// The value of the first of that name.
+/// Returns the first value of a name.
 pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let mut pairs = pairs.iter();
     pairs
@@ -40,12 +40,12 @@ pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
         .map(|(_, v)| v.as_str())
 }
 
-/// Reads the next request of a connection; `None` if there is none.
+/// Reads the next request of a connection; `None` at the end of the connection.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if it is no HTTP.
+/// [`io::ErrorKind::InvalidData`] if the request is not HTTP.
 pub fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
-    // The first words of TLS may have no line that ends.
+    // The first bytes of TLS may not contain the end of a line.
     if reader
         .fill_buf()?
         .first()
@@ -109,7 +109,7 @@ pub fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     }))
 }
 
-/// One line without its end; `None` at the end of the connection.
+/// Reads one line without its end; `None` at the end of the connection.
 fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     reader
@@ -129,7 +129,7 @@ fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn plain(text: &str, plus_is_space: bool) -> String {
     let text = match plus_is_space {
         true => text.replace('+', " "),
@@ -140,14 +140,14 @@ fn plain(text: &str, plus_is_space: bool) -> String {
         .into_owned()
 }
 
-/// What a `Range` of one part leads to in a value of `size` bytes; `None` if it is to be ignored.
+/// The effect of a single `Range` on a value of `size` bytes; `None` means that it is ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
     Of(Range<usize>),
     Unsatisfiable,
 }
 
-/// Reads `bytes=a-b`, `bytes=a-` and `bytes=-n`.
+/// Parses `bytes=a-b`, `bytes=a-` and `bytes=-n`.
 pub fn part(header: &str, size: usize) -> Option<Part> {
     let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
     let range = match (first.parse::<usize>(), last.parse::<usize>()) {
@@ -165,7 +165,7 @@ pub fn part(header: &str, size: usize) -> Option<Part> {
     }
 }
 
-/// What is sent back.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: u16,
@@ -175,19 +175,19 @@ pub struct Response {
 }
 
 impl Response {
-    /// Nothing but a status.
+    /// Creates a response with only a status.
     pub fn empty(status: u16) -> Self {
         Self::part(status, Arc::default(), 0..0)
     }
 
-    /// A status with bytes of its own.
+    /// Creates a response with a status and a body.
     pub fn with(status: u16, kind: &str, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         let range = 0..bytes.len();
         Self::part(status, Arc::new(bytes), range).header("Content-Type", kind)
     }
 
-    /// A part of a value.
+    /// Creates a response with a part of a value.
     pub fn part(status: u16, bytes: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         Self {
             status,
@@ -215,13 +215,13 @@ impl Response {
         &self.bytes[self.range.clone()]
     }
 
-    /// The same head with another body.
+    /// Replaces the body, but not the headers.
     pub fn set_body(&mut self, bytes: Vec<u8>) {
         self.range = 0..bytes.len();
         self.bytes = Arc::new(bytes);
     }
 
-    /// The status line and the headers, without those that say where the body ends.
+    /// Returns the status line and the headers, without those that determine the end of the body.
     pub fn head(&self) -> String {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {

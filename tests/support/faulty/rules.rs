@@ -1,4 +1,4 @@
-//! Which requests go wrong, how often, and in what way.
+//! Rules: the requests that fail, how often, and in which way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,94 +6,94 @@ use std::time::Duration;
 
 use super::message::{Request, Response};
 
-/// Something that goes wrong with an answer.
+/// A fault of a response.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Another answer: a status, its headers and its body. See [`Fault::status`] and the like.
+    /// Another response: a status, headers and a body. See [`Fault::status`] and similar functions.
     Answer(Response),
-    /// The connection is reset before anything is sent.
+    /// The connection is reset before any byte is sent.
     Reset,
-    /// The connection is reset behind so many bytes of the body, at least one byte too early.
+    /// The connection is reset after this number of body bytes, at least one byte before the end.
     ResetAfter(usize),
-    /// The connection is closed before anything is sent.
+    /// The connection is closed before any byte is sent.
     Close,
-    /// The connection is closed behind so many bytes, at least one too early: a short body.
+    /// The connection is closed after this number of body bytes, at least one byte before the end.
     CloseAfter(usize),
-    /// Nothing is ever sent.
+    /// No byte is ever sent.
     Stall,
-    /// Nothing more is sent behind so many bytes of the body, at least one byte too early.
+    /// No byte is sent after this number of body bytes, at least one byte before the end.
     StallAfter(usize),
-    /// Each byte of the body takes so long.
+    /// Each byte of the body takes this time.
     Drip(Duration),
-    /// The answer comes late.
+    /// The response is delayed by this time.
     Late(Duration),
-    /// What is sent is no HTTP.
+    /// The response is not HTTP.
     Garbage,
-    /// A part that is one byte off, and says so.
+    /// A part that is off by one byte, with a matching `Content-Range`.
     WrongContentRange,
-    /// Another `Content-Range`, or none if it is empty.
+    /// Another `Content-Range`, or none if the text is empty.
     ContentRange(String),
-    /// The whole value with 200, whatever part was asked for.
+    /// The whole value with status 200, whatever part was requested.
     IgnoreRange,
     /// A part wrapped into multipart/byteranges.
     Multipart,
-    /// The body compressed, and said to be so, although nobody asked for it.
+    /// A compressed body with `Content-Encoding`, although the client did not accept that.
     Gzip,
-    /// A body in chunks, of no announced length.
+    /// A chunked body, without `Content-Length`.
     Chunked,
     /// A body that ends with the connection.
     Unframed,
     /// A body that never ends.
     Endless,
-    /// No `ETag`, which makes conditions on it fail to be heard.
+    /// No `ETag`, so that conditions on it are ignored.
     NoEtag,
     /// No `Last-Modified`.
     NoLastModified,
-    /// The value has this `ETag` now, for conditions too.
+    /// The value has this `ETag` from now on, also for conditions.
     Etag(String),
-    /// The value is this one from now on.
+    /// The value is replaced by this one from now on.
     Replace(Vec<u8>),
-    /// The body of a part with status 200 instead of 206, as `rclone serve s3` sends it.
+    /// A part with status 200 instead of 206, as from `rclone serve s3`.
     PartsAs200,
-    /// HEAD says that the value is empty.
+    /// HEAD returns a size of 0.
     EmptyHead,
     /// Another `Last-Modified`.
     LastModified(String),
-    /// A directory answers without a slash behind its URL as it does with one.
+    /// A directory URL without a trailing slash returns the listing instead of a redirect.
     NoRedirect,
-    /// Pages of a listing have at most so many names.
+    /// Pages of a listing have at most this number of names.
     MostNames(usize),
-    /// A page of a listing that leads to itself.
+    /// A page of a listing whose continuation token leads to the same page.
     RepeatedToken,
-    /// A page of a listing without names that leads to the next one.
+    /// A page of a listing without names, but with a continuation token.
     EmptyPage,
-    /// A page of a listing that ends in the middle.
+    /// A page of a listing that is cut off in the middle.
     TruncatedPage,
 }
 
 impl Fault {
-    /// A status with a page of HTML, as a proxy or a load balancer makes it.
+    /// Creates a status with an HTML page, as from a proxy or a load balancer.
     pub fn status(status: u16) -> Self {
         let page = format!("<html><body><h1>{status} from the fault server</h1></body></html>\n");
         Self::Answer(Response::with(status, "text/html", page))
     }
 
-    /// A page of HTML that says that all is well.
+    /// Creates a successful HTML page.
     pub fn html() -> Self {
         Self::status(200)
     }
 
-    /// An error as S3 says it.
+    /// Creates an error in the form of S3.
     pub fn s3(status: u16, code: &str) -> Self {
         Self::Answer(s3_error(status, code, "said by the fault server"))
     }
 
-    /// A redirect to another place.
+    /// Creates a redirect.
     pub fn redirect(location: impl Into<String>) -> Self {
         Self::Answer(Response::empty(302).header("Location", location))
     }
 
-    /// The same answer with another header; for answers of [`Fault::status`] and the like.
+    /// Adds a header, to responses of [`Fault::status`] and similar functions.
     pub fn with(self, name: &str, value: impl Into<String>) -> Self {
         match self {
             Self::Answer(response) => Self::Answer(response.header(name, value)),
@@ -101,13 +101,13 @@ impl Fault {
         }
     }
 
-    /// The same answer, which says when to come again.
+    /// Adds a `Retry-After` header, in seconds.
     pub fn retry_after(self, seconds: u32) -> Self {
         self.with("Retry-After", seconds.to_string())
     }
 }
 
-/// An error of S3 with its document.
+/// Creates an S3 error with its XML document.
 pub fn s3_error(status: u16, code: &str, message: &str) -> Response {
     let body = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code>\
@@ -116,19 +116,19 @@ pub fn s3_error(status: u16, code: &str, message: &str) -> Response {
     Response::with(status, "application/xml", body)
 }
 
-/// How often a rule holds, counted over the requests that fit it.
+/// How often a rule applies, counted over the matching requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Often {
     Always,
     First(u64),
     From(u64),
     Every(u64),
-    /// So many of 100, by a seed.
+    /// This percentage of requests, chosen by a seed.
     Percent(u64, u64),
 }
 
 impl Often {
-    /// Whether it holds for the `nth` request, counted from 1.
+    /// Returns whether the rule applies to the `nth` request, counted from 1.
     pub fn holds(self, nth: u64) -> bool {
         match self {
             Self::Always => true,
@@ -140,7 +140,7 @@ impl Often {
     }
 }
 
-/// A number that looks like chance (SplitMix64).
+/// Returns a pseudorandom number (SplitMix64).
 fn scattered(seed: u64) -> u64 {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -148,15 +148,15 @@ fn scattered(seed: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
     Value,
     Listing,
 }
 
-/// Requests that go wrong. Keys are those of the content, without a bucket; a listing's is the
-/// prefix that is listed. `*` stands for any text, slashes too.
+/// The requests that fail. Keys are those of the content, without a bucket; that of a listing is
+/// its prefix. `*` matches any text, including slashes.
 #[derive(Debug, Clone)]
 pub struct Rule {
     key: String,
@@ -168,7 +168,7 @@ pub struct Rule {
     hits: Arc<AtomicU64>,
 }
 
-/// Requests for keys of this pattern.
+/// Matches requests for keys of this pattern.
 pub fn on(key: &str) -> Rule {
     Rule {
         key: key.to_owned(),
@@ -192,40 +192,40 @@ impl Rule {
         self
     }
 
-    /// Only listings.
+    /// Matches only listings.
     pub fn lists(mut self) -> Self {
         self.asks = Some(Asks::Listing);
         self
     }
 
-    /// No listings.
+    /// Matches no listings.
     pub fn values(mut self) -> Self {
         self.asks = Some(Asks::Value);
         self
     }
 
-    /// Only requests with a header of this pattern.
+    /// Matches only requests with a header of this pattern.
     pub fn header(mut self, name: &'static str, pattern: &str) -> Self {
         self.header = Some((name, pattern.to_owned()));
         self
     }
 
-    /// Only the first `n` requests.
+    /// Applies to the first `n` requests only.
     pub fn first(self, n: u64) -> Self {
         self.often(Often::First(n))
     }
 
-    /// Only requests from the `n`-th on, counted from 1.
+    /// Applies only from the `n`-th request on, counted from 1.
     pub fn from(self, n: u64) -> Self {
         self.often(Often::From(n))
     }
 
-    /// Only each `n`-th request.
+    /// Applies to each `n`-th request only.
     pub fn every(self, n: u64) -> Self {
         self.often(Often::Every(n))
     }
 
-    /// Only so many of 100 requests, by a seed.
+    /// Applies to this percentage of requests only, chosen by a seed.
     pub fn percent(self, percent: u64, seed: u64) -> Self {
         self.often(Often::Percent(percent, seed))
     }
@@ -235,12 +235,12 @@ impl Rule {
         self
     }
 
-    /// How many requests have gone wrong by this rule.
+    /// Returns the number of requests to which this rule was applied.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::SeqCst)
     }
 
-    /// Whether it is a request that this rule is for, however often it holds.
+    /// Returns whether a request matches the rule, however often the rule applies.
     pub fn fits(&self, request: &Request, key: &str, asks: Asks) -> bool {
         self.method.is_none_or(|m| m == request.method)
             && self.asks.is_none_or(|a| a == asks)
@@ -250,7 +250,7 @@ impl Rule {
             })
     }
 
-    /// Counts a request that fits; whether it goes wrong.
+    /// Counts a matching request. Returns whether the rule applies to it.
     pub fn strikes(&self) -> bool {
         let nth = self.seen.fetch_add(1, Ordering::SeqCst) + 1;
         let strikes = self.often.holds(nth);
@@ -261,7 +261,7 @@ impl Rule {
     }
 }
 
-/// Whether `text` is of a pattern in which `*` is any text.
+/// Returns whether `text` matches a pattern in which `*` is any text.
 pub fn is_like(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

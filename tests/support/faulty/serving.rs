@@ -1,4 +1,4 @@
-//! One connection: its requests, one after the other.
+//! The requests of one connection, served in order.
 
 use std::io::{self, BufReader, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use super::wire::{self, Progress, Sent};
 use super::{Shared, TICK, lock};
 
 impl Shared {
-    /// Answers the requests of one connection.
+    /// Serves the requests of one connection.
     pub(super) fn serve(&self, stream: &TcpStream, id: u64) {
         let _ = stream.set_nodelay(true);
         let mut reader = BufReader::new(stream);
@@ -34,11 +34,11 @@ impl Shared {
                 Ok(None) | Err(_) => break,
             }
         }
-        // The clone would keep it open.
+        // The cloned stream would keep the connection open.
         lock(&self.connections).remove(&id);
     }
 
-    /// Answers one request; `None` if the client has gone.
+    /// Answers one request; `None` if the client has disconnected.
     fn reply(&self, stream: &TcpStream, request: &Request, connection: u64) -> Option<Sent> {
         let question = Question::new(request, &self.flavour);
         let entry = self.journal.begin(request, &question, connection);
@@ -80,7 +80,7 @@ impl Shared {
             .collect()
     }
 
-    /// Waits for so long, or for ever; ends early, with `false`, when the client has gone.
+    /// Waits for `time`, or forever. Returns `false` early if the client disconnects.
     fn wait(&self, stream: &TcpStream, time: Option<Duration>) -> bool {
         let end = time.map(|time| Instant::now() + time);
         loop {
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Whether the client still listens and the server is to go on.
+    /// Returns whether the client is connected and the server is running.
     fn is_there(&self, stream: &TcpStream) -> bool {
         if self.is_over.load(Ordering::SeqCst) {
             return false;
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// An answer that is being sent.
+/// A response that is being sent.
 struct Course<'a> {
     shared: &'a Shared,
     stream: &'a TcpStream,

@@ -1,4 +1,4 @@
-//! Answers as bytes on a connection, right to the end or not.
+//! Responses as bytes on a connection, complete or broken.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -7,34 +7,34 @@ use std::time::Duration;
 use super::answer::{End, Frame, Plan};
 use super::message::Response;
 
-/// Bodies are written in pieces of this size.
+/// The size of the writes of a body, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// More than anybody should take of a body that does not end.
+/// The size after which an endless body is cut off, in bytes; more than any client should read.
 const ENDLESS_BYTES: usize = 8 << 30;
 
-/// What became of an answer.
+/// The state of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The connection can take the next request.
+    /// The connection can be used for the next request.
     Whole,
-    /// The connection is over.
+    /// The connection is closed.
     Over,
 }
 
-/// Who is told how far an answer is, always before the client can know it.
+/// An observer of the progress of a response, called always before the client can see it.
 pub trait Progress {
-    /// So many bytes of the body are about to be sent, and nothing is behind them if it is the end.
+    /// The next `bytes` of the body are about to be sent; `is_end` if they are the last.
     fn sends(&self, bytes: u64, is_end: bool);
 
-    /// Waits as long as it is told, or for ever; `false` if the client has gone.
+    /// Waits for `time`, or forever; `false` if the client has disconnected.
     fn wait(&self, time: Option<Duration>) -> bool;
 }
 
-/// Writes an answer.
+/// Writes a response.
 ///
 /// # Errors
-/// If the client has gone.
+/// If the client has disconnected.
 pub fn send(
     stream: &TcpStream,
     response: &Response,
@@ -113,7 +113,7 @@ fn write_piece(mut out: &TcpStream, piece: &[u8], frame: Frame) -> io::Result<()
     out.write_all(&framed)
 }
 
-/// Ends a connection as the plan says.
+/// Ends a connection according to the plan.
 fn end(stream: &TcpStream, end: End, progress: &dyn Progress) -> io::Result<Sent> {
     if end == End::Stall {
         progress.wait(None);
@@ -126,7 +126,7 @@ fn end(stream: &TcpStream, end: End, progress: &dyn Progress) -> io::Result<Sent
     Ok(Sent::Over)
 }
 
-/// Has the connection end with RST when it is closed.
+/// Makes the connection end with RST when it is closed.
 pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     let at_once = Some(Duration::ZERO);
     Ok(rustix::net::sockopt::set_socket_linger(stream, at_once)?)

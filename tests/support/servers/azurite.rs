@@ -1,4 +1,4 @@
-//! An object store that speaks Azure's protocol.
+//! An object store with the protocol of Azure.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::support::scratch;
 
 use super::{Keys, Port, Process, Remote, answered, client, http, installed, lines, put};
 
-/// Azurite. It checks signatures; a container is for its account only, or for all to read.
+/// Azurite. It checks signatures. A container is private to its account, or readable by all.
 #[derive(Debug)]
 pub struct Azurite {
     _process: Process,
@@ -33,7 +33,7 @@ impl Azurite {
         command
             .arg(installed("node_modules/azurite/dist/src/blob/main.js"))
             .args(["--blobHost", "127.0.0.1", "--blobPort", &number])
-            // It would count itself somewhere else.
+            // Disables the upload of usage statistics.
             .args(["--silent", "--skipApiVersionCheck", "--disableTelemetry"])
             .arg("--location")
             .arg(dir.path())
@@ -51,18 +51,18 @@ impl Azurite {
         }
     }
 
-    /// Of the account.
+    /// Returns the endpoint of the account.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}/{ACCOUNT}", self.port.number)
     }
 
-    /// The account's.
+    /// Returns the keys of the account.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Makes a container, if there is none, that is for the account or for all to read, and puts
-    /// every file of `tree` into it.
+    /// Creates a private or public container, if it does not exist, and uploads every file of
+    /// `tree` to it.
     pub fn put(&self, container: &str, tree: &Path, is_public: bool) {
         let mut env = azure(Some(&self.keys));
         if is_public {
@@ -71,13 +71,13 @@ impl Azurite {
         put("azure-put", &self.endpoint(), container, tree, &env);
     }
 
-    /// Reads an object with these keys, or with none.
+    /// Reads an object with the given keys, or anonymously.
     pub fn get(&self, container: &str, key: &str, keys: Option<&Keys>) -> Result<Vec<u8>, String> {
         let endpoint = self.endpoint();
         answered(client("azure-get", &endpoint, container, key, &azure(keys)))
     }
 
-    /// Every key that begins with `prefix`.
+    /// Returns every key that begins with `prefix`.
     pub fn list(
         &self,
         container: &str,
@@ -89,7 +89,7 @@ impl Azurite {
         answered(output).map(|output| lines(&output))
     }
 
-    /// What `zarrfs` is told to mount something of a container, with these keys or anonymously.
+    /// Returns the `zarrfs` arguments for sources in a container, with the given keys or anonymously.
     pub fn remote(&self, container: &str, keys: Option<&Keys>) -> Remote {
         let remote = Remote::new(&format!("az://{container}"))
             .endpoint(&self.endpoint())
@@ -101,7 +101,7 @@ impl Azurite {
     }
 }
 
-/// The environment of an Azure client.
+/// Returns the environment of an Azure client.
 fn azure(keys: Option<&Keys>) -> Vec<(String, String)> {
     let Some(keys) = keys else { return Vec::new() };
     vec![

@@ -1,4 +1,4 @@
-//! An object store that speaks Google's protocol and asks nobody who they are.
+//! An object store with the protocol of Google, without authentication.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::{run, scratch};
 
 use super::{Port, Process, Remote, http, installed};
 
-/// fake-gcs-server, with its objects in memory.
+/// fake-gcs-server with its objects in memory.
 #[derive(Debug)]
 pub struct FakeGcs {
     _process: Process,
@@ -18,12 +18,12 @@ pub struct FakeGcs {
 }
 
 impl FakeGcs {
-    /// With a bucket that has every file of `tree` in it.
+    /// Starts the server with a bucket that contains every file of `tree`.
     pub fn start(bucket: &str, tree: &Path) -> Self {
         let dir = scratch();
         let data = dir.path().join("data");
         fs::create_dir(&data).unwrap();
-        // It does not follow links.
+        // Copied, because the server does not follow links.
         run(Command::new("cp")
             .arg("-r")
             .arg(tree)
@@ -65,12 +65,12 @@ impl FakeGcs {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 
-    /// The URL of an object.
+    /// Returns the URL of an object.
     pub fn url(&self, bucket: &str, key: &str) -> String {
         format!("{}/{bucket}/{}", self.endpoint(), http::escaped(key))
     }
 
-    /// What `zarrfs` is told to mount something of a bucket.
+    /// Returns the `zarrfs` arguments for sources in a bucket.
     pub fn remote(&self, bucket: &str) -> Remote {
         Remote::new(&format!("gs://{bucket}"))
             .endpoint(&self.endpoint())

@@ -1,4 +1,4 @@
-//! The least client that there can be: one request on one connection.
+//! A minimal HTTP client: one request per connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What a server answered.
+/// The response of a server.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -15,7 +15,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of a header; `name` is in small letters.
+    /// Returns the value of a header; `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(n, _)| n == name).map(|(_, v)| v.as_str())
@@ -26,7 +26,7 @@ impl Answer {
     }
 }
 
-/// Asks for a URL `http://ADDRESS/PATH`. In HTTP/1.0 an answer ends with its connection.
+/// Requests a URL `http://ADDRESS/PATH`. In HTTP/1.0, the response ends with the connection.
 pub fn request(
     method: &str,
     url: &str,
@@ -53,12 +53,12 @@ pub fn request(
     parsed(&bytes).ok_or_else(|| io::Error::other(format!("no answer from {url}")))
 }
 
-/// Asks for a URL, which must be answered in some way.
+/// Requests a URL, and fails without a response.
 pub fn get(url: &str) -> Answer {
     request("GET", url, &[], b"").unwrap_or_else(|e| panic!("{url}: {e}"))
 }
 
-/// Asks for a range of bytes, as in `0-3`.
+/// Requests a byte range, such as `0-3`.
 pub fn get_range(url: &str, range: &str) -> Answer {
     let range = format!("bytes={range}");
     request("GET", url, &[("Range", &range)], b"").unwrap_or_else(|e| panic!("{url}: {e}"))
@@ -80,7 +80,7 @@ fn parsed(bytes: &[u8]) -> Option<Answer> {
     })
 }
 
-/// A key as it stands in a URL.
+/// Returns a key in URL encoding.
 pub fn escaped(key: &str) -> String {
     const NOT_IN_A_PATH: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'/')

@@ -1,4 +1,4 @@
-//! MongoDB, as far as its drivers need it to keep one collection, in a process of its own.
+//! A minimal MongoDB server with one collection, sufficient for its drivers, in a process of its own.
 
 use std::fs;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ pub struct MongoDb {
 }
 
 impl MongoDb {
-    /// Starts the server with a Python that has pymongo; `args` are those of `mongodb.py`.
+    /// Starts the server with a Python that has pymongo. `args` are the arguments of `mongodb.py`.
     pub fn start(python: &Path, args: &[&str]) -> Self {
         let (dir, port) = (scratch(), Port::free());
         let mut command = Command::new(python);
@@ -42,12 +42,12 @@ impl MongoDb {
         self.port.number.to_string()
     }
 
-    /// The URL of a place behind the host.
+    /// Returns the URL of a path on the server.
     pub fn url(&self, place: &str) -> String {
         format!("mongodb://127.0.0.1:{}{place}", self.port.number)
     }
 
-    /// The names of the commands so far, but those of connections.
+    /// Returns the names of the commands so far, except those of connection setup.
     pub fn commands(&self) -> Vec<String> {
         let log = fs::read_to_string(self.dir.path().join("commands")).unwrap();
         log.lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Another object store that speaks S3, with users of its own.
+//! Another object store with the S3 protocol, with its own users.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::support::scratch;
 use super::seaweed::aws;
 use super::{Keys, Port, Process, Remote, answered, client, http, installed, lines, put};
 
-/// moto. Until it is told to [`enforce`](Self::enforce), any keys will do, but some there must be.
+/// moto. Before [`enforce`](Self::enforce), it accepts any keys, but requires some.
 #[derive(Debug)]
 pub struct Moto {
     _process: Process,
@@ -27,7 +27,7 @@ impl Moto {
             .arg(installed(".venv/bin/moto_server"))
             .args(["-H", "127.0.0.1", "-p", &number])
             .current_dir(dir.path())
-            // Or users could only be known from the start.
+            // Without this, users have to be defined at the start.
             .env("INITIAL_NO_AUTH_ACTION_COUNT", "1000000000");
         let mut process = Process::start("moto", &command, &dir.path().join("log"));
         let url = format!("http://127.0.0.1:{number}/moto-api/");
@@ -45,13 +45,13 @@ impl Moto {
         format!("http://127.0.0.1:{}", self.port.number)
     }
 
-    /// Makes the bucket, if there is none, and puts every file of `tree` into it. Not after
-    /// [`enforce`](Self::enforce).
+    /// Creates the bucket, if it does not exist, and uploads every file of `tree` to it. Fails
+    /// after [`enforce`](Self::enforce).
     pub fn put(&self, bucket: &str, tree: &Path) {
         put("s3-put", &self.endpoint(), bucket, tree, &aws(Some(&any())));
     }
 
-    /// From now on only the keys that are returned do, and only to list and read `bucket`.
+    /// From now on, accepts only the returned keys, which may only list and read `bucket`.
     pub fn enforce(&self, bucket: &str) -> Keys {
         let output = client(
             "moto-user",
@@ -70,12 +70,12 @@ impl Moto {
         Keys::new(name, secret)
     }
 
-    /// Reads an object with these keys, or with none.
+    /// Reads an object with the given keys, or anonymously.
     pub fn get(&self, bucket: &str, key: &str, keys: Option<&Keys>) -> Result<Vec<u8>, String> {
         answered(client("s3-get", &self.endpoint(), bucket, key, &aws(keys)))
     }
 
-    /// Every key that begins with `prefix`.
+    /// Returns every key that begins with `prefix`.
     pub fn list(
         &self,
         bucket: &str,
@@ -86,7 +86,7 @@ impl Moto {
         answered(output).map(|output| lines(&output))
     }
 
-    /// What `zarrfs` is told to mount something of a bucket with these keys.
+    /// Returns the `zarrfs` arguments for sources in a bucket with these keys.
     pub fn remote(&self, bucket: &str, keys: &Keys) -> Remote {
         Remote::s3(&self.endpoint(), bucket, Some(keys))
     }

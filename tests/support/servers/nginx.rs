@@ -10,18 +10,18 @@ use crate::support::{is_root, scratch, wait_until};
 
 use super::{Port, Process, Remote, http};
 
-/// nginx over one directory, which it serves in several ways:
+/// nginx over one directory, which each location serves in another way:
 ///
-/// | location     | way                                                          |
+/// | location     | behaviour                                                    |
 /// |--------------|--------------------------------------------------------------|
-/// | `/`          | files; a directory is 403                                    |
-/// | `/index/`    | directories are pages of links, without names that begin with a dot |
-/// | `/json/`     | the same as JSON                                             |
-/// | `/norange/`  | the whole file is the answer to every range                  |
-/// | `/auth/`     | for `USER` with `PASSWORD` only                              |
-/// | `/redirect/` | a redirection to the file below `/`                          |
-/// | `/noetag/`   | nothing but a time tells a file from a later one             |
-/// | `/closed/`   | what does not exist is 403                                   |
+/// | `/`          | files; a directory returns 403                               |
+/// | `/index/`    | a directory is a page of links, without names that begin with a dot |
+/// | `/json/`     | as `/index/`, but in JSON                                    |
+/// | `/norange/`  | every range request returns the whole file                   |
+/// | `/auth/`     | only for `USER` with `PASSWORD`                              |
+/// | `/redirect/` | redirects to the file below `/`                              |
+/// | `/noetag/`   | no ETag: versions of a file differ only in `Last-Modified`   |
+/// | `/closed/`   | a missing file returns 403                                   |
 #[derive(Debug)]
 pub struct Nginx {
     _process: Process,
@@ -30,16 +30,16 @@ pub struct Nginx {
     dir: tempfile::TempDir,
 }
 
-/// A request that was answered.
+/// A completed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// With the query, as the client wrote it.
+    /// The path with the query, as sent by the client.
     pub path: String,
-    /// The header `Range`.
+    /// The value of the header `Range`.
     pub range: Option<String>,
     pub status: u16,
-    /// Of the body.
+    /// The size of the response body in bytes.
     pub bytes: u64,
 }
 
@@ -95,7 +95,7 @@ impl Nginx {
         );
         let dir = scratch();
         let port = Port::free();
-        // The workers of root are another user unless they are told not to be.
+        // Without this, the workers of a root process run as another user.
         let user = if is_root() { "user root;" } else { "" };
         let config = CONFIG
             .replace("@USER@", user)
@@ -122,12 +122,12 @@ impl Nginx {
         }
     }
 
-    /// The URL of a path that begins with a location: `index/v3`.
+    /// Returns the URL of a path that begins with a location, such as `index/v3`.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/{path}", self.port.number)
     }
 
-    /// What `zarrfs` is told to mount something below a location (without slashes; "" is `/`).
+    /// Returns the `zarrfs` arguments for sources below a location (without slashes; "" is `/`).
     pub fn remote(&self, location: &str) -> Remote {
         let remote = Remote::new(self.url(location).trim_end_matches('/'));
         match location {
@@ -140,9 +140,9 @@ impl Nginx {
         }
     }
 
-    /// Every request so far that was answered to its end, in that order.
+    /// Returns every completed request so far, in order.
     pub fn requests(&self) -> Vec<Request> {
-        // One worker writes its lines in order: what came before this one is there when it is.
+        // The only worker logs in order, so once the marker request is logged, all earlier ones are.
         let number = self.marks.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{MARK}{number}");
         http::get(&self.url(&mark[1..]));
@@ -160,10 +160,10 @@ impl Nginx {
     }
 }
 
-/// Requests for paths like this are this module's own.
+/// The path prefix of the marker requests of this module.
 const MARK: &str = "/.mark-";
 
-/// What stands in the header `Authorization`.
+/// Returns the value of the header `Authorization`.
 pub fn basic(user: &str, password: &str) -> String {
     use base64::Engine;
     let engine = base64::engine::general_purpose::STANDARD;

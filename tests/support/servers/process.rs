@@ -1,4 +1,4 @@
-//! A server's process and its ports.
+//! The process of a server, and its ports.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::support::wait_until;
 
-/// A TCP port of the loopback interface that no other test takes as long as this lives.
+/// A TCP port of the loopback interface, which no other test uses until this is dropped.
 #[derive(Debug)]
 pub struct Port {
     pub number: u16,
@@ -22,7 +22,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Of a range from which the kernel takes no ports for clients.
+    /// Reserves a port outside of the range that the kernel assigns to clients.
     pub fn free() -> Self {
         let random = RandomState::new();
         (0..1000_u32)
@@ -33,9 +33,9 @@ impl Port {
             .expect("a port is free")
     }
 
-    /// That port, if it is free.
+    /// Reserves the port with this number, if it is free.
     pub fn take(number: u16) -> Option<Self> {
-        // A name that goes away with the process, whoever runs it.
+        // An abstract socket name, which disappears with the process, whichever user runs it.
         let name = format!("zarrfs-test-port-{number}");
         let name = SocketAddr::from_abstract_name(name).unwrap();
         let _claim = UnixListener::bind_addr(&name).ok()?;
@@ -44,15 +44,15 @@ impl Port {
     }
 }
 
-/// Runs a command until it ends, or until standard input does: then the test process has ended, no
-/// matter how. Nothing of the process group is left either way.
+/// Runs a command until it ends or standard input closes, which means that the test process has
+/// ended. In both cases, the whole process group is ended.
 const GUARD: &str = r#"
 ("$@" </dev/null; echo "ended with status $?"; kill -9 0) &
 read -r _
 kill -9 0
 "#;
 
-/// A running server. Dropping it ends it and everything that it has started.
+/// A running server. Dropping it ends the server and all processes that it has started.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
@@ -61,7 +61,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the server `name`; what it prints goes to the file `log`.
+    /// Starts the server `name`, with its output in the file `log`.
     pub fn start(name: &'static str, command: &Command, log: &Path) -> Self {
         let output = File::create(log).unwrap();
         let mut guarded = Command::new("sh");
@@ -92,7 +92,7 @@ impl Process {
         }
     }
 
-    /// Waits until the server answers. One that does not is named, with the end of its log.
+    /// Waits until the server answers. On a timeout, fails with the name and the end of the log.
     pub fn wait(&mut self, limit: Duration, answers: impl Fn() -> bool) {
         let end = Instant::now() + limit;
         loop {
@@ -112,12 +112,12 @@ impl Process {
         }
     }
 
-    /// The process group.
+    /// Returns the process group.
     pub fn group(&self) -> Pid {
         Pid::from_child(&self.guard)
     }
 
-    /// What the server printed last.
+    /// Returns the end of the server's log.
     pub fn log_end(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);

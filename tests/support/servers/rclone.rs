@@ -1,4 +1,4 @@
-//! `rclone serve s3`: a directory as S3, with answers of its own kind.
+//! `rclone serve s3`: a directory served as S3, with some unusual responses.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::support::scratch;
 
 use super::{Keys, Port, Process, Remote, http, installed};
 
-/// Serves the directories below a directory as buckets.
+/// A server of the subdirectories of a directory, as buckets.
 #[derive(Debug)]
 pub struct Rclone {
     _process: Process,
@@ -42,7 +42,7 @@ impl Rclone {
         }
     }
 
-    /// What `zarrfs` is told to mount something of a bucket.
+    /// Returns the `zarrfs` arguments for sources in a bucket.
     pub fn remote(&self, bucket: &str) -> Remote {
         let endpoint = format!("http://127.0.0.1:{}", self.port.number);
         Remote::s3(&endpoint, bucket, Some(&self.keys))

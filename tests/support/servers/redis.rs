@@ -1,4 +1,4 @@
-//! Redis, with a password, on a port and on a socket.
+//! Redis with a password, on a port and on a socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::scratch;
 
 use super::{Port, Process, Remote};
 
-/// A server with databases that are kept nowhere.
+/// A server whose databases are not persistent.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -31,7 +31,7 @@ impl Redis {
         Self::start_in(scratch(), false)
     }
 
-    /// Starts a server that also answers over TLS; returns the file with its authority, too.
+    /// Starts a server that also supports TLS. Returns the file with its certificate authority, too.
     pub fn with_tls() -> (Self, PathBuf) {
         let dir = scratch();
         let authority = dir.path().join("ca.pem");
@@ -66,7 +66,7 @@ impl Redis {
         );
     }
 
-    /// The URL of the keys of a prefix, which has no character that a URL encodes.
+    /// Returns the URL of the keys with a prefix, which must not need URL encoding.
     pub fn url(&self, prefix: &str) -> String {
         format!("redis://127.0.0.1:{}/0?prefix={prefix}", self.port.number)
     }
@@ -77,22 +77,22 @@ impl Redis {
         self.url(prefix).replace("redis://", &login)
     }
 
-    /// The socket.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("socket")
     }
 
-    /// The port, for clients.
+    /// Returns the port.
     pub fn port(&self) -> String {
         self.port.number.to_string()
     }
 
-    /// What `zarrfs` is told to mount something of the server.
+    /// Returns the `zarrfs` arguments for sources on the server.
     pub fn remote(&self) -> Remote {
         Remote::new("").envs(("REDIS_PASSWORD".into(), Self::PASSWORD.into()))
     }
 
-    /// Sends one command and returns its reply; an array only as its length.
+    /// Sends one command and returns its reply, or the length of an array reply.
     pub fn command(&self, parts: &[&[u8]]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port.number)).unwrap();
         let mut replies = BufReader::new(stream.try_clone().unwrap());
@@ -135,7 +135,7 @@ impl Redis {
         }
     }
 
-    /// How often each command was executed since this was asked for last.
+    /// Returns how often each command was executed since the last call of this function.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         let stats = self.command(&[b"INFO", b"commandstats"]);
         self.command(&[b"CONFIG", b"RESETSTAT"]);
@@ -146,7 +146,7 @@ impl Redis {
         stats.lines().filter_map(call).collect()
     }
 
-    /// Lets the server answer nothing until it is continued.
+    /// Stops the server, which answers no request until it is continued.
     pub fn stop(&self) {
         kill_process_group(self.process.group(), Signal::STOP).unwrap();
     }
@@ -155,7 +155,7 @@ impl Redis {
         kill_process_group(self.process.group(), Signal::CONT).unwrap();
     }
 
-    /// Kills the server and starts another one without keys, after `between`.
+    /// Kills the server, calls `between`, and starts another server without keys.
     pub fn restart(&mut self, between: impl FnOnce()) {
         kill_process_group(self.process.group(), Signal::KILL).unwrap();
         let ends = || TcpStream::connect(("127.0.0.1", self.port.number)).is_err();
@@ -166,7 +166,7 @@ impl Redis {
     }
 }
 
-/// An authority, and a certificate of it for this machine.
+/// A shell script that creates a certificate authority, and a certificate for this machine.
 const CERTIFICATES: &str = "\
     exec 2>/dev/null\n\
     new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n\

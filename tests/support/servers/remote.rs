@@ -1,4 +1,4 @@
-//! How a remote store is named to `zarrfs`. What the command line calls things is said here only.
+//! The source and the arguments of a remote store for `zarrfs`. Only this module spells the options.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::support::{Mount, Refusal, run_for, zarrfs};
 use super::Keys;
 use super::seaweed::aws;
 
-/// A place in a server, and what the command must be told to get there.
+/// A location in a server, with the arguments and the environment that `zarrfs` needs for it.
 #[derive(Debug, Clone)]
 pub struct Remote {
     base: String,
@@ -17,7 +17,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A source as the command line has it, without a slash at its end.
+    /// Creates a location from a source of the command line, without a trailing slash.
     pub fn new(base: &str) -> Self {
         Self {
             base: base.to_owned(),
@@ -39,37 +39,37 @@ impl Remote {
         self.arg("--endpoint-url").arg(url)
     }
 
-    /// With one more argument.
+    /// Adds an argument.
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
         self
     }
 
-    /// With one more variable of the environment.
+    /// Adds an environment variable.
     pub fn envs(mut self, variable: (String, String)) -> Self {
         self.env.push(variable);
         self
     }
 
-    /// The source that a path is; a zip is told by its name.
+    /// Returns the source for a path; a zip is recognised by its name.
     pub fn source(&self, path: &str) -> String {
         let zip = if path.ends_with(".zip") { "|zip:" } else { "" };
         format!("{}/{path}{zip}", self.base)
     }
 
-    /// The source that a zip is, written the other way round.
+    /// Returns the source for a zip in the other notation.
     pub fn source_of_zip(&self, path: &str) -> String {
         format!("zip::{}/{path}", self.base)
     }
 
-    /// Mounts what is at `path`.
+    /// Mounts the source at `path`.
     pub fn mount(&self, path: &str) -> Mount {
         let source = self.source(path);
         self.attempt(&source)
             .unwrap_or_else(|e| panic!("zarrfs refused to mount {source}: {e:?}"))
     }
 
-    /// What a command that mounts nothing prints of what is at `path`.
+    /// Returns the output of a command that reads the source at `path` without a mount.
     pub fn look(&self, command: &str, path: &str, more: &[&str]) -> Vec<u8> {
         let mut run = zarrfs();
         without_clouds(&mut run)
@@ -83,7 +83,7 @@ impl Remote {
         output.stdout
     }
 
-    /// Mounts a source, or says how the command failed. Every mount of a remote store comes here.
+    /// Mounts a source, or returns the failure of the command. All mounts of remote stores use this.
     pub fn attempt(&self, source: &str) -> Result<Mount, Refusal> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         Mount::attempt_in(source, &args, |command| {
@@ -92,8 +92,8 @@ impl Remote {
     }
 }
 
-/// Takes from a command's environment what this machine knows of clouds and proxies: it shall find
-/// no other credentials than it is given, and ask no one but the servers of the test.
+/// Removes the cloud and proxy settings of this machine from a command's environment. The command
+/// then finds only the given credentials, and contacts only the servers of the test.
 pub fn without_clouds(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let upper = name.to_string_lossy().to_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! An object store that speaks S3, and checks signatures if it is to.
+//! An object store with the S3 protocol, which optionally checks signatures.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{Keys, Port, Process, Remote, answered, client, http, installed, line
 #[derive(Debug)]
 pub struct Seaweed {
     _process: Process,
-    /// Go after the process, which would make them again.
+    /// Dropped after the process, which would recreate the sockets.
     _sockets: Sockets,
     ports: [Port; 8],
     keys: Option<Keys>,
@@ -23,15 +23,15 @@ pub struct Seaweed {
 }
 
 impl Seaweed {
-    /// The bucket that everybody may list and read, signed or not.
+    /// The bucket that everyone may list and read, with or without a signature.
     pub const PUBLIC: &str = "public";
 
-    /// Everybody may do everything, whatever they are signed with.
+    /// Starts a server that allows everything, whatever the signature is.
     pub fn open() -> Self {
         Self::start(None)
     }
 
-    /// Only who knows the keys may do anything; the bucket `PUBLIC` is for all to read.
+    /// Starts a server that requires the keys, except to read the bucket `PUBLIC`.
     pub fn signed() -> Self {
         let keys = Keys::new("ZARRFSTESTSEAWEED", "seaweed/secret+of-the-tests");
         Self::start(Some(keys))
@@ -52,7 +52,7 @@ impl Seaweed {
         command
             .current_dir(dir.path())
             .args(["-logtostderr=true", "server"])
-            // It would count itself somewhere else.
+            // Disables the upload of usage statistics.
             .arg("-master.telemetry=false")
             .args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"])
             .args(["-s3.port.iceberg=0", "-s3.port.lance=0"])
@@ -86,7 +86,7 @@ impl Seaweed {
             keys,
             _dir: dir,
         };
-        // The gateway answers before there is a place to put anything.
+        // The gateway answers before any volume is writable.
         let gateway = seaweed.endpoint();
         let volumes = format!("http://127.0.0.1:{}/dir/assign", seaweed.ports[0].number);
         seaweed._process.wait(Duration::from_secs(60), || {
@@ -100,22 +100,22 @@ impl Seaweed {
         format!("http://127.0.0.1:{}", self.ports[6].number)
     }
 
-    /// Who may do everything, if not everybody may.
+    /// Returns the keys, if the server requires them.
     pub fn keys(&self) -> Option<&Keys> {
         self.keys.as_ref()
     }
 
-    /// Makes the bucket, if there is none, and puts every file of `tree` into it.
+    /// Creates the bucket, if it does not exist, and uploads every file of `tree` to it.
     pub fn put(&self, bucket: &str, tree: &Path) {
         put("s3-put", &self.endpoint(), bucket, tree, &aws(self.keys()));
     }
 
-    /// Reads an object with these keys, or with none.
+    /// Reads an object with the given keys, or anonymously.
     pub fn get(&self, bucket: &str, key: &str, keys: Option<&Keys>) -> Result<Vec<u8>, String> {
         answered(client("s3-get", &self.endpoint(), bucket, key, &aws(keys)))
     }
 
-    /// Every key that begins with `prefix`, as the server orders them.
+    /// Returns every key that begins with `prefix`, in the order of the server.
     pub fn list(
         &self,
         bucket: &str,
@@ -126,13 +126,13 @@ impl Seaweed {
         answered(output).map(|output| lines(&output))
     }
 
-    /// What `zarrfs` is told to mount something of a bucket, with these keys or anonymously.
+    /// Returns the `zarrfs` arguments for sources in a bucket, with the given keys or anonymously.
     pub fn remote(&self, bucket: &str, keys: Option<&Keys>) -> Remote {
         Remote::s3(&self.endpoint(), bucket, keys)
     }
 }
 
-/// Files that it cannot be told to have in another place.
+/// Files whose location cannot be configured.
 #[derive(Debug)]
 struct Sockets(Vec<String>);
 
@@ -165,7 +165,7 @@ const PORTS: [&str; 8] = [
     "s3.port.grpc",
 ];
 
-/// The environment of an S3 client.
+/// Returns the environment of an S3 client.
 pub(super) fn aws(keys: Option<&Keys>) -> Vec<(String, String)> {
     let mut env = vec![("AWS_REGION".to_owned(), "us-east-1".to_owned())];
     if let Some(keys) = keys {

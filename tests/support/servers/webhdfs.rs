@@ -1,4 +1,4 @@
-//! A directory as HDFS: the REST interface of its name node and data nodes, in a process of its own.
+//! A directory served as WebHDFS, the REST interface of name node and data nodes, in a process of its own.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +18,10 @@ pub struct WebHdfs {
 }
 
 impl WebHdfs {
-    /// Serves a directory; `args` are those of `webhdfs.py`.
+    /// Serves a directory. `args` are the arguments of `webhdfs.py`.
     pub fn start(root: &Path, args: &[&str]) -> Self {
         let dir = scratch();
-        // The data node has the next port.
+        // The data node uses the next port.
         let ports = std::iter::repeat_with(Port::free)
             .take(100)
             .find_map(|port| {
@@ -45,7 +45,7 @@ impl WebHdfs {
         }
     }
 
-    /// What `zarrfs` is told to mount something below the root.
+    /// Returns the `zarrfs` arguments for sources below the root.
     pub fn remote(&self, user: &str) -> Remote {
         let user = match user {
             "" => String::new(),
@@ -54,7 +54,7 @@ impl WebHdfs {
         Remote::new(&format!("hdfs://{user}127.0.0.1:{}", self.ports[0].number))
     }
 
-    /// A line for each request so far: node, operation, path, status, bytes.
+    /// Returns a line for each request so far: node, operation, path, status and bytes.
     pub fn requests(&self) -> Vec<String> {
         let log = fs::read_to_string(self.dir.path().join("requests")).unwrap();
         log.lines().map(str::to_owned).collect()
