@@ -1,5 +1,5 @@
-//! Level: the command line, as a person, a script, fstab and mount(8) use it: what it accepts,
-//! what it refuses and with which exit code (0 good, 1 failure, 2 usage, 32 mount failed).
+//! Level: the command line, as users, scripts, fstab and mount(8) use it: accepted and refused
+//! options, and the exit codes (0 success, 1 failure, 2 usage, 32 mount failed).
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -18,7 +18,7 @@ use std::time::Duration;
 use place::*;
 use support::*;
 
-/// Every option of a mount with a value that is valid and not the default; "" takes none.
+/// Every option of a mount with a valid value that is not the default; "" means no value.
 const OPTIONS: [(&str, &str); 17] = [
     ("path", "a"),
     ("ttl", "500ms"),
@@ -39,7 +39,7 @@ const OPTIONS: [(&str, &str); 17] = [
     ("log-level", "debug"),
 ];
 
-/// Options of mount(8) that are accepted and change nothing.
+/// Options of mount(8) that are accepted without effect.
 const GENERIC: [&str; 15] = [
     "defaults",
     "ro",
@@ -58,7 +58,7 @@ const GENERIC: [&str; 15] = [
     "x-foo=bar",
 ];
 
-/// Values that are none, each with the option that must refuse it.
+/// Invalid values, each with the option that must refuse it.
 const BAD_VALUES: [(&str, &str); 27] = [
     ("ttl", "yesterday"),
     ("ttl", ""),
@@ -214,7 +214,7 @@ fn a_bad_value_is_a_usage_error_that_names_the_option() {
     place.assert_untouched();
 }
 
-/// What the options of [`OPTIONS`] change that can be seen.
+/// Returns the visible effects of the options in [`OPTIONS`].
 fn effects(place: &Place) -> (Vec<String>, [u32; 4]) {
     let names = fs::read_dir(&place.path).unwrap();
     let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -355,7 +355,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
     }
     let place = Place::named("a place, to mount");
     let store = place.store_named("a store, with odd 'name'");
-    // mount(8) splits a type at its dots, so the path in it must not have any.
+    // mount(8) splits a type at its dots, so the path of the binary must not contain any.
     let binary = place.open_to_nobody();
     let kind = format!("fuse.{}", binary.to_str().unwrap());
     for options in [

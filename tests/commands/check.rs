@@ -11,7 +11,7 @@ use crate::place::{Said, said};
 use crate::stores::*;
 use crate::support::*;
 
-/// The keys of a list in the JSON document, each once.
+/// Returns the keys of a list in the JSON document, without duplicates.
 fn keys(document: &Value, list: &str) -> BTreeSet<String> {
     let findings = document[list].as_array().unwrap().iter();
     findings
@@ -19,7 +19,7 @@ fn keys(document: &Value, list: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The document says the same as the exit code.
+/// Asserts that the JSON document agrees with the exit code, and returns it.
 #[track_caller]
 fn checked(said: &Said) -> Value {
     let document = json_of(said);
@@ -90,7 +90,7 @@ fn every_truncated_chunk_is_named_and_nothing_else() {
 
         let lines = look("check", &store, &[]);
         assert_eq!(lines.code, Some(1));
-        // At most 20 of each array are printed, and the number of the others.
+        // At most 20 findings of each array are printed, and the number of the others.
         let printed = lines.out.lines().filter(|line| line.starts_with("bad: "));
         let (more, named): (Vec<&str>, Vec<&str>) =
             printed.partition(|line| line.contains(": ... and "));
@@ -182,7 +182,7 @@ fn every_damaged_inner_chunk_of_a_shard_is_named() {
     );
     assert_eq!(document["arrays"][0]["decoded_inner_chunks"], 1);
 
-    // Without an index there is one reason, not one for each inner chunk.
+    // Without an index, one finding is reported, not one for each inner chunk.
     let mut bytes = shard(&inner);
     *bytes.last_mut().unwrap() ^= 1;
     write(dir.path().join("c/0"), bytes);
@@ -318,7 +318,7 @@ fn a_directory_without_any_node_is_told_from_a_good_store() {
         (&document["ok"], &document["summary"]["bad"]),
         (&json!(false), &json!(1))
     );
-    // A hierarchy below is checked, and named.
+    // A hierarchy below the source is checked and named.
     group(&dir.path().join("deep/ocean.zarr"));
     let said = look("check", dir.path(), &[]);
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -426,7 +426,7 @@ fn a_zip_entry_with_a_wrong_crc_is_named_even_if_it_is_no_chunk() {
     let mut bytes = fs::read(fixture("zip/v2-flat-zip-r.zip")).unwrap();
     let dir = scratch();
     let path = dir.path().join("store.zip");
-    // Still the same JSON: only the checksum tells.
+    // The JSON is still equivalent, so only the checksum detects the change.
     let at = bytes
         .windows(18)
         .position(|window| window == b"\"zarr_format\": 2\n}")
@@ -528,7 +528,7 @@ fn on_a_terminal_there_is_a_bar() {
     );
 }
 
-/// The most memory that a command has taken, in bytes, with what it has said.
+/// Returns the peak memory of a command in bytes, and its output.
 fn peak_of(command: &Command) -> (u64, String) {
     let script = "import resource, subprocess, sys\n\
                   done = subprocess.run(sys.argv[1:], capture_output=True, text=True)\n\
@@ -564,7 +564,7 @@ fn chunks_that_claim_very_many_elements_stay_within_the_memory_limit() {
             "dtype": "|O", "filters": [filter], "compressor": {"id": "zstd", "level": 1},
             "fill_value": null, "order": "C"});
         fs::write(dir.path().join(".zarray"), array.to_string()).unwrap();
-        // A valid chunk of empty elements would be of 4 bytes for each: 1 GiB of zeros.
+        // Valid empty elements would take 4 bytes each: 1 GiB of zeros in total.
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
         let claim = u32::try_from(elements).unwrap().to_le_bytes();
         std::io::Write::write_all(&mut encoder, &claim).unwrap();

@@ -1,4 +1,4 @@
-//! `export`: the bytes of views, what is kept of an interrupted export, and what is refused.
+//! `export`: the bytes of views, the files of interrupted exports, and refused exports.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -24,7 +24,7 @@ fn every_view_of_the_demo_is_that_of_a_mount() {
     assert_exports_are_views_of_a_mount(zarrfs);
 }
 
-/// Compares what a program exports of the demo with the files of a mount.
+/// Compares the exports of the demo store by a program with the files of a mount.
 pub fn assert_exports_are_views_of_a_mount(program: impl Fn() -> Command) {
     let mount = Mount::new("demo:");
     let dir = scratch();
@@ -69,7 +69,7 @@ pub fn assert_exports_are_views_of_a_mount(program: impl Fn() -> Command) {
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS: usize = 12;
 
-/// An array of 12 chunks of 1 MiB, of which two are zeros.
+/// Writes an array of 12 chunks of 1 MiB, two of which are all zeros.
 fn long_array(dir: &Path) -> PathBuf {
     let store = dir.join("long.zarr");
     let shape = json!([CHUNKS * CHUNK_BYTES]);
@@ -102,7 +102,7 @@ fn an_interrupted_export_is_resumed_behind_what_was_written() {
     let store = long_array(dir.path());
     let file = dir.path().join("long.bin");
     let source = store.to_str().unwrap();
-    // The file may not be longer than 9 MiB.
+    // Limits the file to 9 MiB.
     let script = r#"ulimit -f 9216; exec "$0" export "$1" "$2""#;
     let mut limited = Command::new("bash");
     limited
@@ -113,7 +113,7 @@ fn an_interrupted_export_is_resumed_behind_what_was_written() {
     assert!(said(&mut limited).code != Some(0));
     assert!(!file.exists());
     let part = part_in(dir.path());
-    // A byte that only the first run has written.
+    // Marks a byte that only the first run has written.
     let written = fs::File::options().write(true).open(&part).unwrap();
     written.write_all_at(&[99], 3 << 20).unwrap();
     export(source, &file, &["--resume"]).ok();

@@ -1,5 +1,5 @@
-//! The same of a web server, which lists nothing: what cannot be known is said, and nothing is
-//! asked for twice.
+//! The commands on a web server without listings: missing information is reported, and nothing is
+//! requested twice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::faulty::Server;
 use crate::stores::*;
 
-/// A group without consolidated metadata, with an array of which two of four chunks are there.
+/// Starts a server of a group without consolidated metadata, with an array that has two of its four chunks.
 fn server() -> Server {
     let server = Server::files();
     server.put("s/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
@@ -142,7 +142,7 @@ fn what_can_not_be_listed_is_warned_of_and_a_failure_if_strict() {
     assert_eq!(document["ok"], false);
     assert_eq!(document["summary"]["unlisted"], 1);
     assert_eq!(document["warnings"][0]["cause"], GROUP_WARNING);
-    // All names of an array follow from its shape.
+    // The shape of an array determines the names of its chunks.
     look("check", server.url_of("s/a"), &["--strict"]).ok();
 }
 

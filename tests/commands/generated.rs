@@ -83,7 +83,7 @@ fn stats_are_watched_until_the_mount_ends() {
     };
     let first = uptime();
     assert!(uptime() > first);
-    // A call of `stats` may keep the mount busy.
+    // Lazily, because a running `stats` may keep the mount busy.
     run(zarrfs().args(["umount", "--lazy"]).arg(mount.path()));
     let ended = wait_for(&mut watch, Duration::from_secs(20)).unwrap();
     assert_eq!(ended.code(), Some(1));

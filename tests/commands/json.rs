@@ -1,4 +1,4 @@
-//! The members of all JSON documents, against the page of the manual that describes them.
+//! The members of all JSON documents, compared with the page of the manual that describes them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::place::{Place, said};
 use crate::stores::*;
 use crate::support::*;
 
-/// Members whose values are the source's own.
+/// Members whose values come from the source.
 const OF_THE_SOURCE: [&str; 4] = ["attributes", "codecs", "chunk_grid", "fill_value"];
-/// Members that can be objects with names of views, arrays or versions as keys.
+/// Members that can be objects whose keys are names of views, arrays or versions.
 const BY_NAME: [&str; 5] = ["views", "arrays", "branches", "tags", "snapshots"];
 
-/// The words of the sections that describe a schema, in backticks.
+/// Returns the words in backticks of the sections that describe a schema.
 fn documented(schema: &str) -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/json.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -34,7 +34,7 @@ fn documented(schema: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Adds the members that are not in `known`; checks that sizes, times and ratios are numbers.
+/// Adds the members that are not in `known`, and asserts that sizes, times and ratios are numbers.
 fn check_members(value: &Value, known: &BTreeSet<String>, unknown: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {

@@ -1,8 +1,8 @@
-//! Level: the commands that mount nothing (`tree`, `info`, `check`, `completions`, `man`) and
-//! `stats`, as a person and a script use them: what they print, and their exit codes (0 good,
-//! 1 failure or something bad, 2 usage).
+//! Level: the commands without a mount (`tree`, `info`, `check`, `completions`, `man`) and `stats`,
+//! as users and scripts use them: their output and exit codes (0 success, 1 failure or a bad
+//! finding, 2 usage).
 //!
-//! The stores are written by `tests/fixtures/setup.sh` or, byte for byte, here.
+//! The stores are written by `tests/fixtures/setup.sh` or, byte by byte, in these tests.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,7 +1,7 @@
-//! The messages of common mistakes: each says what happened, to which thing, and what to do.
+//! The messages of common mistakes: each names the event, the object, and the remedy.
 //!
-//! Rows that need another environment are in other tests: a daemon without /dev/fuse, without fusermount3 and
-//! without `user_allow_other` in `tests/daemon/users.rs`, regions and expired credentials in
+//! Rows that need another environment are in other tests: a daemon without /dev/fuse, fusermount3
+//! or `user_allow_other` in `tests/daemon/users.rs`, regions and expired credentials in
 //! `tests/faults/access.rs`, signals in `tests/daemon/ends.rs`.
 
 use std::fs;
@@ -360,7 +360,7 @@ const MISTAKES: [Mistake; 66] = [
     ),
 ];
 
-/// The files that the command lines name.
+/// Creates the files that the command lines name.
 fn prepare(dir: &Path) {
     for name in ["mnt", "empty"] {
         fs::create_dir(dir.join(name)).unwrap();
@@ -520,7 +520,7 @@ fn the_url_of_a_document_is_told_from_that_of_its_hierarchy() {
     );
 }
 
-/// Objects at a URL that are no source: name, first bytes, and parts of the message.
+/// Returns objects at a URL that are not a source: name, first bytes, and parts of the message.
 fn other_objects() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
     let mut tar = vec![0; 1024];
     tar[257..262].copy_from_slice(b"ustar");
@@ -590,8 +590,8 @@ fn an_object_at_a_url_that_is_no_source_is_told_by_its_first_bytes() {
             let s3 = format!("s3://bucket/{name}");
             let on_s3 = format!("{s3} mnt --endpoint-url {endpoint} --anonymous --retries 0");
             let url = web.url_of(name);
-            // The search for a hierarchy takes eight requests of a web server and two of a bucket, the end and the
-            // header of the object two, its contents and the header again two more.
+            // The search for a hierarchy takes eight requests to a web server and two to a bucket, the
+            // end and the header of the object two, and its contents and the header again two more.
             for (line, label, server, limit) in [
                 (format!("{url} mnt --retries 0"), &url, &web, 12),
                 (on_s3, &s3, &bucket, 6),
@@ -675,7 +675,7 @@ fn mistakes_with_a_mount_name_it_and_what_to_do() {
     umount(&place.path).failed(1, &["busy", &format!("sleep ({})", user.id()), "--lazy"]);
     user.kill().unwrap();
     user.wait().unwrap();
-    // As numpy does with mmap_mode.
+    // Maps the file, as numpy with mmap_mode does.
     let script = "import mmap, sys, time; file = open(sys.argv[1], 'rb'); \
                   mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); file.close(); \
                   print(flush=True); time.sleep(600)";
@@ -706,7 +706,7 @@ fn a_mount_of_another_user_names_that_user() {
     let refused = said(&mut as_nobody(umount.arg("umount").arg(&place.path)));
     refused.failed(1, &["mounted by the user 0", "only that user and root"]);
     place.unmount(&[]).ok();
-    // Without --allow-other, the mount does not tell its process.
+    // Without --allow-other, the mount does not reveal its process ID.
     place.mount(&store, &[]);
     let mut mounts = Command::new(binary);
     let listed = said(&mut as_nobody(mounts.arg("mounts")));

@@ -7,7 +7,7 @@ use crate::support::*;
 const ARRAYS: usize = 12;
 const CHUNKS: usize = 23;
 
-/// A group of arrays, one of which has chunks, in a bucket with pages of five names.
+/// Starts a bucket with a group of arrays, one of which has chunks, and pages of five names.
 fn server() -> Server {
     let server = Server::s3("bucket");
     let dir = scratch();
@@ -39,7 +39,7 @@ fn check_reads_the_chunks_of_all_pages() {
     let summary = &document["summary"];
     assert_eq!(summary["chunks"], CHUNKS, "{document}");
     assert_eq!(summary["arrays"], ARRAYS, "{document}");
-    // One of the last page is damaged.
+    // Damages a chunk on the last page.
     server.put("s/array00/c/9", [1, 2]);
     assert_eq!(look_at(&server, "check", &[]).code, Some(1));
 }

@@ -13,7 +13,7 @@ use crate::place::said;
 use crate::stores::*;
 use crate::support::*;
 
-/// The nodes of `tree --json` by their paths.
+/// Returns the nodes of `tree --json` by their paths.
 fn nodes(document: &Value) -> BTreeMap<String, Value> {
     let nodes = document["nodes"].as_array().unwrap().iter();
     nodes
@@ -172,7 +172,7 @@ fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
     assert_eq!(named("time")["values"]["first"].as_i64(), Some(15));
     assert_eq!(named("time")["values"]["first_date"], "2023-01-16T00:00:00");
     assert_eq!(json["totals"]["arrays"], 5);
-    // A group with groups in it names them.
+    // A group names its subgroups.
     let said = look("info", "demo:", &["v2"]);
     assert!(
         said.ok().out.contains("\nGroups:\n    indices\n"),
@@ -270,7 +270,7 @@ fn consolidated_metadata_show_the_same_tree_as_the_documents() {
     let with = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
     fs::remove_file(store.join(".zmetadata")).unwrap();
     let mut without = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
-    // Only the store itself knows directories that are no nodes.
+    // Only the store itself knows directories that are not nodes.
     without.retain(|_, node| node["node_type"] != "directory");
     assert_eq!(with, without);
     assert!(with.len() > 40);

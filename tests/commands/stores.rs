@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::place::{Said, said};
 use crate::support::*;
 
-/// A store that `tests/fixtures/setup.sh` has written.
+/// Returns the path of a store that `tests/fixtures/setup.sh` has written.
 pub fn fixture(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("target/fixtures")
@@ -22,7 +22,7 @@ pub fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// The options that lead to the hierarchy of a fixture: one zip has it in a folder.
+/// Returns the options that select the hierarchy of a fixture: one zip has it in a folder.
 pub fn folder_of(fixture: &Path) -> &'static [&'static str] {
     match fixture.ends_with("v2-in-a-folder.zip") {
         true => &["--path", "v2-flat"],
@@ -30,7 +30,7 @@ pub fn folder_of(fixture: &Path) -> &'static [&'static str] {
     }
 }
 
-/// A copy of a fixture that may be damaged.
+/// Returns a copy of a fixture, which a test may damage.
 pub fn copy_of(name: &str) -> tempfile::TempDir {
     let dir = scratch();
     let copied = said(
@@ -48,7 +48,7 @@ pub fn look(command: &str, source: impl AsRef<OsStr>, more: &[&str]) -> Said {
     said(zarrfs().arg(command).arg(source.as_ref()).args(more))
 }
 
-/// What a command has printed as JSON.
+/// Parses the output of a command as JSON.
 pub fn json_of(said: &Said) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
 }
@@ -58,7 +58,7 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A v3 group at `dir`.
+/// Writes a v3 group at `dir`.
 pub fn group(dir: &Path) {
     write(
         dir.join("zarr.json"),
@@ -66,7 +66,7 @@ pub fn group(dir: &Path) {
     );
 }
 
-/// A v3 array of bytes at `dir`, without chunks.
+/// Writes a v3 array of bytes at `dir`, without chunks.
 pub fn array(dir: &Path, shape: &Value, grid: &Value, codecs: &Value) {
     let document = json!({
         "zarr_format": 3,
@@ -85,12 +85,12 @@ pub fn regular(chunk_shape: &Value) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
 }
 
-/// What the codec `crc32c` makes of bytes.
+/// Encodes bytes with the codec `crc32c`.
 pub fn with_crc32c(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc32c::crc32c(bytes).to_le_bytes()].concat()
 }
 
-/// A shard of inner chunks, with its index at the end.
+/// Encodes a shard of inner chunks, with its index at the end.
 pub fn shard(inner: &[Option<Vec<u8>>]) -> Vec<u8> {
     let (mut shard, mut index) = (Vec::new(), Vec::new());
     for chunk in inner {
@@ -105,7 +105,7 @@ pub fn shard(inner: &[Option<Vec<u8>>]) -> Vec<u8> {
     [shard, with_crc32c(&index)].concat()
 }
 
-/// The files below `dir` that are named as chunks are, as keys.
+/// Returns the files below `dir` whose names are chunk keys, as keys.
 pub fn chunk_keys(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];

@@ -1,5 +1,5 @@
-//! The build without FUSE, which `scripts/build-without-fuse` makes: it reads and exports as the other one does, and
-//! each command that needs FUSE says what to do.
+//! The build without FUSE from `scripts/build-without-fuse`: it reads and exports as the ordinary
+//! build does, and commands that need FUSE fail with advice.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::place::{Said, said};
 use crate::stores::*;
 use crate::support::*;
 
-/// The binary; without it, the test is skipped.
+/// Returns the path of the binary; without it, the test is skipped.
 fn binary() -> Option<PathBuf> {
     let binary = std::env::var_os("ZARRFS_WITHOUT_FUSE").map(PathBuf::from);
     if binary.is_none() {

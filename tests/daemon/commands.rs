@@ -1,4 +1,4 @@
-//! `umount` of several mounts and of busy ones, `mounts`, and a mount without MOUNTPOINT.
+//! `umount` of several mounts and of busy mounts, `mounts`, and a mount without MOUNTPOINT.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::place::*;
 use crate::support::*;
 
-/// What `zarrfs mounts --json` has of a mountpoint.
+/// Returns the entry of a mountpoint in `zarrfs mounts --json`.
 fn listed(path: &Path) -> Option<Value> {
     let output = run(zarrfs().args(["mounts", "--json"]));
     let all: Value = serde_json::from_str(&output).unwrap();
@@ -38,7 +38,7 @@ fn mounts_are_listed_with_their_sources_and_unmounted_together() {
         first.path.display()
     );
     assert!(table.lines().any(|found| found == line), "{table}");
-    // One that is wrong keeps no other one from being unmounted.
+    // A wrong mountpoint does not prevent the other mounts from being unmounted.
     let missing = second.join("missing");
     let paths = [&first.path, &missing, &second.path];
     said(zarrfs().arg("umount").args(paths)).failed(1, &["missing"]);
@@ -72,7 +72,7 @@ fn all_mounts_of_a_namespace_are_unmounted() {
     }
     let place = Place::new();
     let other = place.make_dir("other");
-    // The mounts of other tests are seen here, too, but unmounted only in this namespace.
+    // The mounts of other tests are visible here, but unmounted only in this namespace.
     let script = r#"
         "$0" demo: "$1"; "$0" demo: "$2"
         "$0" umount --all --lazy

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use crate::place::*;
 use crate::support::*;
 
-/// Opens the device and mounts it on the place, as `apptainer --fusemount` does.
+/// Opens the device and mounts it on the mountpoint, as `apptainer --fusemount` does.
 fn device(place: &Place) -> File {
     let device = File::options()
         .read(true)
@@ -26,7 +26,7 @@ fn device(place: &Place) -> File {
     let data = CString::new(data).unwrap();
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
     rustix::mount::mount("fuse", &place.path, "fuse", flags, Some(data.as_c_str())).unwrap();
-    // The program that is started inherits it.
+    // The started program inherits the descriptor.
     rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::empty()).unwrap();
     device
 }
@@ -68,7 +68,7 @@ fn a_mounted_device_is_served() {
         let log = std::fs::read_to_string(&log).unwrap();
         assert!(log.contains(" is mounted on /dev/fd/"), "{log}");
     }
-    // A signal ends the daemon, and with it the connection of a mount that is not its own.
+    // A signal ends the daemon, and with it the connection, although the mount is not its own.
     let device = device(&place);
     let mut command = zarrfs();
     command

@@ -73,7 +73,7 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
         ("", "netcdf", ".zarrfs/demo.nc"),
         ("v3", "nc", "v3/.zarrfs/v3.nc"),
         ("/v3/t2m/", "npy", "v3/t2m/.zarrfs/t2m.npy"),
-        // The file of its group has an array that has none of its own.
+        // For an array, a format of groups means the view of its group.
         ("v3/t2m", "nc", "v3/.zarrfs/v3.nc"),
         ("v3/t2m", "chunks", "v3/t2m/.zarrfs/chunks"),
         ("", "as-v2", ".zarrfs/as-v2"),
@@ -88,7 +88,7 @@ fn the_path_of_a_view_is_printed_or_why_there_is_none() {
         path(&[mountpoint, "--as", "nc"]).ok().out,
         below(".zarrfs/demo.nc")
     );
-    // A directory of the mount, and its directory of views.
+    // A directory in the mount, and its directory of views.
     let inside = format!("{mountpoint}/v3");
     assert_eq!(
         path(&[&inside, "--as", "nc"]).ok().out,
@@ -158,7 +158,7 @@ fn without_syslog_the_log_is_a_file_of_the_user() {
     );
     assert!(log.contains(&mounted), "{log}");
     assert!(log.lines().all(|line| line.contains("Z zarrfs[")), "{log}");
-    // A log that cannot be written stops no mount.
+    // A log file that cannot be written does not prevent a mount.
     std::fs::write(place.join("file"), "").unwrap();
     let mut mount = place.command(&store, &[]);
     said(mount.env("XDG_STATE_HOME", place.join("file"))).ok();

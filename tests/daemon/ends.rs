@@ -1,4 +1,4 @@
-//! J1, J2: daemons that are told to end, and daemons that are killed.
+//! J1, J2: daemons that are ended by signals, and daemons that are killed.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -104,7 +104,7 @@ fn j01_a_second_signal_ends_a_busy_mount_at_once() {
         let ended = daemon.ended(Duration::from_secs(1));
         assert!(ended.is_some(), "still there after a second signal");
         place.assert_untouched();
-        // The client is told; it does not wait for an answer that never comes.
+        // The client gets an error, instead of waiting for a reply that never comes.
         assert_eq!(
             errno(file.read_at(&mut [0; 4096], 250_000)),
             Errno::NOTCONN.raw_os_error()
@@ -126,7 +126,7 @@ fn j01_ignored_signals_of_the_caller_do_not_make_the_daemon_deaf() {
     place.assert_untouched();
 }
 
-/// The same command behind another.
+/// Returns the same command with a wrapper program before it.
 fn wrapped(wrapper: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(wrapper[0]);
     outer
@@ -145,8 +145,8 @@ fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
             let pid = place.mount(source, &[]);
             assert_serves(&place.path);
             kill_daemon(pid);
-            // The last descriptor of /dev/fuse may close a moment after the process is gone. (Names
-            // and attributes of a source that cannot change may still be known to the kernel.)
+            // The last descriptor of /dev/fuse may close shortly after the process has ended. (The
+            // kernel may still cache names and attributes of an immutable source.)
             let dead = || rustix::fs::statvfs(&place.path).err() == Some(Errno::NOTCONN);
             assert!(wait_until(Duration::from_secs(5), dead));
         }

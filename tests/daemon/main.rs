@@ -1,7 +1,6 @@
-//! Level: the daemon as a process, on a real mount. How it starts, ends and is recovered (rows J
-//! of the fault table), what it mounts on (G12) and for whom (H). The daemon is always another
-//! process; each test carries its row in its name. Tests that need root are skipped if they
-//! do not run as root.
+//! Level: the daemon as a process, on a real mount: start, end and recovery (rows J of the fault
+//! table), mountpoints (G12) and users (H). The daemon is always another process. Each test has its
+//! row in its name. Tests that need root are skipped if they do not run as root.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! G12, J5, J6, H6: what may be mounted on, and what an unmount may take away.
+//! G12, J5, J6, H6: valid mountpoints, and the mounts that an unmount may remove.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -119,13 +119,13 @@ fn g12_a_dead_mount_of_another_file_system_is_left_alone() {
     assert_ne!(left[0].kind, "fuse.zarrfs");
 }
 
-/// A bindfs on the mountpoint: its process, and what takes it away.
+/// Mounts bindfs on the mountpoint; returns its process ID, and a guard that unmounts it.
 fn bindfs<'a>(place: &'a Place, source: &Path) -> (u32, Foreign<'a>) {
     let mounted = Foreign::on(&place.path, &["bindfs", source.to_str().unwrap()]);
     (place.processes()[0], mounted)
 }
 
-/// A mount that is not of zarrfs; it goes away on drop.
+/// A mount of another program, unmounted on drop.
 struct Foreign<'a>(&'a Path);
 
 impl<'a> Foreign<'a> {
@@ -188,7 +188,7 @@ fn g12_umount_refuses_the_mounts_of_others() {
     assert!(runs(pid));
     assert_serves(&place.path);
     drop(mounted);
-    // A tmpfs on top of a zarrfs.
+    // A tmpfs over a zarrfs mount.
     let pid = place.mount(&store, &[]);
     let tmpfs = Foreign::tmpfs(&place.path);
     place.unmount(&[]).failed(1, &["mnt", "not"]);
@@ -242,7 +242,7 @@ fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
     let start = Instant::now();
     let detached = place.unmount(&["--lazy"]);
     let took = start.elapsed();
-    // What cleans up after a failure may look at the mount.
+    // A stopped daemon may delay the cleanup after a failure.
     kill(pid, Signal::CONT);
     stats.failed(1, &["mnt", "has not answered"]);
     again.failed(32, &["mnt", "already mounted"]);
@@ -283,7 +283,7 @@ fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
     }
     let place = Place::new();
     let store = place.store();
-    // Its mount was detached while busy, and another is there now.
+    // The mount was detached while busy, and another mount replaced it.
     let mut daemon = place.foreground(&store, &[]);
     let file = File::open(place.path.join("a/c/0")).unwrap();
     run(Command::new("umount").arg("-l").arg(&place.path));
@@ -296,7 +296,7 @@ fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
     drop((file, tmpfs));
     place.assert_untouched();
 
-    // Another was mounted on top.
+    // Another file system was mounted over the mount.
     let mut daemon = place.foreground(&store, &[]);
     let tmpfs = Foreign::tmpfs(&place.path);
     daemon.signal(Signal::TERM);
@@ -326,13 +326,13 @@ fn j05_a_mountpoint_inside_the_source_is_refused() {
     ] {
         refused(&place, source, mountpoint, &["--nonempty"], INSIDE);
     }
-    // Of a common beginning of the names nothing follows.
+    // A common prefix of the names does not make one directory contain the other.
     let beside = place.make_dir("store.mnt");
     said(zarrfs().arg(&store).arg(&beside)).ok();
     said(zarrfs().arg("umount").arg(&beside)).ok();
 }
 
-/// A mount that must be refused, without a trace.
+/// Asserts that a mount is refused and leaves nothing behind.
 #[track_caller]
 fn refused(place: &Place, source: &Path, mountpoint: &Path, args: &[&str], word: &str) {
     let mut command = zarrfs();

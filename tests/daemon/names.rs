@@ -1,4 +1,4 @@
-//! H4: names of sources and mountpoints that could be taken for something else.
+//! H4: names of sources and mountpoints with special characters.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::place::*;
 use crate::support::*;
 
-/// Names that mean something to a mount table, a list of options, a shell or a terminal.
+/// Names with a special meaning in a mount table, a list of options, a shell or a terminal.
 const ODD: [&[u8]; 12] = [
     b"with spaces  ",
     b"a,allow_other,dev,suid,rw",
@@ -25,7 +25,7 @@ const ODD: [&[u8]; 12] = [
     b"a|b?c=d&e@f:g%2f*",
 ];
 
-/// Flags and options that no name may change.
+/// Asserts that a name has changed no flag or option of a mount.
 fn assert_sane(mount: &Mounted, owner: u32) {
     assert_eq!(mount.kind, "fuse.zarrfs");
     for wanted in ["ro", "nosuid", "nodev", "noexec"] {
@@ -56,7 +56,7 @@ fn odd(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// The directory and the zip at `place` that have an odd name.
+/// Creates a directory and a zip with an odd name.
 fn sources(place: &Place, name: &[u8]) -> [PathBuf; 2] {
     let store = place.make_dir("sources");
     let zip = store.join("zip");

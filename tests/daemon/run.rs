@@ -1,4 +1,4 @@
-//! `zarrfs run`: a mount for one command, of which nothing is left, however it ends.
+//! `zarrfs run`: a mount for one command, of which nothing is left, however the command ends.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::place::*;
 use crate::support::*;
 
-/// `zarrfs run SOURCE -- COMMAND...`, with its private mountpoint in the place.
+/// Returns `zarrfs run SOURCE -- COMMAND...`, with its private mountpoint in the scratch directory.
 fn run_in(place: &Place, source: &str, options: &[&str], command: &[&str]) -> Command {
     let mut run = zarrfs();
     run.arg("run")
@@ -143,7 +143,7 @@ fn a_command_that_fails_is_followed_by_the_errors_of_the_mount() {
     assert_nothing_is_left(&place);
 }
 
-/// Starts a command that waits; returns when it runs, with its mountpoint and its process id.
+/// Starts a command that waits; returns its mountpoint and its process ID when it runs.
 fn waiting(place: &Place) -> (Daemon, String, u32) {
     let ready = place.join("ready");
     let script = format!(

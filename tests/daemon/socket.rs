@@ -1,4 +1,4 @@
-//! H7: the socket that `zarrfs stats` asks: whose it is, and who is answered.
+//! H7: the socket of `zarrfs stats`: its owner, and the users that get an answer.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::place::*;
 use crate::support::*;
 
-/// Mounts `source` with a directory for sockets of its own, and more environment.
+/// Mounts `source` with its own directory for sockets.
 #[track_caller]
 fn mount(place: &Place, source: &Path) -> PathBuf {
     let mut command = place.command(source, &[]);
@@ -108,7 +108,7 @@ fn h07_other_users_are_refused() {
         said(&mut as_nobody(ask.arg("stats").arg(&place.path)))
     };
     ask().failed(1, &["root, are told"]);
-    // Even if the modes are no help.
+    // Access is denied even if the modes allow it.
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -129,7 +129,7 @@ fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
-    // Root's directory is not nobody's.
+    // The runtime directory of root does not belong to nobody.
     let runtime = place.make_dir("runtime");
     let mut command = Command::new(&binary);
     let mut command = as_nobody(command.arg(&store).arg(&place.path));
@@ -180,7 +180,7 @@ fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
-    // Each of the places is somebody else's, in a mount namespace of its own.
+    // Each candidate directory belongs to another user, in a separate mount namespace.
     let script = r#"
         mkdir "$2/foreign"; chown nobody "$2/foreign"
         mkdir -pm 700 /run/zarrfs /tmp/zarrfs-0

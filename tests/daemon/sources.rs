@@ -1,4 +1,4 @@
-//! Sources without Zarr metadata, and a source in the place of the mountpoint.
+//! Sources without Zarr metadata, and a source given as mountpoint.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn write(path: PathBuf, bytes: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// Directories without Zarr metadata at their top, each with words that the message must have.
+/// Creates directories without Zarr metadata at their root, each with words of the expected message.
 fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     let dataset = r#"{"dimensions":[4],"blockSize":[2],"dataType":"uint8","compression":{}}"#;
     let around = place.make_dir("around");

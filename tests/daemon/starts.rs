@@ -1,5 +1,5 @@
-//! J3, J4, J7, J8, J11 and NOTIFY_SOCKET: what the command's exit capabilities, and what the daemon
-//! keeps of the place it was started from.
+//! J3, J4, J7, J8, J11 and NOTIFY_SOCKET: the meaning of the command's exit code, and the state
+//! that the daemon inherits from its caller.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -81,7 +81,7 @@ fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
 #[test]
 fn j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing() {
     let place = Place::new();
-    // Nobody takes the connection, so that the mount waits.
+    // The listener accepts no connection, so that the mount waits.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/store", listener.local_addr().unwrap());
     for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
@@ -136,7 +136,7 @@ fn the_daemon_has_the_name_of_the_program() {
     let pid = place.mount(place.store(), &[]);
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     assert_eq!(name, "zarrfs\n");
-    // What asks for nothing ends nothing.
+    // Signals that request nothing do not end the daemon.
     kill(pid, Signal::USR1);
     kill(pid, Signal::USR2);
     std::thread::sleep(Duration::from_millis(300));
@@ -318,7 +318,7 @@ fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
     let mut line = String::new();
     let mut stdout = BufReader::new(shell.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
-    // What a terminal does on ctrl-C and when it is closed.
+    // The signals of a terminal for ctrl-C and for closing it.
     for signal in [Signal::INT, Signal::HUP, Signal::TERM] {
         let _ = kill_process_group(Pid::from_child(&shell), signal);
     }
@@ -329,7 +329,7 @@ fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
     place.unmount(&[]).ok();
 }
 
-/// The kernel gives the files of a process that must not be looked into to root.
+/// The kernel assigns the /proc files of a process that is not dumpable to root.
 #[test]
 fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
     let place = Place::new();

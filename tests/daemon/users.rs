@@ -1,4 +1,4 @@
-//! H1, H2, H3 and ordinary users: who may look into a mount, and who may make one.
+//! H1, H2, H3 and ordinary users: access to a mount, and permission to mount.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,14 +12,14 @@ use rustix::process::Signal;
 use crate::place::*;
 use crate::support::*;
 
-/// A program of the client's with one argument, run by nobody.
+/// Runs a client program with one argument as nobody.
 fn nobody(program: &[&str], path: &Path) -> Said {
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).arg(path);
     said(as_nobody(&command).env("LC_ALL", "C"))
 }
 
-/// The modes of a directory and a file of the mount, and its owner and group.
+/// Returns the modes of a directory and a file of the mount, and its owner and group.
 fn modes(place: &Place) -> [u32; 4] {
     let directory = fs::metadata(&place.path).unwrap();
     let file = fs::metadata(place.path.join("a/c/0")).unwrap();
@@ -43,7 +43,7 @@ fn h01_other_user_is_refused_without_allow_other() {
     nobody(&["ls"], &store).ok();
     for source in [&store, &place.zip_of(&store)] {
         place.mount(source, &[]);
-        // Root's own look at it must not open it for others.
+        // Accesses by root must not allow those of other users.
         assert_serves(&place.path);
         for program in [&["ls"][..], &["stat"], &["find"]] {
             let refused = nobody(program, &place.path);
@@ -72,7 +72,7 @@ fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
             Errno::ACCESS.raw_os_error()
         );
     }
-    // Root can take it away all the same.
+    // Root can unmount it anyway.
     let pid = place.processes()[0];
     place.unmount(&[]).ok();
     assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
@@ -87,7 +87,7 @@ fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
     let store = place.store();
     let zip = place.zip_of(&store);
     place.open_to_nobody();
-    // The daemon's rights count, not those of the caller.
+    // The permissions of the daemon apply, not those of the caller.
     fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
     nobody(&["ls"], &store).failed(2, &["permission denied"]);
     for source in [&store, &zip] {
@@ -327,7 +327,7 @@ fn nobody_can_not_mount_on_what_is_not_theirs() {
 }
 
 /// Runs a script with `$mount` (the binary and a source), the mountpoint as `$1` and a scratch
-/// directory as `$2`, in a mount namespace of its own: what it mounts nobody else sees.
+/// directory as `$2`, in a separate mount namespace that no other process sees.
 fn in_a_namespace(place: &Place, binary: &Path, store: &Path, script: &str) -> Said {
     let prelude = format!(
         "as_nobody() {{ setpriv --reuid=nobody --regid=nogroup --clear-groups -- \"$@\"; }}\n\
@@ -433,7 +433,7 @@ fn a_device_that_can_not_be_opened_is_named() {
     place.assert_untouched();
 }
 
-/// As in a container that was given the device and not the right to mount.
+/// Simulates a container with the device, but without the permission to mount.
 #[test]
 fn a_container_that_may_not_mount_is_told_what_it_needs() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! D1, D2: what is proven to be absent, and what only seems to be.
+//! D1, D2: proven absence, and apparent absence.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn d01_a_chunk_that_is_not_there_is_fill_values() {
             assert_eq!(errno(read(&native)), ENOENT);
             remote.reads(&mount, "z");
             remote.siblings_work(&mount);
-            // What is written later is seen, at the latest when the mount's trust is over.
+            // A value that is written later is visible, at the latest when the cached absence expires.
             drop(mount);
             let mount = remote.mount(&["--ttl", "100ms"]);
             assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
@@ -72,7 +72,7 @@ fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
     let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
-    // Whoever serves the host now knows nothing of this store.
+    // The host now belongs to a server that does not have this store.
     remote.server.add(on("*"), Fault::status(404));
     let view = read(remote.view(&mount, "a", 1));
     is_one_of(view, &[EIO, ENOENT], "a chunk of a store that has gone");

@@ -1,4 +1,4 @@
-//! D3, D4, D18: sources that refuse, credentials that do not last, buckets in another region.
+//! D3, D4, D18: sources that deny access, credentials that expire, and buckets in another region.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
         remote.server.add(rule, Fault::status(403));
         assert!(read(remote.view(&mount, "hole", 1)).unwrap() == fill);
         assert_eq!(errno(read(mount.join(remote.key("hole", 1)))), ENOENT);
-        // Not any other status.
+        // Other statuses are not treated as absence.
         remote.server.heal();
         remote
             .server
@@ -89,7 +89,7 @@ fn d04_a_401_is_eacces_and_no_secret_is_said() {
     );
 }
 
-/// What a place that gives out credentials says.
+/// Returns the document of a credentials service.
 fn credentials(key: &str, expires: &str) -> String {
     format!(
         r#"{{"AccessKeyId":"{key}","SecretAccessKey":"SECRET{key}","Token":"TOKEN{key}","Expiration":"{expires}"}}"#
@@ -126,7 +126,7 @@ fn d04_expired_credentials_are_fetched_again_once() {
     };
     assert!(signed("KEYONE"));
 
-    // The old key does not work any more, a new one is to be had.
+    // The old key has expired, and a new one is available.
     let old = on("*").header("authorization", "*KEYONE*");
     remote.server.add(old, Fault::s3(400, "ExpiredToken"));
     giver.put("credentials", credentials("KEYTWO", far_off));
@@ -135,7 +135,7 @@ fn d04_expired_credentials_are_fetched_again_once() {
     assert!(signed("KEYTWO"));
     assert_eq!(giver.requests().len(), 1, "one refresh");
 
-    // Now there is none that works.
+    // No valid key is available.
     remote.server.add(on("*"), Fault::s3(400, "ExpiredToken"));
     giver.forget_requests();
     remote.server.forget_requests();
@@ -156,7 +156,7 @@ fn d04_expired_credentials_are_fetched_again_once() {
     }
 }
 
-/// Every request that is signed for another region than `eu-west-3` is refused.
+/// Refuses every request that is not signed for the region `eu-west-3`.
 fn in_eu_west_3(remote: &Remote, refusal: Fault) -> Rule {
     let elsewhere = on("*").header("authorization", "*/us-east-1/s3/*");
     let refusal = refusal.with("x-amz-bucket-region", "eu-west-3");

@@ -1,4 +1,4 @@
-//! D8, D9, D10, D11, D15 and C3 from afar: answers that are not what was asked for.
+//! D8, D9, D10, D11, D15 and C3 for remote sources: responses that do not match the request.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -44,7 +44,7 @@ fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
             remote.chunk_fails(&mount, "a", 1, &[EIO]);
             remote.heals(&mount, "a");
         }
-        // What comes may be put together, or given up.
+        // Partial bodies may be combined, or the read may fail.
         for fault in [Fault::CloseAfter(1000), Fault::ResetAfter(1000)] {
             let remote = Remote::new(backend);
             let mount = remote.mount(&["--retries", "2"]);
@@ -150,7 +150,7 @@ fn d10_a_part_that_is_another_is_eio() {
             remote.server.add(on(&remote.at("big", 0)).get(), fault);
             let mut part = vec![0; 5000];
             let read_part = file.read_exact_at(&mut part, 700_000).map(|()| part);
-            // Who has asked for all of it has not asked for a part.
+            // A request for the whole value, without a range, cannot get a wrong range.
             let requests = remote.server.requests_for(&remote.at("big", 0));
             match requests.iter().any(|r| r.status == Some(206)) {
                 true => is_one_of(read_part, &[EIO, ESTALE], &what),
@@ -247,7 +247,7 @@ fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
         remote.reads(&mount, "a");
         assert!(read(mount.join(remote.key("big", 0))).unwrap() == big());
         assert_eq!(read(mount.join("empty")).unwrap(), b"");
-        // The question whether the source is still there makes no document empty.
+        // Revalidation of the source does not make documents empty.
         let mount = remote.mount(&["--ttl", "100ms"]);
         std::thread::sleep(Duration::from_millis(1100));
         assert_eq!(errno(read(mount.join("absent"))), ENOENT);
@@ -262,7 +262,7 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
     let at = remote.at("big", 0);
     let key = remote.key("big", 0);
     let cut = Fault::CloseAfter(BIG);
-    // Neither a length nor parts, and cut at the same place each time.
+    // Neither a length nor ranges, and cut off at the same position each time.
     let mount = remote.mount(&["--retries", "1"]);
     for fault in [Fault::Unframed, Fault::IgnoreRange, cut.clone()] {
         remote.server.add(on(&at), fault);
@@ -272,7 +272,7 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
     logged(&mount, &["big/c/0", "Content-Length", "EOPNOTSUPP"]);
     remote.siblings_work(&mount);
     remote.server.heal();
-    // HEAD says the length.
+    // HEAD has the length.
     let mount = remote.mount(&["--retries", "1"]);
     remote.server.add(on(&at).get(), Fault::Unframed);
     remote.server.add(on(&at).get(), Fault::IgnoreRange);
@@ -284,7 +284,7 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
     is_one_of(native, &[EIO], "the key");
     let view = in_time(LIMIT, "the chunk", || read(remote.view(&mount, "big", 0)));
     is_one_of(view, &[EIO], "the chunk");
-    // A server that sends nothing else is told apart from one that is broken.
+    // A server that always responds like this is distinguished from a broken one.
     for fault in [Fault::Unframed, Fault::IgnoreRange] {
         remote.server.add(on("*"), fault);
     }
@@ -293,14 +293,14 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
 
 #[test]
 fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
-    // S3 always says a length.
+    // S3 responses always have a length.
     for backend in [Backend::Http] {
         for frame in [Fault::Chunked, Fault::Unframed] {
             let remote = Remote::new(backend);
             let mount = remote.mount(&[]);
             remote.server.add(on("store/*/c/*"), frame.clone());
             remote.reads(&mount, "a");
-            // Neither lengths nor parts.
+            // Neither lengths nor ranges.
             remote.server.add(on(&remote.at("z", 1)), frame);
             remote
                 .server
@@ -334,7 +334,7 @@ fn d15_an_error_of_s3_that_says_200_is_eio() {
 
 #[test]
 fn d15_a_page_of_html_that_says_200_is_no_chunk() {
-    // Its size is believed as long as names are trusted.
+    // The size of the page is valid as long as attributes are cached.
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {
             let remote = Remote::of(backend, format);
@@ -344,7 +344,7 @@ fn d15_a_page_of_html_that_says_200_is_no_chunk() {
                 remote.views_fail(&mount, array, 1, &[EIO]);
                 remote.heals(&mount, array);
             }
-            // A head that was right, and a body that is not.
+            // HEAD is correct, but the body is not.
             let remote = Remote::of(backend, format);
             let mount = remote.mount(&["--ttl", "100ms"]);
             remote

@@ -9,12 +9,12 @@ use crate::faulty::*;
 use crate::remote::*;
 use crate::support::*;
 
-/// The same length, and no byte the same.
+/// Returns bytes of the same length, all of which differ.
 fn changed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte ^ 0x55).collect()
 }
 
-/// Reads a part that the kernel does not have.
+/// Reads a part that the kernel has not cached.
 fn part(file: &File, at: usize) -> std::io::Result<Vec<u8>> {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
     let _ = fadvise(file, 0, None, Advice::Random);
@@ -45,7 +45,7 @@ fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
             let asked = requests.iter().any(|r| r.method == "GET");
             assert!(asked, "the test reads cached bytes");
             is_one_of(part(&file, 700_000), &[ESTALE], "the old handle");
-            // Whoever opens it now has the new one, all of it.
+            // A new open gets the new content completely.
             let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
             assert!(wait_until(SOON, is_new), "a new open sees the new content");
             is_one_of(part(&file, 600_000), &[ESTALE], "the old handle");
@@ -70,7 +70,7 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
         remote.server.add(on(&at).get(), fault);
         is_one_of(part(&file, 700_000), &[ESTALE], "a part of another version");
     }
-    // Where no answer has a date, the size is all that there is.
+    // If responses have no date and no ETag, only the size identifies a version.
     let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::NoEtag);
     remote.server.add(on("*"), Fault::NoLastModified);
@@ -91,7 +91,7 @@ fn i04_every_part_is_asked_for_under_its_version() {
             let is_bound = request.header("if-match").or(request.header("if-range"));
             assert!(is_bound.is_some(), "{request:?}");
         }
-        // A server that does not know conditions, and says another ETag.
+        // The server ignores conditions, and returns another ETag.
         let at = remote.at("big", 0);
         remote.server.add(on(&at), Fault::NoEtag);
         remote.server.put(&at, changed(&big()));
@@ -130,7 +130,7 @@ fn i04_a_chunk_that_changes_is_wholly_old_or_wholly_new() {
                     assert!(bytes == chunk(1) || bytes == new, "a mix");
                     bytes == new
                 }
-                // What was known when it was opened has become too old before it was read.
+                // The attributes of the open were already too old at the read.
                 Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("{error}"),
             }
         };
@@ -145,7 +145,7 @@ fn i04_an_open_view_whose_chunk_changes_is_estale_and_never_a_mix() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
-        // The chunk of `big` is the end of its own files; of a group's, some part.
+        // The chunk of `big` is the end of its own files, but only some part of a group's file.
         let views = [
             "big/.zarrfs/chunks/c/0",
             "big/.zarrfs/big.npy",
@@ -188,7 +188,7 @@ fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
     for view in [".zarrfs/root.nc", ".zarrfs/root.cdf.nc"] {
         let path = mount.join(view);
         let whole = read(&path).unwrap();
-        // Classic NetCDF has the other byte order.
+        // Classic NetCDF is big-endian.
         let stored = |bytes: &[u8]| -> Vec<u8> {
             let is_big = view.ends_with("cdf.nc");
             let (words, _) = bytes.as_chunks::<4>();

@@ -1,4 +1,4 @@
-//! A client that takes what it gets and says what it was.
+//! An HTTP client that records every response, complete or not.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::faulty::Server;
 
-/// What a client got: all of an answer, or as much as came.
+/// The response that a client received, as far as it came.
 #[derive(Debug)]
 pub struct Got {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Why the body is not whole.
+    /// The reason why the body is incomplete.
     pub error: Option<io::ErrorKind>,
 }
 
@@ -29,7 +29,7 @@ impl Got {
     }
 }
 
-/// A connection that requests are sent over one after the other.
+/// A connection for several requests in sequence.
 pub struct Client(pub BufReader<TcpStream>);
 
 impl Client {

@@ -1,4 +1,4 @@
-//! H4, F7: what `zarrfs stats` tells of a source that is backend away.
+//! H4, F7: the counters of `zarrfs stats` for a remote source.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::faulty::*;
 use crate::remote::*;
 use crate::support::*;
 
-/// What `zarrfs stats` prints.
+/// Returns the output of `zarrfs stats`.
 fn printed(mount: &Path, args: &[&str]) -> String {
     run(zarrfs().arg("stats").arg(mount).args(args))
 }
@@ -27,7 +27,7 @@ fn number(of: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {name}: {of}"))
 }
 
-/// The counters are exactly what the server has seen, in all and for each array.
+/// Asserts that the counters agree with the requests at the server, in total and for each array.
 #[track_caller]
 fn agree(remote: &Remote, stats: &Value) {
     let seen = remote.server.requests();
@@ -47,7 +47,7 @@ fn agree(remote: &Remote, stats: &Value) {
     for array in ["a", "z"] {
         let seen = remote.server.requests_for(&format!("store/{array}/*"));
         let counted = arrays.get(array).map_or(0, |of| number(of, "requests"));
-        // A listing of the array itself has no slash behind it.
+        // A listing of the array itself has a key without a trailing slash.
         assert!(counted >= seen.len() as u64, "{array}: {stats}\n{seen:#?}");
     }
 }
@@ -72,7 +72,7 @@ fn every_request_is_counted_once() {
         assert!(number(&stats, "chunks_decoded") > 0, "{stats}");
         assert!(stats.get("disk_cache").is_none());
 
-        // What is known is read again without a request.
+        // Cached values are read again without a request.
         for i in 0..4 {
             read_uncached(&mount.join(remote.key("a", i))).unwrap();
             read_uncached(&remote.view(&mount, "a", i)).unwrap();
@@ -112,7 +112,7 @@ fn retries_errors_and_redirects_are_counted() {
             "{a}"
         );
 
-        // Nobody answers, and nobody waits any more.
+        // The server does not answer, and no caller waits any more.
         let gate = remote.server.hold(&remote.at("z", 2));
         read(mount.join(remote.key("z", 2))).unwrap_err();
         let is_counted = || number(&counted(&mount)["arrays"]["z"], "failed_requests") > 0;
@@ -163,7 +163,7 @@ fn f07_counters_are_told_while_the_server_hangs() {
     let mount = Mount::with(remote.source(), &options);
     remote.reads(&mount, "good");
     let gate = remote.server.hold("*");
-    // Nothing that was told is still believed.
+    // All cached attributes have expired.
     std::thread::sleep(Duration::from_secs(1));
     let mut readers: Vec<_> = (0..100)
         .map(|i| {

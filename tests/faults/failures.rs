@@ -1,4 +1,4 @@
-//! D5, D6, D16: servers that fail, that do not answer, that go and come back.
+//! D5, D6, D16: servers that fail, that do not answer, and that disappear and return.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn d05_a_failure_that_passes_is_not_seen() {
         .into_iter()
         .enumerate()
         {
-            // Without what readahead has fetched.
+            // A new mount, so that readahead has not fetched the key.
             let mount = remote.mount(&[]);
             let key = remote.at("a", i);
             let rule = remote.server.add(on(&key).first(1), fault);
@@ -50,7 +50,7 @@ fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
             let mount = remote.mount(&["--retries", "2"]);
             let rule = remote.server.add(on(&remote.at("a", 1)), fault);
             remote.chunk_fails(&mount, "a", 1, &[EIO]);
-            // Three reads of at most three requests; the kernel may ask once more for each.
+            // Three reads of at most three requests each; the kernel may repeat each read once.
             assert!(rule.hits() <= 18, "{} requests", rule.hits());
             logged(&mount, &["a/c/1", "EIO", "attempt|tries|tried", "50|429"]);
             remote.heals(&mount, "a");
@@ -83,7 +83,7 @@ fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
             Backend::S3 => Fault::s3(503, "SlowDown"),
         };
         let remote = Remote::new(backend);
-        // Each phase has keys of its own, of which nothing is known or fetched ahead.
+        // Each phase has its own keys, which have not been cached or prefetched.
         for phase in ["before", "busy", "after"] {
             for i in 0..READERS {
                 remote.put(&format!("{phase}/c/1{i}"), chunk(0));
@@ -91,7 +91,7 @@ fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
         }
         let mount = remote.mount(&["--parallel", "16", "--retries", "3", "--timeout", "10s"]);
         let key = |phase: &str, i: usize| mount.join(format!("{phase}/c/1{i}"));
-        // Whether so many requests are in flight while all keys are read at the same time.
+        // Returns whether `requests` requests are in flight when all keys are read concurrently.
         let in_flight = |phase: &str, requests: usize, limit: Duration| {
             let gate = remote.server.hold(&format!("store/{phase}/c/1*"));
             std::thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn d05_a_server_with_too_many_requests_gets_fewer_at_a_time() {
             }
         });
         remote.server.heal();
-        // One for a value and one for a name.
+        // The limit is now two requests: one for a value and one for a name.
         let soon = Duration::from_millis(500);
         assert!(!in_flight("after", 3, soon), "{backend:?}");
         remote.reads(&mount, "good");
@@ -191,7 +191,7 @@ fn d06_connections_that_break_while_they_wait_are_made_again() {
 
 #[test]
 fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
-    // With the time limit and the retries of a mount without options.
+    // Uses the default time limit and number of retries.
     let is_refused = |source: &str, options: &[&str], expected: &str| {
         let mount = in_time(AT_ONCE, "mount", || Mount::attempt(source, options));
         let refusal = mount.expect_err("the mount must fail");
@@ -215,7 +215,7 @@ fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
     }
 }
 
-/// What is on a terminal after a mount, which is unmounted again.
+/// Returns the terminal output of a mount, which is then unmounted.
 fn on_terminal(remote: &Remote, redirection: &str) -> String {
     let directory = scratch();
     let (binary, options) = (zarrfs(), remote.options().join(" "));
@@ -261,7 +261,7 @@ fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
         &refused.expect_err("the mount must fail"),
         &["tls|ssl|certificate|handshake"],
     );
-    // Two documents are looked for at the same time.
+    // Two documents are requested concurrently.
     assert!(server.connections() <= 2);
 }
 
@@ -283,7 +283,7 @@ fn d16_a_mount_recovers_when_the_network_is_back() {
         let mount = remote.mount(&["--ttl", "100ms"]);
         remote.reads(&mount, "good");
         for (is_silent, array) in [(false, "a"), (true, "z")] {
-            // Nobody answers, or packets are lost without a word.
+            // The server does not answer, or refuses connections.
             let gate = is_silent.then(|| remote.server.hold("*"));
             if !is_silent {
                 remote.server.refuse();

@@ -1,4 +1,4 @@
-//! D13, D14: servers that cannot list, and listings that go wrong.
+//! D13, D14: servers without listings, and listings that fail.
 
 use std::fs;
 
@@ -17,10 +17,10 @@ fn d13_what_a_web_server_has_is_known_from_metadata() {
             assert!(listed.contains(&name.to_owned()), "{listed:?}");
         }
         remote.reads(&mount, "a");
-        // A name that is not listed can be asked for.
+        // A name that is not listed can be opened.
         assert_eq!(read(mount.join("unknown/key.txt")).unwrap(), b"text");
         assert_eq!(errno(read(mount.join("unknown/other.txt"))), ENOENT);
-        // No request a name.
+        // Listing takes no request per name.
         remote.server.forget_requests();
         for array in ["good", "z", "hole"] {
             assert!(!names(mount.join(array)).unwrap().is_empty());
@@ -52,7 +52,7 @@ fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
     server.add(on("*"), Fault::NoRedirect);
     let remote = Remote::on(server, Backend::Http, Format::V3);
     remote.put("plain/below/key.txt", *b"text");
-    // Looked up by name, and after it was listed.
+    // Names are looked up with and without a preceding listing.
     let mount = remote.mount(&[]);
     assert_eq!(read(mount.join("plain/below/key.txt")).unwrap(), b"text");
     assert!(fs::metadata(mount.join("plain")).unwrap().is_dir());
@@ -82,7 +82,7 @@ fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
 
 #[test]
 fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
-    // Pages of nginx have no names that begin with a dot: a v2 array's own document among them.
+    // nginx lists no names that begin with a dot, such as the documents of v2 arrays.
     let remote = Remote::on(Server::listing_files(), Backend::Http, Format::V2);
     remote.server.remove("store/.zmetadata");
     let mount = remote.mount(&[]);
@@ -99,7 +99,7 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
         let file = read(group(&mount, "root.nc")).unwrap();
         assert!(file.starts_with(b"\x89HDF"));
         drop(mount);
-        // Some of its arrays can be found, and a file of these would look like one of all.
+        // Some arrays can be found, but a file of only these would look complete.
         remote.server.remove("store/.zmetadata");
         let mount = remote.mount(&[]);
         for name in ["root.nc", "root.cdf.nc"] {
@@ -135,7 +135,7 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
     put(".zgroup", group);
     put("g/.zgroup", group);
     put("g/x/.zarray", array);
-    // The directory of a zip has all names, and no copies are needed.
+    // The directory of a zip has all names, so that consolidated metadata are not needed.
     let zip = std::process::Command::new("python3")
         .args(["-m", "zipfile", "-c", "store.zip", "store/"])
         .current_dir(dir.path())
@@ -171,7 +171,7 @@ fn d05_an_array_that_cannot_be_read_now_is_not_left_out_of_a_file() {
         .add(on("store/good/zarr.json"), Fault::status(500));
     let file = mount.join(".zarrfs/root.nc");
     assert_eq!(errno(read(&file)), EIO);
-    // Nor out of a list, which would look like one of all arrays; the others open by name.
+    // A partial listing would look complete, so it fails too; other views open by name.
     assert_eq!(errno(names(mount.join(".zarrfs"))), EIO);
     assert!(read(mount.join(".zarrfs/a.npy")).is_ok());
     remote.server.heal();
@@ -199,7 +199,7 @@ fn d14_pages_follow_each_other_also_when_one_is_empty() {
     assert_eq!(errno(fs::metadata(mount.join("many/c/0002500"))), ENOENT);
 }
 
-/// A group of more arrays than a page of a listing has names, without consolidated metadata.
+/// Returns a group with more arrays than names on a listing page, without consolidated metadata.
 fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
     let remote = Remote::of(Backend::S3, format);
     let document = match format {
@@ -228,7 +228,7 @@ fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
             Format::V2 => ".zarrfs/as-v3",
             Format::V3 => ".zarrfs/as-v2",
         };
-        // Each on a mount that has listed nothing before.
+        // Each read uses a new mount, which has not listed anything.
         let file = read(remote.mount(&[]).join(".zarrfs/root.nc")).unwrap();
         let classic = read(remote.mount(&[]).join(".zarrfs/root.cdf.nc")).unwrap();
         let views = names(remote.mount(&[]).join(".zarrfs")).unwrap();
@@ -254,7 +254,7 @@ fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
     remote
         .server
         .add(on("*").values(), Fault::s3(404, "NoSuchKey"));
-    // Absence of chunks is believed for a second after the source was seen.
+    // The absence of chunks is valid for a second after the source was reached.
     let fails = || errno(read(whole_of(&mount, "hole"))) == EIO;
     assert!(wait_until(SOON, fails), "all chunks are taken for absent");
 }

@@ -1,13 +1,13 @@
-//! Level: a real mount of a source that is backend away, over a server of this process that does
-//! everything wrong that rows D of the fault table name (and I4, I5, F1, F7 and G2 for such a
-//! source). Each test carries its row in its name.
+//! Level: a real mount of a remote source, over a server in the process of the test that produces
+//! all faults of rows D of the fault table (and I4, I5, F1, F7 and G2 for remote sources). Each
+//! test has its row in its name.
 //!
-//! No element of any array here equals the fill value: one fill byte is a failure. What fails must
-//! fail within the deadline, its siblings go on, and when the server is well again the next read
-//! succeeds within two seconds.
+//! No element of any array equals the fill value, so a single fill byte is a failure. A faulty
+//! access must fail within the deadline, and other arrays keep working. When the server works
+//! again, the next read succeeds within two seconds.
 //!
-//! Not here: a redirect from https to http (row D12) and a certificate that is wrong (D6), which
-//! take a server with TLS; packets that are lost without a word (D16) are requests that are held.
+//! Not covered here: a redirect from https to http (row D12) and a wrong certificate (D6), which
+//! need a server with TLS. Lost packets (D16) are simulated by held requests.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(

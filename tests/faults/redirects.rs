@@ -1,4 +1,4 @@
-//! D12, D17: being sent elsewhere, proxies, addresses and clocks.
+//! D12, D17: redirects, proxies, addresses and clocks.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ fn d12_absence_at_the_end_of_a_redirect_proves_nothing() {
         logged(&mount, &["a/c/1", "404", "redirect", "EIO"]);
         remote.heals(&mount, "a");
     }
-    // The same key with another scheme or port, or at another path, as of a tree that has moved, is
-    // still the key.
+    // The same key with another scheme or port, or at another path after a tree was moved, is still
+    // the same object.
     let hole = remote.at("hole", 1);
     for end in [hole.clone(), format!("moved/{hole}")] {
         let mount = remote.mount(&[]);
@@ -64,7 +64,7 @@ fn d12_a_redirect_loop_ends() {
         let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
         is_one_of(native, &[EIO], "the key");
         let asked = remote.server.requests_for(&at).len();
-        // A lookup and an open, of five redirects at most.
+        // A lookup and an open follow at most five redirects each.
         assert!(asked <= 12, "{asked} requests");
         remote.chunk_fails(&mount, "a", 1, &[EIO]);
         logged(&mount, &["redirect|302", "EIO"]);
@@ -150,7 +150,7 @@ fn d12_redirects_to_where_nobody_should_go_are_refused() {
             remote
                 .server
                 .add(on(&remote.at("a", 1)), Fault::redirect(location));
-            // Nobody waits for an address that does not answer.
+            // The read does not wait for an address that does not answer.
             let native = in_time(AT_ONCE, location, || read(mount.join(remote.key("a", 1))));
             is_one_of(native, &[EIO, EACCES], location);
             let view = in_time(AT_ONCE, location, || read(remote.view(&mount, "a", 1)));
@@ -164,7 +164,7 @@ fn d12_redirects_to_where_nobody_should_go_are_refused() {
 fn d17_a_proxy_of_the_environment_is_used() {
     let remote = Remote::new(Backend::Http);
     let proxy = remote.server.url();
-    // (In capitals it may be a header of a CGI's client, and some do not believe it.)
+    // (In upper case the variable could come from a CGI request header, so some clients ignore it.)
     for name in ["http_proxy", "all_proxy"] {
         remote.server.forget_requests();
         let env = [(name, proxy.as_str())];
@@ -175,7 +175,7 @@ fn d17_a_proxy_of_the_environment_is_used() {
         let is_for_it = |r: &Logged| r.is_proxied && r.host == "store.invalid";
         assert!(requests.iter().all(is_for_it));
     }
-    // Not for hosts that are excepted.
+    // The proxy is not used for excepted hosts.
     let other = Server::files();
     let env = [
         ("http_proxy", other.url()),

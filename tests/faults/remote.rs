@@ -1,4 +1,4 @@
-//! Stores that a server has, mounts of them, and what must hold of every fault.
+//! Stores on a server, their mounts, and assertions for every fault.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,28 +21,28 @@ pub use crate::clients::{EACCES, EIO, ENOENT, ESTALE};
 pub const ETIMEDOUT: i32 = Errno::TIMEDOUT.raw_os_error();
 pub const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 
-/// What `--timeout` is in every mount here.
+/// The value of `--timeout` in every mount of these tests.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Nobody waits longer: a second more is promised, a machine that does much else may take another.
-/// Two deadlines one after the other would take longer.
+/// The longest wait of any call: one second more than the timeout is promised, and another one is
+/// allowed for a busy machine. Two consecutive deadlines would take longer.
 pub const LIMIT: Duration = Duration::from_secs(4);
 
-/// The next read after a fault, and a process that was killed, take no longer.
+/// The time limit of the next read after a fault, and of the end of a killed process.
 pub const SOON: Duration = Duration::from_secs(4);
 
-/// What needs no server takes no longer.
+/// The time limit of calls that need no server.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// The value that no element has.
+/// The fill value, which no element has.
 pub const FILL: i32 = -1_234_567_891;
 
-/// Elements of a chunk, and of an array of four chunks; `big` has one chunk, which is longer than what
-/// is fetched with one request.
+/// Elements of a chunk. An array has four chunks; `big` has one chunk, which is longer than a
+/// single request fetches.
 pub const CHUNK: usize = 1024;
 pub const BIG: usize = 9 * 256 * 1024;
 
-/// What kind of source a store is reached by.
+/// The kind of source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Http,
@@ -57,35 +57,35 @@ pub enum Format {
     V3,
 }
 
-/// A store below `store` of a server: the arrays `a` and `good` (raw), `z` (zlib or gzip), `hole`
-/// (of which chunk 1 is absent) and `big`, with consolidated metadata.
+/// A store below `store` of a server, with consolidated metadata: the arrays `a` and `good` (raw),
+/// `z` (zlib or gzip), `hole` (without chunk 1) and `big`.
 pub struct Remote {
     pub server: Server,
     pub backend: Backend,
     pub format: Format,
 }
 
-/// The `i`-th element of every array.
+/// Returns the `i`-th element of every array.
 pub fn element(i: usize) -> i32 {
     i32::try_from(i).unwrap() * 7 + 1
 }
 
-/// Elements as they stand in a raw chunk.
+/// Returns elements as in a raw chunk.
 pub fn bytes(elements: std::ops::Range<usize>) -> Vec<u8> {
     elements.flat_map(|i| element(i).to_le_bytes()).collect()
 }
 
-/// What chunk `i` decodes to.
+/// Returns the decoded chunk `i`.
 pub fn chunk(i: usize) -> Vec<u8> {
     bytes(i * CHUNK..(i + 1) * CHUNK)
 }
 
-/// A whole array of four chunks.
+/// Returns the elements of an array of four chunks.
 pub fn whole() -> Vec<u8> {
     bytes(0..4 * CHUNK)
 }
 
-/// The value of `big`'s only chunk.
+/// Returns the value of `big`'s only chunk.
 pub fn big() -> Vec<u8> {
     static VALUE: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(0..BIG));
     VALUE.clone()
@@ -104,7 +104,7 @@ impl Remote {
         Self::on(server, backend, format)
     }
 
-    /// The same store on a server of the test's own.
+    /// Writes the store to a given server.
     pub fn on(server: Server, backend: Backend, format: Format) -> Self {
         let remote = Self {
             server,
@@ -160,12 +160,12 @@ impl Remote {
         remote
     }
 
-    /// Sets a key of the store.
+    /// Sets the value of a key in the store.
     pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         self.server.put(&format!("store/{key}"), value);
     }
 
-    /// The key of a chunk in the store.
+    /// Returns the key of a chunk in the store.
     pub fn key(&self, array: &str, i: usize) -> String {
         match self.format {
             Format::V2 => format!("{array}/{i}"),
@@ -173,7 +173,7 @@ impl Remote {
         }
     }
 
-    /// The key of a chunk at the server, as rules and gates name it.
+    /// Returns the key of a chunk at the server, for rules and gates.
     pub fn at(&self, array: &str, i: usize) -> String {
         format!("store/{}", self.key(array, i))
     }
@@ -185,7 +185,7 @@ impl Remote {
         }
     }
 
-    /// The options that every mount of it has, without credentials.
+    /// Returns the options of every mount of the store, without credentials.
     pub fn options(&self) -> Vec<String> {
         let mut options = vec!["--timeout".into(), "2s".into()];
         if self.backend == Backend::S3 {
@@ -209,16 +209,16 @@ impl Remote {
         mount.unwrap_or_else(|e| panic!("{:?} {:?}: {e:?}", self.backend, self.format))
     }
 
-    /// Mounting fails in time, with code 32 and a message that has all `words`; `a|b` is one or
-    /// the other.
+    /// Asserts that a mount fails in time, with code 32 and a message with all `words`; `a|b` means
+    /// a or b.
     #[track_caller]
     pub fn is_refused(&self, words: &[&str]) {
         let refused = in_time(LIMIT, "mount", || self.attempt(&[]));
         says(&refused.expect_err("the mount must fail"), words);
     }
 
-    /// The key, the decoded chunk and its part of the whole array cannot be read, in time, and
-    /// all else can.
+    /// Asserts that the key, the decoded chunk and its part of the whole array fail in time, and
+    /// all other reads succeed.
     #[track_caller]
     pub fn chunk_fails(&self, mount: &Mount, array: &str, i: usize, errnos: &[i32]) {
         let native = in_time(LIMIT, "the key", || read(mount.join(self.key(array, i))));
@@ -226,7 +226,7 @@ impl Remote {
         self.views_fail(mount, array, i, errnos);
     }
 
-    /// The same without the key itself.
+    /// As [`Remote::chunk_fails`], without the key itself.
     #[track_caller]
     pub fn views_fail(&self, mount: &Mount, array: &str, i: usize, errnos: &[i32]) {
         let decoded = in_time(LIMIT, "the chunk", || read(self.view(mount, array, i)));
@@ -241,14 +241,14 @@ impl Remote {
         self.siblings_work(mount);
     }
 
-    /// What has nothing to do with a fault goes on.
+    /// Asserts that an array without a fault can be read.
     #[track_caller]
     pub fn siblings_work(&self, mount: &Mount) {
         in_time(SOON, "a sibling", || self.reads(mount, "good"));
         assert_eq!(crate::clients::gauge(mount.path(), "panics"), 0);
     }
 
-    /// All of an array of four chunks is right: keys, chunks and the whole.
+    /// Asserts that an array of four chunks can be read: keys, chunks and the whole.
     #[track_caller]
     pub fn reads(&self, mount: &Mount, array: &str) {
         let unless = |what: &str, result: io::Result<Vec<u8>>, expected: &[u8]| match result {
@@ -263,12 +263,12 @@ impl Remote {
         unless("the whole", read(whole_of(mount, array)), &whole());
     }
 
-    /// The fault goes, and in no time reads succeed again.
+    /// Removes the faults, and asserts that reads succeed again soon.
     #[track_caller]
     pub fn heals(&self, mount: &Mount, array: &str) {
         self.server.heal();
-        // A failure may be remembered for a moment, so that the kernel's second question for the
-        // same page does not wait for a second deadline.
+        // A failure may be cached briefly, so that the kernel's repeated request for the same page
+        // does not wait for a second deadline.
         let why = std::cell::RefCell::new(String::new());
         let is_well = || {
             let natives = (0..4).map(|i| read(mount.join(self.key(array, i))));
@@ -286,14 +286,14 @@ impl Remote {
         self.reads(mount, array);
     }
 
-    /// The path of a decoded chunk.
+    /// Returns the path of a decoded chunk.
     pub fn view(&self, mount: &Mount, array: &str, i: usize) -> PathBuf {
         let key = self.key("chunks", i);
         mount.join(array).join(".zarrfs").join(key)
     }
 }
 
-/// The path of a whole array.
+/// Returns the path of a view of a whole array.
 pub fn whole_of(mount: &Mount, array: &str) -> PathBuf {
     mount.join(array).join(format!(".zarrfs/{array}.bin"))
 }
@@ -335,7 +335,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Does something that must not take longer than `limit`.
+/// Runs `act`, and asserts that it takes no longer than `limit`.
 #[track_caller]
 pub fn in_time<T>(limit: Duration, what: &str, act: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -345,7 +345,7 @@ pub fn in_time<T>(limit: Duration, what: &str, act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A failure with one of these errnos.
+/// Asserts a failure with one of these errnos.
 #[track_caller]
 pub fn is_one_of(result: io::Result<Vec<u8>>, errnos: &[i32], what: &str) {
     match result {
@@ -360,7 +360,7 @@ pub fn is_one_of(result: io::Result<Vec<u8>>, errnos: &[i32], what: &str) {
     }
 }
 
-/// These bytes, or a failure with one of these errnos.
+/// Asserts these bytes, or a failure with one of these errnos.
 #[track_caller]
 pub fn is_right_or(result: io::Result<Vec<u8>>, expected: &[u8], errnos: &[i32], what: &str) {
     match result {
@@ -369,17 +369,17 @@ pub fn is_right_or(result: io::Result<Vec<u8>>, expected: &[u8], errnos: &[i32],
     }
 }
 
-/// A refused mount says why.
+/// Asserts that the message of a refused mount has these words.
 #[track_caller]
 pub fn says(refused: &Refusal, words: &[&str]) {
     assert_eq!(refused.code, Some(32), "{refused:?}");
     has_words(&refused.stderr, words);
 }
 
-/// The log has all of these words in one line; `a|b` is one or the other.
+/// Asserts that one line of the log has all of these words; `a|b` means a or b.
 #[track_caller]
 pub fn logged(mount: &Mount, words: &[&str]) {
-    // The line is written behind the answer.
+    // The line is written after the reply.
     let is_there = || mount.log().lines().any(|line| fits(line, words));
     assert!(
         wait_until(SOON, is_there),
@@ -402,7 +402,7 @@ fn fits(text: &str, words: &[&str]) -> bool {
     })
 }
 
-/// A client in a process of its own, to whom SIGINT means what it means to a person's.
+/// Starts a client in a separate process, in which SIGINT has its default action.
 pub fn client(words: &[&OsStr]) -> Killed {
     let child = Command::new("env")
         .arg("--default-signal=INT")
@@ -414,7 +414,7 @@ pub fn client(words: &[&OsStr]) -> Killed {
     Killed(child.unwrap())
 }
 
-/// Waits for a client; whether it succeeded.
+/// Waits for a client. Returns whether it succeeded.
 #[track_caller]
 pub fn ended(child: &mut Child, limit: Duration) -> bool {
     let status = wait_for(child, limit);
@@ -422,7 +422,7 @@ pub fn ended(child: &mut Child, limit: Duration) -> bool {
     status.success()
 }
 
-/// Names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub fn names(directory: PathBuf) -> io::Result<Vec<String>> {
     let entries: io::Result<Vec<_>> = fs::read_dir(directory)?.collect();
     let mut names: Vec<String> = entries?

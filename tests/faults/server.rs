@@ -1,4 +1,4 @@
-//! The fault server itself: right when it is to be right, wrong as it is told.
+//! The fault server itself: correct without rules, faulty with them.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::remote::*;
 use crate::server_s3::inside;
 use crate::support::*;
 
-/// A server with the value `v`.
+/// Starts a server with the value `v`.
 fn with_value() -> Server {
     let server = Server::files();
     server.put("v", *b"0123456789");
@@ -305,7 +305,7 @@ fn answers_stall_drip_and_come_late() {
         (Some(io::ErrorKind::WouldBlock), "0123")
     );
     server.heal();
-    // A client that has gone is seen to have gone.
+    // The server notices that a client has disconnected.
     assert!(wait_until(Duration::from_secs(5), || server.under_way() == 0));
 
     let started = Instant::now();
@@ -405,7 +405,7 @@ fn a_proxy_and_curl_are_served() {
     let v6 = Server::files_on_v6();
     v6.put("v", *b"six");
     assert_eq!(get(&v6, "/v").text(), "six");
-    // The first words of TLS are answered as nginx does.
+    // A TLS handshake gets the same response as from nginx.
     let mut client = Client::new(&server);
     let hello = [0x16, 3, 1, 2, 0, 1];
     client.0.get_mut().write_all(&hello).unwrap();

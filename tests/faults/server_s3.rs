@@ -3,7 +3,7 @@
 use crate::client::*;
 use crate::faulty::*;
 
-/// What stands between two tags, each time.
+/// Returns the texts of all elements with this tag.
 pub fn inside<'a>(xml: &'a str, tag: &str) -> Vec<&'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let rest = xml.split(open.as_str()).skip(1);
@@ -11,7 +11,7 @@ pub fn inside<'a>(xml: &'a str, tag: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Lists to the end; the names, and how many pages there were.
+/// Lists all pages. Returns the names and the number of pages.
 fn list_all(server: &Server, query: &str) -> (Vec<String>, usize) {
     let (mut names, mut pages, mut token) = (Vec::new(), 0, String::new());
     loop {

@@ -1,4 +1,4 @@
-//! D7, F1, F7, G2: servers that hang, who waits for them, and who must not.
+//! D7, F1, F7, G2: servers that hang, and the calls that must and must not wait for them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
             remote.server.add(on(&remote.at("a", 1)).get(), fault);
             remote.chunk_fails(&mount, "a", 1, &[ETIMEDOUT]);
             remote.heals(&mount, "a");
-            // Requests that nobody waits for are given up.
+            // Requests without a waiting caller are cancelled.
             let given_up = || remote.server.under_way() == 0;
             assert!(wait_until(LIMIT, given_up));
             logged(&mount, &["a/c/1", "ETIMEDOUT"]);
@@ -84,7 +84,7 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
             };
             std::thread::scope(|scope| {
                 let readers = [(); 64].map(|()| scope.spawn(read_all));
-                // A value may be cached since it was opened: then no request is made.
+                // If the value was cached at the open, no request is made.
                 let asked = gate.came(1, AT_ONCE);
                 let second = gate.came(2, Duration::from_millis(200));
                 assert!(
@@ -201,7 +201,7 @@ fn f07_a_mount_of_a_dead_server_ends_at_once() {
     }
 }
 
-/// A program that reads or asks something that never comes.
+/// A client whose call never completes by itself.
 struct Cat(Killed);
 
 impl Cat {
@@ -211,7 +211,7 @@ impl Cat {
         Self(client(&words))
     }
 
-    /// It is there until it is killed, and then it is gone.
+    /// Asserts that the client runs until it is killed, and then ends.
     #[track_caller]
     fn dies(&mut self, signal: Signal) {
         assert!(self.0.0.try_wait().unwrap().is_none(), "it did not wait");
@@ -233,7 +233,7 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
                 mount.join(remote.key("big", 0)),
                 remote.view(&mount, "a", 2 * i + 1),
             ] {
-                // The attributes are known: what hangs is the read.
+                // The attributes are cached, so the read hangs.
                 fs::metadata(&path).unwrap();
                 let gate = remote.server.hold("store/*/c/*");
                 let mut cat = Cat::new(&["cat"], &path);
@@ -270,7 +270,7 @@ fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
         for signal in KILLING {
-            // Of this key nothing is known: the way to its bytes waits where it is first asked for.
+            // Nothing about this key is cached, so its first request hangs.
             let i = usize::from(signal == Signal::KILL);
             let gate = remote.server.hold("*");
             let mut cat = Cat::new(&["cat"], &mount.join(remote.key("a", i)));
@@ -321,7 +321,7 @@ fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
 fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
     for backend in BOTH {
         let remote = Remote::new(backend);
-        // Far longer than the test: only a cancellation can end a request.
+        // Much longer than the test, so that only a cancellation can end a request.
         let mount = remote.mount(&["--timeout", "600s"]);
         for (key, is_view) in [(1, true), (0, false)] {
             let path = match is_view {
@@ -330,7 +330,7 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
             };
             fs::metadata(&path).unwrap();
             let gate = remote.server.hold("store/*/c/*");
-            // Direct reads: each process has a request of its own in the daemon.
+            // Direct reads: the daemon gets a request from each process.
             let input = format!("if={}", path.display());
             let reader = || {
                 let words = ["dd", "iflag=direct", "bs=1M", "of=/dev/null", &input];
@@ -338,11 +338,11 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
             };
             let (mut first, mut second) = (reader(), reader());
             gate.wait_for(1);
-            // Of a long key, what follows is asked for at the same time.
+            // For a long key, further ranges are requested at the same time.
             assert!(wait_until(AT_ONCE, || remote.server.under_way() >= 1));
             first.0.kill().unwrap();
             assert!(!ended(&mut first.0, AT_ONCE), "it was killed");
-            // The second reader still waits for it. (The watcher looks five times a second.)
+            // The second reader still waits for the request. (The tracker checks every 200 ms.)
             let is_cancelled = || remote.server.under_way() == 0;
             assert!(!wait_until(Duration::from_secs(1), is_cancelled));
             second.0.kill().unwrap();
@@ -402,7 +402,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_is_fetched_with_those_behin
 fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
     for backend in BOTH {
         let remote = Remote::new(backend);
-        // Far longer than the test: only a cancellation can end a request.
+        // Much longer than the test, so that only a cancellation can end a request.
         let mount = remote.mount(&["--timeout", "600s"]);
         names(mount.join("a/c")).unwrap();
         let gate = remote.server.hold(&remote.at("a", 2));
@@ -474,7 +474,7 @@ fn f07_a_lookup_does_not_wait_for_another_mount_of_the_disk_cache_that_hangs() {
     let mounts = [remote.mount(&args), remote.mount(&args)];
     remote.server.set_latency(Duration::from_millis(500));
     let reader = Cat::new(&["cat"], &mounts[0].join(remote.key("good", 0)));
-    // It has asked for the value, and the answer has not come.
+    // The client has requested the value, and the response is delayed.
     std::thread::sleep(Duration::from_millis(250));
     let stopped = Stopped::new(mounts[0].pid());
     remote.server.set_latency(Duration::ZERO);
