@@ -1,4 +1,4 @@
-//! Pages that are overwritten, one at a time: errors for the keys that they concern, and never absence.
+//! Pages that are overwritten, one at a time: the keys in them fail with errors, and are never absent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub(crate) fn read(store: &dyn Store, key: &Key) -> Result<Vec<u8>, StoreError> 
     })
 }
 
-/// All keys below a prefix; `None` if a listing fails.
+/// Adds all keys below a prefix; `None` if a listing fails.
 pub(crate) fn keys(store: &dyn Store, prefix: &Key, found: &mut Vec<Key>) -> Option<()> {
     let mut names = Vec::new();
     block_on(async {
@@ -78,7 +78,7 @@ fn a_damaged_page_is_an_error_and_never_absence() {
             for fill in [Some(0), Some(0xff), Some(b'a'), None] {
                 match fill {
                     Some(byte) => content[range.clone()].fill(byte),
-                    // As a write that did not reach the disk: another page of the file.
+                    // Simulates a lost write: the page has the content of another page.
                     None => content.copy_within(2 * PAGE_BYTES..3 * PAGE_BYTES, range.start),
                 }
                 fs::write(&damaged, &content).unwrap();
@@ -89,7 +89,7 @@ fn a_damaged_page_is_an_error_and_never_absence() {
                 };
                 for (key, value) in &values {
                     match read(&*store, key) {
-                        // No checksum covers the pages of long values.
+                        // Pages of long values have no checksum.
                         Ok(found) if value.len() > PAGE_BYTES => {
                             assert_eq!(found.len(), value.len(), "{kind}: {page}: {key}");
                         }
@@ -113,7 +113,7 @@ fn a_damaged_page_is_an_error_and_never_absence() {
     }
 }
 
-/// The pages of a file that are in use: the file of an LMDB database is as long as its map.
+/// Returns the pages of a file that are in use: the file of an LMDB database is as long as its map.
 fn used(path: &Path) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     let length = fs::File::open(path)
@@ -166,7 +166,7 @@ fn bytes_that_are_changed_end_no_reader() {
         let mut state = 1_u64;
         for _ in 0..60 {
             let mut content = original.clone();
-            // Heads of pages and of entries are where offsets, sizes and numbers of pages are.
+            // The headers of pages and entries contain offsets, sizes and page numbers.
             for _ in 0..4 {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)

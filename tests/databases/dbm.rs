@@ -1,4 +1,4 @@
-//! The databases of Python's `dbm` modules and of bsddb3, while they are written, and damaged.
+//! The databases of Python's `dbm` modules and of bsddb3, during writes and after damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::support::*;
 use crate::write_dbm;
 use crate::writers::{LENGTHS, byte_of, errno, line, reads_while_it_is_written, start};
 
-/// The kinds of `write_dbm.py`, and the file of each that has its keys.
+/// The kinds of `write_dbm.py`, with the file of each that contains the keys.
 const KINDS: [(&str, &str); 7] = [
     ("gnu", ""),
     ("ndbm", ".db"),
@@ -42,7 +42,7 @@ fn i09_a_writer_that_opens_and_closes_is_seen_and_never_half_of_it() {
     });
 }
 
-/// A mount of a database whose writer has changed values and keeps it open.
+/// Mounts a database whose writer has changed values and keeps it open.
 fn held(kind: &str, path: &Path) -> (impl Drop + use<>, Mount) {
     let (mut writer, mut output) = start(write_dbm(), &["hold", kind], path);
     assert_eq!(line(&mut output), "ready");
@@ -53,7 +53,7 @@ fn held(kind: &str, path: &Path) -> (impl Drop + use<>, Mount) {
             1
         );
     }
-    // Gnu dbm refuses to open while a reader has the lock, and the program tries again.
+    // GNU dbm cannot be opened while a reader has the lock, so the writer retries.
     writeln!(writer.0.stdin.as_mut().unwrap()).unwrap();
     assert_eq!(line(&mut output), "holding");
     (writer, mount)
@@ -110,7 +110,7 @@ fn i09_a_writer_of_gnu_dbm_that_is_killed_leaves_what_it_has_written() {
 
 #[test]
 fn i09_an_idle_mount_is_in_the_way_of_no_writer() {
-    // On tmpfs the times of a file do not tell of a writer.
+    // On tmpfs, the times of a file do not reveal a writer.
     let tmpfs = Path::new("/dev/shm");
     let mut places = vec![scratch()];
     if tmpfs.is_dir() {
@@ -151,7 +151,7 @@ fn i09_an_idle_mount_is_in_the_way_of_no_writer() {
     }
 }
 
-/// The keys and values of a database.
+/// Returns the keys and values of a database.
 fn contents(kind: &str, path: &Path) -> (Vec<Key>, BTreeMap<Key, Vec<u8>>) {
     let store = open(path).unwrap_or_else(|| panic!("{kind}"));
     let mut all = Vec::new();
@@ -189,7 +189,7 @@ fn damage_pages(kind: &str, path: &Path, extension: &str) {
             let mut content = original.clone();
             match fill {
                 Some(byte) => content[range.clone()].fill(byte),
-                // As a write that did not reach the disk: another page of the file.
+                // Simulates a lost write: the page has the content of another page.
                 None => content.copy_within(0..range.len(), range.start),
             }
             replace(&file, &content);
@@ -229,7 +229,7 @@ fn a18_a_file_that_is_cut_is_an_error_and_never_absence() {
         let (_, values) = contents(kind, &file);
         let original = fs::read(&file).unwrap();
         for length in (1..original.len()).step_by(original.len() / 40 + 1) {
-            // A text that ends between two lines is whole.
+            // A text that is cut at the end of a line is valid.
             if kind == "dumb" && original[length - 1] == b'\n' {
                 continue;
             }
@@ -254,18 +254,18 @@ fn a18_a_file_that_is_cut_is_an_error_and_never_absence() {
     );
 }
 
-/// Replaces a file, so that it is newer than others, but for the time that writers move.
+/// Replaces a file by one with a new inode and change time, but an old modification time.
 fn replace(path: &Path, content: &[u8]) {
     let new = with(path, ".new");
     fs::write(&new, content).unwrap();
-    // A file of Berkeley DB that was just written may be one that its writer goes on with.
+    // A Berkeley DB file that was just written may still have a writer.
     let file = fs::File::options().write(true).open(&new).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000))
         .unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// Replaces a file with a copy of it.
+/// Replaces a file with a copy of itself.
 fn renew(path: &Path) {
     replace(path, &fs::read(path).unwrap());
 }
@@ -285,7 +285,7 @@ fn a18_bytes_that_are_changed_end_no_reader() {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                // Heads of pages are where offsets, sizes and numbers of pages are.
+                // The headers of pages contain offsets, sizes and page numbers.
                 let start = (state >> 33) as usize % content.len() / 512 * 512;
                 let byte = start + (state >> 20) as usize % 128;
                 if let Some(byte) = content.get_mut(byte) {

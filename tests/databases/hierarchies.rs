@@ -1,4 +1,4 @@
-//! One hierarchy that zarr-python 2.18 wrote, in every kind of database and in a zip.
+//! A hierarchy written by zarr-python 2.18, in every kind of database and in a zip.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::support::*;
 use crate::{write, write_dbm};
 
-/// The files below a directory for which `is_wanted` holds, with their contents. `may_lack` says that chunks
-/// may be listed that are not there.
+/// Returns the files below a directory for which `is_wanted` holds, with their contents. `may_lack`
+/// allows listed chunks that do not exist.
 fn files(
     root: &Path,
     is_wanted: &dyn Fn(&str) -> bool,
@@ -55,7 +55,7 @@ fn is_native(name: &str) -> bool {
     !name.contains(".zarrfs")
 }
 
-/// Arrays that are decoded, and the hierarchy as one of version 3.
+/// Arrays that are decoded, and the hierarchy in version 3.
 const DECODED: [&str; 5] = [
     "filtered.npy",
     "long.npy",
@@ -64,11 +64,11 @@ const DECODED: [&str; 5] = [
     "as-v3/",
 ];
 
-/// The keys and the decoded files of a hierarchy.
+/// The keys and the decoded files of a hierarchy, with their contents.
 pub(crate) type Served = (BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>);
 
-/// The keys and the decoded files of a mount of the hierarchy. Translations of a remote source list chunks
-/// that are not there, too.
+/// Returns the keys and the decoded files of a mount of the hierarchy. Translations of a remote
+/// source also list chunks that do not exist.
 pub(crate) fn served(mount: Mount, is_remote: bool) -> Served {
     let native = files(mount.path(), &is_native, false);
     let mut views = BTreeMap::new();
@@ -83,13 +83,13 @@ pub(crate) fn served(mount: Mount, is_remote: bool) -> Served {
     (native, views)
 }
 
-/// A mount of a remote source has all keys of the zip and all its decoded arrays. Its translations lack nodes,
-/// unless there is consolidated metadata.
+/// Asserts that a mount of a remote source has all keys of the zip and all its decoded arrays. Its
+/// translations lack nodes, unless the source has consolidated metadata.
 pub(crate) fn is_as_zip(mount: Mount, zip: &Served) {
     let source = mount_entry(mount.path()).unwrap();
     let (native, views) = served(mount, true);
     assert!(native == zip.0, "{source} differs from the zip");
-    // The root of a local translation has consolidated metadata.
+    // In a local translation, the root has consolidated metadata.
     let root = ".zarrfs/as-v3/zarr.json";
     for (name, bytes) in zip.1.iter().filter(|(name, _)| *name != root) {
         match views.get(name) {
@@ -137,7 +137,7 @@ fn keys_and_decoded_arrays_equal_those_of_a_zip() {
         assert!(found == zip, "{name} differs from the zip");
         compared += 1;
     }
-    // That of zarr-python with dbm.dumb is there by the names of two files.
+    // dbm.dumb counts as available if its two files exist.
     assert_eq!(compared, 7 + 7, "{names}{dbm}");
 }
 

@@ -1,5 +1,5 @@
-//! Level: real mounts of databases, written by the libraries that people use. The same keys in a zip are
-//! the reference.
+//! Level: real mounts of databases, written by the usual libraries. The same keys in a zip are the
+//! reference.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -20,7 +20,7 @@ mod writers;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python of the fixtures.
+/// Returns the path of the Python of the fixtures.
 fn python() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/.venv2");
     let python = std::env::var_os("ZARRFS_VENV2").map_or(own, PathBuf::from);
@@ -32,7 +32,7 @@ fn python() -> PathBuf {
     python
 }
 
-/// `write.py` with that Python.
+/// Returns a command of `write.py` with the Python of the fixtures.
 fn write() -> Command {
     let mut command = Command::new(python());
     command.arg("-Wignore");
@@ -40,7 +40,7 @@ fn write() -> Command {
     command
 }
 
-/// `write_dbm.py` with the Python of the system, for which its packages of databases are.
+/// Returns a command of `write_dbm.py` with the Python of the system, which has the database packages.
 fn write_dbm() -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new("/usr/bin/python3");

@@ -1,4 +1,4 @@
-//! MongoDB: the store of zarr-python 2.18. The tests are of builds with the feature `mongodb`.
+//! MongoDB: the store of zarr-python 2.18. These tests need the feature `mongodb`.
 
 use crate::support::*;
 
@@ -32,7 +32,7 @@ mod built {
         assert_eq!(errno(result), expected.raw_os_error());
     }
 
-    /// Runs a script with the collection `c` of pymongo.
+    /// Runs a script in which `c` is the pymongo collection.
     fn change(mongodb: &MongoDb, script: &str) {
         let begin = format!(
             "import pymongo; c = pymongo.MongoClient(port={})['mongodb_zarr']['zarr_collection']",
@@ -91,7 +91,7 @@ mod built {
         names.sort();
         assert_eq!(names, ["0", "none", "text"]);
         fails_with(fs::read(mounted.join("a/absent")), Errno::NOENT);
-        // Of the same length, by the same `_id`, and then by another one.
+        // Replaces a value by one of the same length, with the same `_id` and then with another.
         change(
             &mongodb,
             "c.replace_one({'key': 'a/0'}, {'key': 'a/0', 'value': b'same'})",
@@ -114,7 +114,7 @@ mod built {
             told.contains("not authorized") && told.contains("MONGODB_PASSWORD"),
             "{told}"
         );
-        // The second batch of the keys does not come.
+        // The second batch of the keys never arrives.
         let breaking = MongoDb::start(&python(), &["--break"]);
         change(&breaking, SMALL);
         change(

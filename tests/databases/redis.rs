@@ -1,4 +1,4 @@
-//! Redis: the store of zarr-python 2.18, and servers that hang, end or refuse.
+//! Redis: the store of zarr-python 2.18, and servers that hang, end or deny access.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ fn fails_with<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {
 #[test]
 fn a_hierarchy_of_redis_is_that_of_a_zip() {
     let (redis, scratch) = (Redis::start(), scratch());
-    // Its characters are those of patterns, and other keys match it as one.
+    // The prefix consists of pattern characters, and as a pattern it would match other keys.
     let prefix = r"a*?[b]\^-:";
     let zip = scratch.path().join("h.zip");
     let (port, password) = (redis.port(), Redis::PASSWORD);
@@ -83,7 +83,7 @@ fn who_has_no_password_or_a_wrong_one_is_refused_and_told_no_password() {
     mounted.unmount();
     let nothing = redis.remote().attempt(&redis.url("nothing")).unwrap_err();
     assert!(nothing.stderr.contains("`nothing:`"), "{nothing:?}");
-    // A user who may read one store only.
+    // A user with permission to read one store only.
     let prefix = b"~zarr:*";
     let rights: [&[u8]; 8] = [
         b"ACL", b"SETUSER", b"ada", b"on", b">pw", prefix, b"+@read", b"-scan",
@@ -142,7 +142,7 @@ fn d19_a_server_that_hangs_or_ends_fails_in_time_and_is_asked_again() {
             assert_ne!(error.kind(), std::io::ErrorKind::NotFound, "{name}");
         }
     });
-    // The new server has no keys: the whole source is gone, and no key is absent.
+    // The new server has no keys: the whole source is missing, but no key counts as absent.
     fails_with(fs::read(mounted.join("a/none")), Errno::IO);
     fill(&redis);
     assert!(wait_until(Duration::from_secs(5), || {
@@ -212,7 +212,7 @@ fn d20_a_value_of_the_same_length_is_seen_and_never_mixed_with_another_one() {
             }
         }
     }
-    // The first content again.
+    // Restores the first content.
     set(1);
     for length in lengths {
         assert!(
@@ -220,7 +220,7 @@ fn d20_a_value_of_the_same_length_is_seen_and_never_mixed_with_another_one() {
             "{length}"
         );
     }
-    // The same again is no change.
+    // Setting the same value again is not a change.
     let before = fs::metadata(path(5)).unwrap();
     set(1);
     let after = fs::metadata(path(5)).unwrap();
@@ -267,7 +267,7 @@ fn a_key_that_holds_no_string_is_an_error_and_other_keys_are_read() {
     fails_with(fs::read(mounted.join("a/1")), Errno::NOENT);
     fails_with(fs::metadata(mounted.join("b")), Errno::NOENT);
     mounted.unmount();
-    // A document that is none is no reason to say that there is no hierarchy.
+    // A document of another type does not prove that the hierarchy is absent.
     redis.command(&[b"HSET", b"other:.zgroup", b"field", b"value"]);
     let refused = redis.remote().attempt(&redis.url("other")).unwrap_err();
     assert!(refused.stderr.contains("it is no string"), "{refused:?}");
@@ -278,7 +278,7 @@ fn many_keys_are_listed_by_one_scan_and_each_is_read_by_one_request() {
     const KEYS: u64 = 100_000;
     let redis = Redis::start();
     redis.set("zarr:.zgroup", GROUP);
-    // Each directory is a node, so that its key tells that it is one.
+    // Each directory is a node, so that its document marks it as a directory.
     let keys = (1..KEYS).map(|n| match n / 10 {
         0 => (format!("zarr:a{n}/.zgroup"), GROUP.to_vec()),
         chunk => (format!("zarr:a{}/{chunk}", n % 10), n.to_string().into()),
@@ -309,7 +309,7 @@ fn many_keys_are_listed_by_one_scan_and_each_is_read_by_one_request() {
     eprintln!("cat: {calls:?}");
     assert_eq!(of(&calls, "scan"), 0, "{calls:?}");
     assert!(of(&calls, "getrange") < 100, "{calls:?}");
-    // One directory, with the rest of the keys around it.
+    // A single directory, among the other keys.
     let copy = scratch();
     run(Command::new("cp")
         .arg("-r")
@@ -327,7 +327,7 @@ fn many_keys_are_listed_by_one_scan_and_each_is_read_by_one_request() {
         assert_eq!(copied, (n * 10 + 3).to_string().as_bytes());
     }
     mounted.unmount();
-    // A program that asks for one key reads no list of all.
+    // Opening one key does not list all keys.
     let mounted = mount(&redis, "zarr", &["--ttl", "10m"]);
     redis.calls();
     assert_eq!(fs::read(mounted.join("a7/1234")).unwrap(), b"12347");

@@ -21,7 +21,7 @@ fn open(path: &Path) -> Result<Box<dyn Store>, String> {
     block_on(source.open(&OpenOptions::default())).map_err(|e| e.to_string())
 }
 
-/// Scripts that make a database, and a word of the reason.
+/// Scripts that create a database, and a word of the expected reason.
 const REFUSED: [(&str, &str); 11] = [
     ("CREATE TABLE tiles(z, x, y, data)", "it has tiles"),
     (

@@ -1,4 +1,4 @@
-//! Writers that run, and writers that are killed, while a database is mounted.
+//! Writers that run, and writers that are killed, during a mount of their database.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ pub(crate) fn line(output: &mut BufReader<ChildStdout>) -> String {
     line.trim().to_owned()
 }
 
-/// The byte of a value; it has no other.
+/// Returns the byte of which a value consists, and asserts that it has no other.
 pub(crate) fn byte_of(path: &Path, length: usize) -> std::io::Result<u8> {
     let bytes = fs::read(path)?;
     assert_eq!(bytes.len(), length, "{path:?}");
@@ -94,7 +94,7 @@ pub(crate) fn reads_while_it_is_written(command: Command, kind: &str, path: &Pat
     }
 }
 
-/// A database with a transaction that is begun and whose writer waits.
+/// Mounts a database with an open transaction, whose writer waits.
 fn hanging(kind: &str, path: &Path) -> (Killed, Mount) {
     let (mut writer, mut output) = start(write(), &["hang", kind], path);
     assert_eq!(line(&mut output), "ready");
@@ -184,7 +184,7 @@ fn an_idle_mount_lets_the_last_writer_remove_its_log() {
     assert_eq!(byte_of(&mount.join("v/100"), 100).unwrap(), 1);
     let log = scratch.path().join("wal-wal");
     assert!(log.exists());
-    // Longer than a connection is kept.
+    // Longer than a connection stays open.
     std::thread::sleep(Duration::from_secs(5));
     writeln!(writer.0.stdin.as_mut().unwrap(), "close").unwrap();
     assert!(writer.0.wait().unwrap().success());

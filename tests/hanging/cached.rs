@@ -1,4 +1,4 @@
-//! F7: cached values are answered while the store hangs.
+//! F7: cached values are returned while the store hangs.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::gate::*;
 use crate::support::*;
 
-/// `ls`, `stat` and `cat` of cached values, each soon.
+/// Asserts that `ls`, `stat` and `cat` of cached values complete soon.
 fn is_cached(hanging: &Hanging, directory: &str, file: &str) {
     let path = hanging.join(file);
     let ask = |program: &str, path: &Path| {
@@ -55,7 +55,7 @@ fn f07_what_is_cached_is_answered_while_the_store_hangs() {
             hangs(child, "a program");
         }
         is_cached(&hanging, "a", "a/0");
-        // Not in the cache of the kernel, but in that of the daemon.
+        // The value is cached by the daemon, but not by the kernel.
         let begun = Instant::now();
         assert!(read_direct(&hanging.join("a/1"), 100_000).unwrap() == direct);
         assert!(begun.elapsed() < SOON);
@@ -63,7 +63,7 @@ fn f07_what_is_cached_is_answered_while_the_store_hangs() {
 
         hanging.open();
         for (child, ends_well) in clients.iter_mut().zip([true, true, false, true]) {
-            // The pipe may be too small for all of it.
+            // The pipe may be smaller than the output.
             let text = child.0.stdout.take().map(|mut stdout| {
                 let mut bytes = Vec::new();
                 std::io::Read::read_to_end(&mut stdout, &mut bytes).unwrap();
@@ -99,7 +99,7 @@ fn f07_a_hundred_hanging_readers_stop_nobody_else() {
                 let path = hanging.join(name);
                 scope.spawn(move || {
                     let begun = Instant::now();
-                    // Behind the worker's hundred there is read-ahead in the kernel's own queue.
+                    // Besides a hundred requests at the daemon, readahead waits in the kernel's own queue.
                     let error = match i % 2 {
                         0 => fs::read(path).unwrap_err(),
                         _ => read_direct(&path, 100_000).unwrap_err(),

@@ -1,4 +1,4 @@
-//! No call waits past the deadline, whatever the store does.
+//! No call waits longer than the deadline, whatever the store does.
 
 use std::fs;
 use std::io;
@@ -45,7 +45,7 @@ fn attributes(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::listxattr(path, &mut names).map(drop)?)
 }
 
-/// Asks everything at once, and checks that each is told ETIMEDOUT in time.
+/// Runs all calls concurrently, and asserts that each fails with ETIMEDOUT in time.
 fn time_out(hanging: &Hanging, questions: &[(&str, Ask)]) {
     std::thread::scope(|scope| {
         for (name, ask) in questions {
@@ -109,7 +109,7 @@ fn every_call_ends_at_the_deadline() {
                     ("known/looked-up", open_file),
                     ("known/opened", read_file),
                     ("known/direct", read_past_the_cache),
-                    // Others wait for the first one's pages and name.
+                    // These calls wait for the pages and the lookup of an earlier call.
                     ("known/opened", read_file),
                     ("known/none", stat),
                     ("listed", list),
@@ -132,7 +132,7 @@ fn what_has_to_be_asked_again_takes_one_deadline() {
         stat(&hanging.join(name)).unwrap();
     }
     let kept = open(&hanging.join("other/0"));
-    // What is open stays in the kernel, which asks whether the name is still right.
+    // Open files stay in the kernel, which revalidates their names.
     let held = ["stat/0", "deep/er/0", "known/second"].map(|name| open(&hanging.join(name)));
     std::thread::sleep(Duration::from_millis(400));
 

@@ -1,4 +1,4 @@
-//! A mount of a directory behind a gate.
+//! A mount of a directory whose requests wait behind a gate.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,16 +11,16 @@ use rustix::fs::{Mode, OFlags};
 use crate::clients::*;
 use crate::support::*;
 
-/// Bytes of every file.
+/// The size of every file in bytes.
 pub const FILE_BYTES: usize = 300_000;
 
-/// A second is what is promised; a machine that does much else may take more.
+/// The time limit of cached calls. One second is promised; a busy machine may take longer.
 pub const SOON: Duration = Duration::from_secs(4);
-/// No call takes longer with `--timeout 3s`: a second and a half is promised, the rest is as above.
-/// Two deadlines one after the other would take longer.
+/// The time limit of any call with `--timeout 3s`: 4.5 seconds are promised, and a busy machine may
+/// take longer. Two consecutive deadlines would exceed it.
 pub const AT_LAST: Duration = Duration::from_millis(7000);
 
-/// What is in a file.
+/// Returns the content of a file.
 pub fn content(name: &str) -> Vec<u8> {
     let seed = name
         .bytes()
@@ -39,7 +39,7 @@ pub struct Hanging {
 }
 
 impl Hanging {
-    /// Mounts directories with files of known content; the gate is open.
+    /// Mounts directories with files of known content, with an open gate.
     pub fn new(files: &[&str], args: &[&str]) -> Self {
         let source = scratch();
         for name in files {
@@ -66,12 +66,12 @@ impl Hanging {
         self.mount.join(name)
     }
 
-    /// What was asked before is answered, all else hangs.
+    /// Closes the gate for requests that were not made before.
     pub fn close(&self) {
         fs::write(&self.gate, "").unwrap();
     }
 
-    /// Everything that the daemon is asked hangs.
+    /// Closes the gate for all requests.
     pub fn close_for_all(&self) {
         fs::write(&self.gate, "all").unwrap();
     }
@@ -85,7 +85,7 @@ impl Hanging {
         fs::read_dir(tasks).unwrap().count()
     }
 
-    /// With an open gate, everything is there and nothing is left of what was given up.
+    /// Asserts that with an open gate all files can be read, and no cancelled request remains.
     pub fn recovers(self, files: &[&str]) {
         for name in files {
             assert!(read(self.join(name)).unwrap() == content(name), "{name}");
@@ -115,22 +115,22 @@ impl Drop for Hanging {
     }
 }
 
-/// A program that is started and should hang.
+/// Starts a program that should hang.
 pub fn start(program: &str, args: &[&Path]) -> Killed {
     let mut command = listening(program);
     command.args(args).stdin(Stdio::null());
     Killed(quiet(&mut command))
 }
 
-/// A program that ends when it is told to, even if the tests themselves run in the background of a
-/// shell, which has its programs ignore some signals.
+/// Returns a command with default signal actions, because a shell lets its background programs
+/// ignore some signals.
 fn listening(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT,TERM", program]);
     command
 }
 
-/// A Python client that is started and should hang behind its call of `ready()`.
+/// Starts a Python client that should hang after its call of `ready()`.
 pub fn start_python(script: &str, path: &Path) -> Killed {
     let script = format!("def ready():\n print(flush=True)\n{script}");
     let mut python = listening("python3");
@@ -149,7 +149,7 @@ fn quiet(command: &mut Command) -> Child {
         .unwrap()
 }
 
-/// Makes sure that a program hangs in the kernel.
+/// Asserts that a program hangs in the kernel.
 pub fn hangs(child: &mut Killed, what: &str) {
     std::thread::sleep(Duration::from_millis(500));
     if let Some(status) = child.0.try_wait().unwrap() {
@@ -157,7 +157,7 @@ pub fn hangs(child: &mut Killed, what: &str) {
     }
 }
 
-/// What a program that has ended printed.
+/// Returns the output of a program that has ended.
 pub fn printed(child: &mut Killed) -> String {
     let mut text = String::new();
     let _ = child.0.stdout.take().unwrap().read_to_string(&mut text);
@@ -165,7 +165,7 @@ pub fn printed(child: &mut Killed) -> String {
     text
 }
 
-/// Reads the beginning of a file past the page cache.
+/// Reads the beginning of a file with O_DIRECT.
 pub fn read_direct(path: &Path, length: usize) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty())?;
     let mut bytes = vec![0; length];
@@ -174,7 +174,7 @@ pub fn read_direct(path: &Path, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file, so that opening it again is answered from the cache.
+/// Opens a file, so that another open is answered from the cache.
 pub fn open(path: &Path) -> File {
     File::open(path).unwrap()
 }

@@ -1,6 +1,6 @@
-//! A remote store that hangs, on a real mount: cached values are answered, a fatal signal ends its process,
-//! and no call outlasts the deadline. The store is a directory behind a gate (`ZARRFS_TEST_HANG`), which the
-//! feature `test-faults` adds to the daemon.
+//! A remote store that hangs, on a real mount: cached values are returned, a fatal signal ends its
+//! process, and no call outlasts the deadline. The store is a directory behind a gate
+//! (`ZARRFS_TEST_HANG`), which the feature `test-faults` adds to the daemon.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(

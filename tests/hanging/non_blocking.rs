@@ -1,4 +1,4 @@
-//! Session threads do not wait for work on a local store either.
+//! Session threads do not block on a local store either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +43,11 @@ fn a_session_thread_reads_no_nodes_and_renders_no_files() {
     let hidden = block_on(tree.lookup(Ino::ROOT, b".zarrfs")).unwrap().ino;
     assert!(tree.try_open_dir(hidden).is_none());
     assert!(tree.try_lookup(hidden, b"root.nc").is_none());
-    // The first poll, which a session thread does, only leaves that thread.
+    // The first poll, on the session thread, only leaves that thread.
     assert!(tree.open_dir(hidden).now_or_never().is_none());
     assert!(tree.lookup(hidden, b"root.nc").now_or_never().is_none());
     let file = block_on(tree.lookup(hidden, b"root.nc")).unwrap().ino;
-    // The store is immutable: a rendered file is at hand.
+    // The store is immutable, so a rendered file needs no waiting.
     let stat = tree.stat(file).now_or_never();
     assert!(stat.unwrap().unwrap().size_bytes > 4);
     assert!(tree.open(file).now_or_never().unwrap().is_ok());

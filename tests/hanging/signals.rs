@@ -17,7 +17,7 @@ fn signal(child: &Killed, signal: Signal) {
     kill_process(Pid::from_child(&child.0), signal).unwrap();
 }
 
-/// Signals a program and checks that it is gone soon.
+/// Sends a signal to a program, and asserts that it ends soon.
 fn ends(child: &mut Killed, with: Signal, what: &str) {
     hangs(child, what);
     let begun = Instant::now();
@@ -39,7 +39,7 @@ fn g02_a_process_with_a_fatal_signal_ends_while_the_store_hangs() {
     for name in ["a/read", "a/direct"] {
         drop(open(&hanging.join(name)));
     }
-    // Opening is answered from the cache, reading is not.
+    // The open is answered from the cache, but not the read.
     let directory = std::fs::File::open(hanging.join("c")).unwrap();
     drop(directory);
 
@@ -70,7 +70,7 @@ fn g02_a_process_with_a_fatal_signal_ends_while_the_store_hangs() {
         ends(&mut start("ls", &[&hanging.join("b")]), with, "opendir");
         ends(&mut start("ls", &[&hanging.join("c")]), with, "readdir");
     }
-    // They were told that they were interrupted, and could go on.
+    // These calls return EINTR, and the program could continue.
     let script = "
 import sys
 ready()
@@ -85,7 +85,7 @@ except KeyboardInterrupt:
         ends(&mut python, Signal::INT, name);
         assert_eq!(printed(&mut python), "caught\n", "{name}");
     }
-    // All of these come back now.
+    // These calls all complete now.
     hanging.open();
     hanging.recovers(&FILES);
 }
@@ -127,7 +127,7 @@ with open(sys.argv[1], 'rb', buffering=0) as file:
 
 #[test]
 fn g02_a_page_fault_is_not_interrupted_for_a_signal_that_is_handled() {
-    // Only root may always see what another thread waits in.
+    // Only root can always see the system call of another thread.
     if !is_root() {
         return skipped("needs root");
     }

@@ -1,4 +1,4 @@
-//! Damaged repositories: errors of the keys that need what is damaged, and of no others.
+//! Damaged repositories: errors for exactly those keys that need the damaged file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::support::*;
 use crate::{FORMATS, Repository};
 
-/// Keys of arrays, each in a manifest of its own.
+/// Keys of arrays with separate manifests.
 const CHUNKS: [&str; 5] = [
     "ints/c/0/0",
     "scalar/c",
@@ -22,7 +22,7 @@ fn files(repository: &Repository, directory: &str) -> Vec<PathBuf> {
     files.map(|file| file.unwrap().path()).collect()
 }
 
-/// What reads of the chunks say: 0, or the number of an error.
+/// Returns the results of reading the chunks: 0, or the errno.
 fn outcomes(repository: &Repository) -> [i32; 5] {
     let mount = Mount::new(repository.path());
     let outcomes = CHUNKS.map(|chunk| {
@@ -36,7 +36,7 @@ fn outcomes(repository: &Repository) -> [i32; 5] {
     outcomes
 }
 
-/// A change of the bytes of a file.
+/// A change of the content of a file.
 type Change = dyn Fn(&mut Vec<u8>);
 
 fn damaged(path: &Path, change: &Change) {
@@ -52,12 +52,12 @@ fn a_damaged_manifest_is_an_error_of_its_chunks_only() {
         ("empty", &Vec::clear),
         ("of another type", &|file| file[37] = 1),
         ("of a later version", &|file| file[36] = 9),
-        // Zeros without end, after the header.
+        // An endless sequence of zeros after the header.
         ("a bomb", &|file| {
             file.truncate(38);
             file.push(1);
             file.extend([0x28, 0xb5, 0x2f, 0xfd, 0, 0x58]);
-            // Blocks of 2 MiB that are one byte repeated.
+            // RLE blocks of 2 MiB.
             file.extend([0xfa, 0xff, 0xff, 0].repeat(1 << 16));
         }),
     ];
@@ -78,7 +78,7 @@ fn a_damaged_manifest_is_an_error_of_its_chunks_only() {
                 }
                 fs::write(&manifest, good).unwrap();
             }
-            // Each chunk needs one manifest, and fails with that one alone.
+            // Each chunk needs one manifest, and fails only if that one is damaged.
             assert_eq!(concerned, [1; 5], "{format} {what}");
         }
     }

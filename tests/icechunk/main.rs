@@ -1,5 +1,5 @@
-//! Level: real mounts of Icechunk repositories that icechunk 1 and 2 wrote, and of damaged ones. What
-//! zarr-python reads of a mount is compared with what was written.
+//! Level: real mounts of Icechunk repositories that icechunk 1 and 2 wrote, and of damaged ones.
+//! The arrays that zarr-python reads from a mount are compared with those that were written.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -18,13 +18,13 @@ use std::process::Command;
 
 use support::{run, scratch};
 
-/// The versions of the format.
+/// The versions of the repository format.
 const FORMATS: [&str; 2] = ["v1", "v2"];
 
-/// The length of a prefix of virtual chunks; `make.py move` fills it up with slashes.
+/// The length of a prefix of virtual chunks in bytes; `make.py move` pads it with slashes.
 const PREFIX_BYTES: usize = 129;
 
-/// `make.py` with its Python.
+/// Returns a command of `make.py` with its Python.
 fn make() -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/icechunk");
     let mut command = Command::new(tests.join(".venv/bin/python"));
@@ -38,14 +38,14 @@ struct Repository {
 }
 
 impl Repository {
-    /// A copy of the repository of a format, whose virtual chunks are in `targets` beside it.
+    /// Copies the repository of a format, with its virtual chunks in `targets` next to it.
     fn new(format: &str) -> Self {
         let repository = Self::bare(format);
         repository.move_targets(&format!("file://{}/", repository.targets().display()));
         repository
     }
 
-    /// A copy of the repository of a format, whose virtual chunks are nowhere.
+    /// Copies the repository of a format, without its virtual chunks.
     fn bare(format: &str) -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/icechunk");
         let fixture = fixtures.join(format);
@@ -66,7 +66,7 @@ impl Repository {
         repository
     }
 
-    /// Gives virtual chunks a prefix.
+    /// Sets the prefix of the virtual chunks.
     fn move_targets(&self, prefix: &str) {
         run(make().arg("move").arg(self.path()).arg(prefix));
     }
@@ -79,14 +79,14 @@ impl Repository {
         self.dir.path().join("targets")
     }
 
-    /// The arguments of a mount that may read virtual chunks.
+    /// Returns the arguments of a mount that may read virtual chunks.
     fn allowed(&self) -> [String; 2] {
         let targets = self.targets().to_str().unwrap().to_owned();
         ["--allow-target".into(), targets]
     }
 }
 
-/// The arrays of a mount are those of a version of `make.py`.
+/// Asserts that the arrays of a mount are those of a version of `make.py`.
 fn is_version(mount: &Path, version: &str) {
     let compared = run(make().arg("compare").arg(mount).arg(version));
     assert!(

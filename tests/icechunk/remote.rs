@@ -8,7 +8,7 @@ use crate::servers::{Azurite, FakeGcs, Moto, Nginx, Remote};
 use crate::support::*;
 use crate::{FORMATS, PREFIX_BYTES, Repository, is_version};
 
-/// A repository behind a web server, which has its virtual chunks, too.
+/// Serves a repository and its virtual chunks from a web server.
 fn served(format: &str) -> (Nginx, Repository) {
     let repository = Repository::bare(format);
     let nginx = Nginx::start(repository.dir.path());
@@ -16,7 +16,7 @@ fn served(format: &str) -> (Nginx, Repository) {
     (nginx, repository)
 }
 
-/// Requests for what lies below a directory of the repository.
+/// Returns the requests for files below a directory of the repository.
 fn below(nginx: &Nginx, directory: &str) -> Vec<String> {
     let requests = nginx.requests().into_iter();
     let requests = requests.filter(|request| request.path.contains(directory));
@@ -138,17 +138,18 @@ fn a_virtual_chunk_at_another_server_has_to_be_allowed() {
     mount.unmount();
 }
 
-/// A repository whose virtual chunks are beside it in a bucket.
+/// Returns a repository whose virtual chunks are next to it in a bucket.
 fn in_bucket(format: &str, bucket: &str) -> Repository {
     let repository = Repository::bare(format);
-    // No slash of a key can be one too many.
+    // The name fills the prefix, because a key must not contain additional slashes.
     let name = "t".repeat(PREFIX_BYTES - format!("{bucket}//").len());
     repository.move_targets(&format!("{bucket}/{name}/"));
     fs::rename(repository.targets(), repository.dir.path().join(name)).unwrap();
     repository
 }
 
-/// All versions of a repository are there, and names that it lacks are refused with those that it has.
+/// Asserts that all versions of a repository can be mounted, and that an error for a missing name lists the
+/// existing ones.
 fn is_repository(remote: &Remote) {
     let mount = remote.mount("repository");
     is_version(mount.path(), "second");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::*;
 use crate::{FORMATS, Repository, is_version, make};
 
-/// What `zarrfs info` tells of a repository.
+/// Returns the output of `zarrfs info` for a repository.
 fn info(repository: &Repository, args: &[&str]) -> Value {
     let mut command = zarrfs();
     command
@@ -53,7 +53,7 @@ fn a_mount_has_what_icechunk_itself_reads() {
     let mount = Mount::new(repository.path());
     let mut same = make();
     same.arg("same").arg(mount.path()).arg(repository.path());
-    // icechunk warns on standard output.
+    // icechunk prints warnings to standard output.
     assert_eq!(run(&mut same).lines().last(), Some("5"));
     mount.unmount();
 }
@@ -162,7 +162,7 @@ fn a_virtual_chunk_outside_of_the_repository_has_to_be_allowed() {
         );
         assert_eq!(fs::metadata(mount.join("virtual/c/0")).unwrap().len(), 200);
         assert!(mount.log().contains("--allow-target"), "{}", mount.log());
-        // Other chunks are read all the same.
+        // Other chunks can still be read.
         assert_eq!(read(mount.join("sub/long/c/0")).unwrap().len(), 8000);
         mount.unmount();
     }
@@ -184,7 +184,7 @@ fn a_virtual_chunk_of_another_version_of_its_file_is_stale() {
         file.set_modified(SystemTime::now()).unwrap();
         let mount = Mount::with(repository.path(), &[&allow, &targets]);
         assert_eq!(errno(dated(&mount)), Errno::STALE.raw_os_error());
-        // Where no version is meant, this one is.
+        // This version is the default.
         assert_eq!(read(mount.join("virtual/c/0")).unwrap().len(), 200);
         mount.unmount();
     }
@@ -206,7 +206,7 @@ impl Moving {
             let later = Some(later);
             return Self { repository, later };
         }
-        // The file before the second commit is kept by icechunk.
+        // icechunk keeps the file from before the second commit.
         let repo = repository.path().join("repo");
         let later = fs::read(&repo).unwrap();
         let kept = fs::read_dir(repository.path().join("overwritten")).unwrap();

@@ -1,4 +1,4 @@
-//! F3, F4, F5: lookups, forgets, releases and listings that race with everything else.
+//! F3, F4, F5: lookups, forgets, releases and listings that race with other requests.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! G1, G2, G3, G4: a handler that panics, readers that are killed, unmounting and aborting.
+//! G1, G2, G3, G4: a handler that panics, readers that are killed, unmounts and aborts.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -60,7 +60,7 @@ fn g02_a_killed_reader_goes_away_while_its_request_waits() {
     for (i, name) in names.iter().enumerate() {
         fs::write(source.path().join(name), pattern(i as u64, 100_000)).unwrap();
     }
-    // The store of the second mount is the first one, whose daemon can be stopped.
+    // The store of the second mount is the first mount, whose daemon can be stopped.
     let store = Mount::of_keys(source.path(), &["--passthrough", "off"]);
     let mount = Mount::of_keys(store.path(), &["--passthrough", "off"]);
     let cases = [
@@ -79,7 +79,7 @@ fn g02_a_killed_reader_goes_away_while_its_request_waits() {
             "the reader of {name} did not wait: {ended:?}"
         );
         kill_process(Pid::from_child(&reader.0), signal).unwrap();
-        // A direct read that the daemon has begun ends with the answer to it.
+        // A direct read that the daemon has started ends with its reply.
         if !direct {
             assert!(
                 wait_for(&mut reader.0, Duration::from_secs(1)).is_some(),
@@ -101,7 +101,7 @@ fn g02_a_killed_reader_goes_away_while_its_request_waits() {
     mount.unmount();
 }
 
-/// A process that has opened `path` and reads from it when told.
+/// Starts a process that opens `path`, and reads it after a line on standard input.
 fn waiting_reader(path: &Path, direct: bool) -> Killed {
     const SCRIPT: &str = "\
 import mmap, os, signal, sys
@@ -191,7 +191,7 @@ fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
     }
 }
 
-/// The system's umount, or fusermount3 for ordinary users.
+/// Returns the command umount of the system, or fusermount3 for ordinary users.
 fn unmount_command(args: &[&str]) -> Command {
     let mut command = Command::new(if is_root() { "umount" } else { "fusermount3" });
     command.env("LC_ALL", "C");
@@ -242,7 +242,7 @@ fn g04_an_aborted_connection_ends_the_daemon_with_a_line_in_the_log() {
     }
 }
 
-/// Reads again and again without the page cache; the errno with which that ended.
+/// Reads repeatedly without the page cache; returns the errno of the first failure.
 fn read_until_error(file: File) -> std::thread::JoinHandle<i32> {
     std::thread::spawn(move || {
         let end = Instant::now() + Duration::from_secs(20);

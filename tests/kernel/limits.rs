@@ -1,4 +1,4 @@
-//! E4, E5, E9: few descriptors, many names.
+//! E4, E5, E9: few descriptors, and many names.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::clients::*;
 use crate::sources::*;
 use crate::support::*;
 
-/// A scratch directory for very many files, in memory where there is such a place.
+/// Returns a scratch directory for very many files, in memory if possible.
 fn roomy() -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("zarrfs-test-");
@@ -103,7 +103,7 @@ fn e05_forgotten_names_cost_no_memory() {
     fs::metadata(mount.path()).unwrap();
     let baseline = mount.memory("VmRSS");
 
-    // The directory has another name in each round, so all names below it are new ones.
+    // In each round the directory has another name, so all names below it are new.
     let mut after = Vec::new();
     for round in 0..4 {
         let below = mount.join(format!("d{round}"));
@@ -129,7 +129,7 @@ fn e05_forgotten_names_cost_no_memory() {
         fs::rename(&directory, &renamed).unwrap();
         directory = renamed;
     }
-    // Names that were kept would be 7 MiB more in each round; the allocator's own holes are less.
+    // Cached names would add 7 MiB in each round; allocator fragmentation adds less.
     assert!(
         after[3] < after[0] + (12 << 20),
         "memory grows from round to round: {after:?}"
@@ -220,7 +220,7 @@ fn expect_listing(tool: &Path, mode: &str, directory: &Path, names: &BTreeSet<St
     );
 }
 
-/// Adds and removes files until told to stop.
+/// Adds and removes files until `stop` is set.
 fn change(directory: &Path, stop: &AtomicBool) {
     let mut i = 0_u64;
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! H8: a directory source with links and with things that are not files.
+//! H8: a directory source with links and special files.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::support::*;
 
 const SECRET: &[u8] = b"outside of the source";
 
-/// A source in `dir/source`, with links to `dir/outside`.
+/// Creates a source in `dir/source`, with links to `dir/outside`.
 fn source_with_links(dir: &Path) -> std::path::PathBuf {
     let source = dir.join("source");
     let outside = dir.join("outside");
@@ -49,7 +49,7 @@ fn source_with_links(dir: &Path) -> std::path::PathBuf {
     source
 }
 
-/// Reads with another program. If that blocks, the daemon is ended: nothing else would free it.
+/// Reads with another program. If that blocks, the daemon is killed, because nothing else would release it.
 fn cat(mount: &Mount, name: &str) -> Result<Vec<u8>, String> {
     let mut command = Command::new("cat");
     command
@@ -178,7 +178,7 @@ fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
     symlink("fifo", at("link_to_fifo")).unwrap();
     symlink("socket", at("link_to_socket")).unwrap();
 
-    // A writer waits in open(2) until somebody opens the FIFO for reading, be it for a moment.
+    // A writer blocks in open(2) until a process opens the FIFO for reading, even briefly.
     let mut writer = Command::new("sh");
     writer
         .args(["-c", "echo x > \"$0\""])

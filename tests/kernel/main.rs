@@ -1,6 +1,6 @@
-//! Real mounts of directories and zips against the real kernel: the client is this process or one
-//! it starts, the daemon is always another. Each test carries the row of the fault table (`tests/faults.md`)
-//! it proves in its name (`g06_...` is row G6). Tests that need root are skipped without it.
+//! Real mounts of directories and zips on the real kernel. The client is this process or one of its children,
+//! the daemon always another process. Each test has the row of the fault table (`tests/faults.md`) that it
+//! proves in its name (`g06_...` is row G6). Tests that need root are skipped without it.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(

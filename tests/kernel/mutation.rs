@@ -1,6 +1,6 @@
-//! G7, I1, I2, I3, I7: sources that change under the mount.
+//! G7, I1, I2, I3, I7: sources that change during a mount.
 //!
-//! Promise: a read gives the old file, the new file, or ESTALE; never a bit of each.
+//! Promise: a read returns the old file, the new file, or ESTALE, but never a mixture.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use crate::support::*;
 
 const SOON: Duration = Duration::from_secs(3);
 
-/// Whether the file is seen with these bytes and this size, whatever is read first.
+/// Returns whether the file is seen with these bytes and this size, whichever is read first.
 fn shows(path: &Path, content: &[u8]) -> bool {
     fs::metadata(path).is_ok_and(|m| m.len() == content.len() as u64)
         && read(path).is_ok_and(|bytes| bytes == content)
 }
 
-/// Checks that a failed read failed because the source changed.
+/// Asserts that a read failed because the source changed.
 fn expect_stale(result: io::Result<Vec<u8>>, what: &str) {
     let e = result.map(|bytes| bytes.len()).expect_err(what);
     assert_eq!(e.raw_os_error(), Some(ESTALE), "{what}: {e}");
@@ -72,7 +72,7 @@ fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
                 "{args:?}: {len} bytes written there are not seen"
             );
         }
-        // A few bytes in the middle, the size stays.
+        // Overwrites a few bytes in the middle without a change of the size.
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"changed", 2000).unwrap();
         let mut expected = pattern(6, 4096);
@@ -121,7 +121,7 @@ fn i01_a_zip_replaced_by_rename_is_served_as_it_was() {
     }
 }
 
-/// Two zips of the same names and sizes, the deflated entries included, with other bytes.
+/// Returns two zips with the same names and sizes, also of deflated entries, but with other bytes.
 fn twin_zips(entries: u64, len: usize) -> [Vec<(String, Vec<u8>)>; 2] {
     [0, 1000].map(|seed| {
         (0..entries)
@@ -170,7 +170,7 @@ fn i02_zip_overwritten_in_place_reads_estale_never_a_mix() {
     }
 }
 
-/// How a zip gets other bytes without getting another inode.
+/// A function that overwrites a zip without a change of its inode.
 type Overwrite = fn(&Path, &[u8]) -> io::Result<()>;
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -227,11 +227,11 @@ fn i02_zip_overwritten_while_it_is_read_is_never_a_mix() {
     }
 }
 
-/// How a new version of the file comes to be there.
+/// A function that puts a new version of the file in place.
 type Put = fn(&Path, &[u8], &Path);
 
-/// Puts `versions` versions under one name while two kinds of clients read it; `len` tells how long
-/// each is.
+/// Writes `versions` versions of a file while two kinds of clients read it; `len` returns the size
+/// of each version.
 fn read_while_versions_change(args: &[&str], versions: u32, len: fn(u32) -> usize, put: Put) {
     let (source, spare) = (scratch(), scratch());
     let path = source.path().join("chunk");
@@ -283,8 +283,8 @@ fn read_while_versions_change(args: &[&str], versions: u32, len: fn(u32) -> usiz
                     &spare.path().join("new"),
                 );
                 current.store(version, Ordering::Relaxed);
-                // Without a rest now and then, nothing that is read of a file that is written in
-                // place could be proven.
+                // Without occasional pauses, no read of a file that is overwritten in place could
+                // be proven right.
                 let rest_us = if version % 50 == 0 {
                     60_000
                 } else {
@@ -312,7 +312,7 @@ fn read_while_versions_change(args: &[&str], versions: u32, len: fn(u32) -> usiz
     );
 }
 
-/// Both halves through one handle, with time for others in between.
+/// Reads both halves through one handle, and yields in between.
 fn read_in_two_halves(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.size();
@@ -424,7 +424,7 @@ fn i07_a_removed_file_is_enoent_after_the_ttl() {
             Err(e) => assert!([Some(ESTALE), Some(EIO)].contains(&e.raw_os_error()), "{e}"),
         }
 
-        // A directory, and a directory in the place of a file.
+        // Removes a directory, and replaces a file by a directory.
         fs::remove_dir_all(source.path().join("d")).unwrap();
         let gone =
             || fs::metadata(mount.join("d/next")).is_err_and(|e| e.raw_os_error() == Some(ENOENT));

@@ -1,4 +1,4 @@
-//! G5: every way to read a file gives what the source file has.
+//! G5: every way to read a file returns the content of the source file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,8 @@ use crate::support::*;
 
 const BIG: usize = (3 << 20) + 12_345;
 
-/// Mounts each kind of source with the files `big`, `small` and `empty`; calls `check` with the
-/// directory that has them and the mount.
+/// Mounts each kind of source with the files `big`, `small` and `empty`. Calls `check` with a
+/// directory of these files and the mount.
 fn on_each_kind(check: impl Fn(&Path, &Mount)) {
     let source = scratch();
     let files = [("big", BIG), ("small", 10), ("page", 4096), ("empty", 0)];
@@ -79,7 +79,7 @@ fn g05_mmap_direct_sendfile_and_splice_are_as_of_the_local_file() {
     });
 }
 
-/// The same result of pread(2), be it bytes or an error.
+/// Asserts that pread(2) has the same result in both files, either bytes or an error.
 fn expect_same_read(local: &File, mounted: &File, offset: u64, len: usize, name: &str) {
     let outcome = |file: &File| {
         let mut buffer = vec![0xee; len];

@@ -1,4 +1,4 @@
-//! What is mounted: directories and zips whose every byte is known.
+//! Sources for the mounts: directories and zips with known content.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
-/// A fast random number generator with a seed (xorshift).
+/// Returns the next number of a fast seeded generator (xorshift).
 pub fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -15,7 +15,7 @@ pub fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// `len` bytes that look random, the same for the same seed.
+/// Returns `len` pseudorandom bytes, which depend only on the seed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -26,12 +26,12 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// `len` bytes (a multiple of 4) of which each word says `version`.
+/// Returns `len` bytes (a multiple of 4), in which each word is `version`.
 pub fn of_version(version: u32, len: usize) -> Vec<u8> {
     version.to_le_bytes().repeat(len / 4)
 }
 
-/// The one version that all words of `bytes` say.
+/// Returns the version in `bytes`, if all words have the same version.
 pub fn version_of(bytes: &[u8]) -> Option<u32> {
     let mut words = bytes.chunks(4);
     let first = words.next()?;
@@ -39,7 +39,7 @@ pub fn version_of(bytes: &[u8]) -> Option<u32> {
     words.all(|word| word == first).then_some(version)
 }
 
-/// The path and content of every file of the small tree that most tests mount.
+/// Returns the path and content of every file of the small tree that most tests mount.
 pub fn tree() -> Vec<(String, Vec<u8>)> {
     let mut files = vec![
         (
@@ -72,7 +72,7 @@ pub fn write_directory(root: &Path, files: &[(String, Vec<u8>)]) {
     }
 }
 
-/// The bytes of a zip with these files; every second one is deflated if `deflate` is set.
+/// Returns a zip with these files; every second one is deflated if `deflate` is set.
 pub fn zip_bytes(files: &[(String, Vec<u8>)], deflate: bool) -> Vec<u8> {
     let mut zip = Zip::default();
     for (i, (name, content)) in files.iter().enumerate() {
@@ -81,7 +81,7 @@ pub fn zip_bytes(files: &[(String, Vec<u8>)], deflate: bool) -> Vec<u8> {
     zip.finish()
 }
 
-/// Both kinds of source with the same files below `dir`.
+/// Creates both kinds of source with the same files below `dir`.
 pub fn both_kinds(dir: &Path, files: &[(String, Vec<u8>)]) -> [PathBuf; 2] {
     let directory = dir.join("directory");
     fs::create_dir(&directory).unwrap();
@@ -91,7 +91,7 @@ pub fn both_kinds(dir: &Path, files: &[(String, Vec<u8>)]) -> [PathBuf; 2] {
     [directory, zip]
 }
 
-/// Replaces a file in one step.
+/// Replaces a file atomically.
 pub fn replace(path: &Path, content: &[u8], spare: &Path) {
     File::create(spare).unwrap().write_all(content).unwrap();
     fs::rename(spare, path).unwrap();

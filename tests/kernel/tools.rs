@@ -1,4 +1,4 @@
-//! G8, G9: the programs that walk whole trees, and stable inode numbers.
+//! G8, G9: programs that walk whole trees, and stable inode numbers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ fn g08_tree_walking_programs_complete() {
         assert_eq!(system.f_namemax, 255);
         let is_zip = source.is_file();
         let bytes = is_zip.then(|| fs::metadata(source).unwrap().len());
-        // A directory's size is not known: zeros, and not what the disk below holds.
+        // The size of a directory source is unknown: zeros, instead of the values of the underlying disk.
         let blocks = bytes.unwrap_or(0).div_ceil(system.f_frsize);
         assert_eq!((system.f_blocks, system.f_bfree), (blocks, 0), "{source:?}");
         let percent = sh(&format!("df --output=pcent,ipcent {mnt} | tail -n 1"));
@@ -98,7 +98,7 @@ fn g09_inode_numbers_are_stable_over_a_remount() {
         assert!(!distinct.contains(&0));
         drop(mount);
 
-        // Looked up in another order, before anything is listed.
+        // Looks the names up in another order, before any listing.
         let again = Mount::new(&source);
         for (name, number) in before.iter().rev() {
             assert_eq!(
@@ -135,7 +135,7 @@ fn g09_files_of_two_file_systems_in_one_source_are_never_mixed_up() {
         return skipped("needs root");
     }
     let source = scratch();
-    // Each fresh tmpfs numbers its inodes from 1.
+    // Each new tmpfs numbers its inodes from 1.
     let below = |name: &str| source.path().join(name);
     let _mounts = ["one", "two", "three"].map(|name| Extra::new("tmpfs", &below(name)));
     for name in ["one", "two", "three"] {

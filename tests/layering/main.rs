@@ -12,7 +12,7 @@ use std::process::Command;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Modules that are not in the order, and the module whose step they share.
+/// Modules that are not in the order, with the module whose step they share.
 const BESIDE: [(&str, &str); 6] = [
     ("inspect", "cli"),
     ("export", "cli"),
@@ -55,7 +55,7 @@ fn steps() -> Vec<Vec<String>> {
     steps.map(names).collect()
 }
 
-/// Returns the step of a module; None for what is no module.
+/// Returns the step of a module; `None` if the name is not a module.
 fn step_of(module: &str) -> Option<usize> {
     let beside = BESIDE.iter().find(|(name, _)| *name == module);
     let module = beside.map_or(module, |(_, other)| other);
@@ -64,7 +64,7 @@ fn step_of(module: &str) -> Option<usize> {
         .position(|step| step.iter().any(|name| name == module))
 }
 
-/// Appends the identifiers and signs of Rust code, without comments and literals.
+/// Appends the identifiers and punctuation of Rust code, without comments and literals.
 fn push_words(code: TokenStream, words: &mut Vec<String>) {
     for token in code {
         match token {
@@ -123,7 +123,7 @@ fn names_after<'a>(words: &'a [String], path: &[&str]) -> Vec<&'a str> {
 }
 
 trait StripPrefixBy {
-    /// Returns the rest after the words of `prefix`.
+    /// Returns the words after those of `prefix`.
     fn strip_prefix_by(&self, prefix: &[&str]) -> Option<&Self>;
 }
 
@@ -134,7 +134,7 @@ impl StripPrefixBy for [String] {
     }
 }
 
-/// A file of the source.
+/// A source file.
 struct Source {
     path: PathBuf,
     /// The top-level module.
@@ -275,7 +275,7 @@ fn names_are_found_in_paths_and_groups_but_not_in_comments_and_literals() {
     assert!(is_inode_type("INodeNo") && is_inode_type("Ino") && !is_inode_type("Inotify"));
 }
 
-/// The names of the rows in a line of the fault table, such as `A1 to A8, A11`.
+/// Returns the row names in a line of the fault table, such as `A1 to A8, A11`.
 fn rows(cell: &str) -> Vec<(char, u32)> {
     let row = |text: &str| {
         let mut text = text.trim().chars();
