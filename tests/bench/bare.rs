@@ -3,11 +3,11 @@
 //! ```text
 //! bare MOUNTPOINT NAME:COUNT:BYTES...
 //! ```
-//! serves directories `NAME` of `COUNT` files `0`, `1`, ... of `BYTES` bytes each; every file is a
-//! part of one buffer that is as long as the largest directory's files together, at most 2 GiB.
-//! The kernel is set up as zarrfs sets it up for a pinned source (opens are not asked for, names
-//! and attributes are kept for a day, as many session threads), so that what zarrfs needs more
-//! than this is its own. Ends when it is unmounted; `cargo bench` alone only says how it is used.
+//! serves directories `NAME` of `COUNT` files `0`, `1`, ... of `BYTES` bytes each. Every file is a
+//! part of one buffer, which is as long as the files of the largest directory, at most 2 GiB. The
+//! kernel is configured as zarrfs does it for an immutable source (no open requests, names and
+//! attributes cached for a day, as many session threads), so that any further cost is that of
+//! zarrfs. It ends when it is unmounted; `cargo bench` alone only prints its usage.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,11 +21,11 @@ use fuser::{
 
 const TTL: Duration = Duration::from_secs(86_400);
 const ROOT: u64 = 1;
-/// An inode number is the directory's number (from 1) in the upper half and the file's (from 1) in
-/// the lower one; 0 there is the directory itself.
+/// The upper half of an inode number is the number of the directory (from 1), the lower half that
+/// of the file (from 1), or 0 for the directory itself.
 const HALF: u32 = 32;
 const MAX_ARENA_BYTES: u64 = 2 << 30;
-/// As in zarrfs: the first answer to READDIRPLUS is short.
+/// As in zarrfs, the first READDIRPLUS reply is short.
 const FIRST_PLUS_NAMES: usize = 16;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Folder {
 }
 
 impl Folder {
-    /// Reads `NAME:COUNT:BYTES`.
+    /// Parses `NAME:COUNT:BYTES`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let folder = Self {
@@ -135,7 +135,7 @@ impl Bare {
             .get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// Visits the entries of a directory behind `offset`, until `add` says that it is full.
+    /// Visits the entries of a directory after `offset`, until `add` returns that the buffer is full.
     fn list(&self, ino: INodeNo, offset: u64, mut add: impl FnMut(INodeNo, u64, &str) -> bool) {
         if ino.0 == ROOT {
             for (number, folder) in self.folders.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Filesystem for Bare {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_NO_OPEN_SUPPORT;
-        // What the kernel lacks it does without.
+        // Capabilities that the kernel lacks are left out.
         let _ = config.add_capabilities(wanted & config.capabilities());
         let _ = config.set_max_write(1 << 20);
         let _ = config.set_max_background(64);
@@ -256,7 +256,7 @@ impl Filesystem for Bare {
 }
 
 fn main() -> io::Result<()> {
-    // `cargo bench` adds a flag.
+    // `cargo bench` adds an option.
     let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let Some(mountpoint) = arguments.next() else {
         println!("bare MOUNTPOINT NAME:COUNT:BYTES...  (scripts/bench runs it)");

@@ -1,4 +1,4 @@
-//! systemd as process 1, in namespaces of its own: it reads a fstab and starts our units.
+//! systemd as process 1 in its own namespaces, with a fstab and the units of zarrfs.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use crate::place::*;
 use crate::support::*;
 
-/// Makes a control group, in which systemd takes itself for the first process of a machine.
-/// `$1` is the scratch directory, `$2` the script of the namespaces.
+/// Creates a control group, in which systemd behaves like the first process of a machine. `$1` is
+/// the scratch directory, `$2` the script of the namespaces.
 const OUTSIDE: &str = r#"
     groups="$1/groups"
     mkdir "$groups"
@@ -21,8 +21,8 @@ const OUTSIDE: &str = r#"
         bash -euc "$2" bash "$1"
 "#;
 
-/// Gives the machine a /etc and units of its own, and nothing to start but `$1/script`, whose
-/// output goes to `$1/said`.
+/// Gives the machine its own /etc and units, and only `$1/script` to start, whose output goes to
+/// `$1/said`.
 const INSIDE: &str = r#"
     mount -t proc proc /proc
     mount -t cgroup2 none /sys/fs/cgroup
@@ -60,7 +60,7 @@ END
     exec /lib/systemd/systemd --system --unit=zarrfs-test.service --log-target=console
 "#;
 
-/// Boots with a fstab, runs a script and returns what it said.
+/// Boots with a fstab, runs a script and returns its output.
 fn boot(place: &Place, fstab: &str, script: &str) -> String {
     let write = |name: &str, text: &str| fs::write(place.join(name), text).unwrap();
     write("fstab", fstab);
@@ -88,7 +88,7 @@ fn boot(place: &Place, fstab: &str, script: &str) -> String {
     said
 }
 
-/// Why systemd cannot be started here, if it cannot.
+/// Returns the reason why systemd cannot be started here, if any.
 fn lacks_systemd() -> Option<&'static str> {
     if !is_root() {
         return Some("needs root");

@@ -1,4 +1,4 @@
-//! `--env-file`: variables for a command that inherits none.
+//! `--env-file`: variables for a command without them in its environment.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -35,7 +35,7 @@ fn its_variables_are_those_of_the_daemon_in_both_modes() {
         text.contains("A_NAME=a value = $HOME\n") && text.contains("\nB=b\n")
     };
     let pid = place.mount(&store, &["--env-file", &env]);
-    // Only root may look into the daemon.
+    // Only root can read the environment of the daemon.
     assert!(!is_root() || has(pid), "{}", environment(pid));
     place.unmount(&[]).ok();
     let mut daemon = place.foreground(&store, &["-o", &format!("env_file={env}")]);
@@ -111,7 +111,7 @@ fn root_takes_only_a_file_that_is_its_own() {
         .failed(32, &["belongs to user"]);
     place.assert_untouched();
 
-    // What belongs to an ordinary user is theirs to show.
+    // An ordinary user may make their own file readable.
     let binary = place.open_to_nobody();
     fs::set_permissions(&env, fs::Permissions::from_mode(0o644)).unwrap();
     let mut tree = Command::new(binary);

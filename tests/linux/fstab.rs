@@ -1,4 +1,4 @@
-//! Lines of fstab, read by the real mount(8).
+//! Lines of fstab, parsed by the real mount(8).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn binary() -> PathBuf {
     zarrfs().get_program().into()
 }
 
-/// Mounts by a line of fstab and by its mountpoint alone, shows what is there and unmounts.
+/// Mounts by an fstab line and the mountpoint alone, lists the content and unmounts.
 const BY_MOUNTPOINT: &str = r#"
     mount --fstab "$2/fstab" "$1"
     findmnt -no FSTYPE,SOURCE "$1"
@@ -104,7 +104,7 @@ fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret() {
     mounts_by(&place, &line, "s3://bucket");
 }
 
-/// The fstab of the namespace is another one; that of the machine is not touched.
+/// The fstab is that of a namespace, not of the machine.
 #[test]
 fn an_ordinary_user_mounts_what_fstab_lets_them() {
     if !is_root() {

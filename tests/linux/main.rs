@@ -1,6 +1,6 @@
-//! Level: the system around the daemon, as an administrator meets it: mount(8), fstab, systemd,
-//! overlayfs, packages. What could touch the machine runs in a mount namespace of its own: its
-//! /etc/fstab, its /sbin and its packages stay what they are.
+//! Level: the system around the daemon, as administrators use it: mount(8), fstab, systemd,
+//! overlayfs, packages. Tests that could change the machine run in their own mount namespace: its
+//! /etc/fstab, /sbin and packages stay unchanged.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! A mount namespace in which mount(8) finds the helper, and what it does with it.
+//! A mount namespace in which mount(8) finds the helper, and the behaviour of both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::place::*;
 use crate::support::*;
 
-/// A script in a mount namespace of its own, where /sbin has the helper. `$1` is the mountpoint,
-/// `$2` the scratch directory, `$3` the binary.
+/// Returns the command of a script in its own mount namespace, in which /sbin contains the helper.
+/// `$1` is the mountpoint, `$2` the scratch directory, `$3` the binary.
 pub fn with_helper(place: &Place, binary: &Path, script: &str) -> Command {
     let prelude = r#"
         sbin=$(realpath /sbin)
@@ -95,7 +95,7 @@ fn a_mount_8_that_fails_says_why_and_mounts_nothing() {
         place.assert_untouched();
         std::fs::remove_dir_all(place.join("sbin")).unwrap();
     }
-    // What is not known is passed over if mount(8) is told to be sloppy.
+    // With the sloppy option of mount(8), unknown options are ignored.
     let script = r#"mount -s -t zarrfs -o frobnicate=1 "$2/store" "$1"; umount "$1""#;
     said(&mut with_helper(&place, &binary(), script)).ok();
 }
@@ -148,7 +148,7 @@ fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
 fn of_an_option_that_is_given_twice_the_last_one_counts() {
     let place = Place::new();
     let store = place.store();
-    // As mount(8) does it: what it is told goes behind what fstab says.
+    // The order of mount(8): options of the command line follow those of fstab.
     for args in [
         &["--umask", "077", "--umask", "027"][..],
         &["-o", "umask=077,ro,umask=027"],
@@ -181,6 +181,6 @@ fn a_user_without_fusermount3_mounts_in_namespaces_of_their_own() {
     unshare.arg(&store).arg(&place.path).env("PATH", &programs);
     let read = said(&mut unshare);
     assert_eq!(read.ok().out, GROUP);
-    // Nobody else saw it.
+    // The mount is invisible outside of the namespace.
     place.assert_untouched();
 }

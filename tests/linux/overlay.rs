@@ -1,4 +1,4 @@
-//! A tree that can be written to: overlayfs over a mount.
+//! A writable tree: overlayfs over a mount.
 
 use crate::place::*;
 use crate::support::*;
@@ -11,7 +11,7 @@ fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() 
     }
     let place = Place::new();
     let store = place.store();
-    // A tmpfs, because the directory of the tests may be on an overlay itself.
+    // On a tmpfs, because the directory of the tests may itself be on an overlay.
     let script = r#"
         rw=$2/rw; mkdir "$rw"; mount -t tmpfs none "$rw"
         mkdir "$rw/upper" "$rw/work" "$rw/merged"; cd "$rw/merged"; cd /
@@ -47,8 +47,8 @@ fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() 
     place.assert_untouched();
 }
 
-/// What `mountPropagation` of Kubernetes and `rshared` of Docker are, without either: a daemon in a
-/// mount namespace of its own, whose mount the host sees, and other containers by way of the host.
+/// Simulates `mountPropagation` of Kubernetes and `rshared` of Docker: a daemon in its own mount
+/// namespace, whose mount propagates to the host, and from the host to other containers.
 #[test]
 fn a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers() {
     if !is_root() {

@@ -1,5 +1,5 @@
-//! What is installed: by the script, from the archive, by dpkg, by rpm and by pip, each into a place of its
-//! own, tried with a mount of the demo, and taken away again.
+//! Installations: by the script, from the archive, by dpkg, rpm and pip. Each goes to its own
+//! directory, is tried with a mount of the demo, and is removed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub fn script(name: &str) -> Command {
     command
 }
 
-/// The binary without its symbols, which are most of it.
+/// Returns the binary without its symbols, which are most of its size.
 pub fn binary(place: &Place) -> PathBuf {
     let binary = place.join("stripped");
     let built = zarrfs();
@@ -31,7 +31,7 @@ pub fn binary(place: &Place) -> PathBuf {
     binary
 }
 
-/// All files and links below a directory, by their paths in it.
+/// Returns all files and links below a directory, by their relative paths.
 fn files(directory: &Path) -> Vec<String> {
     let mut find = Command::new("find");
     find.arg(directory)
@@ -41,7 +41,7 @@ fn files(directory: &Path) -> Vec<String> {
     files
 }
 
-/// The installed binary mounts its demo, which can be read.
+/// Asserts that the installed binary mounts its demo, which can be read.
 pub fn mounts_the_demo(place: &Place, installed: &Path) {
     let mut version = Command::new(installed);
     let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
@@ -67,7 +67,7 @@ fn the_script_installs_all_of_it_and_takes_it_away() {
             .env("PREFIX", "/opt/zarrfs");
         said(install.env("ZARRFS_BINARY", &binary)).ok();
     };
-    // Twice, as somebody does who updates it.
+    // Twice, as in an update.
     install(&[]);
     install(&[]);
     let wanted = [
@@ -131,7 +131,7 @@ fn the_archive_runs_where_it_is_unpacked_and_installs_itself() {
         assert!(has(wanted), "{wanted}: {:?}", files(&unpacked));
     }
     mounts_the_demo(&place, &unpacked.join("bin/zarrfs"));
-    // Its script installs the same files as that of the checkout, without a build.
+    // The script of the archive installs the same files as that of the checkout, without a build.
     let installed = |install: &mut Command, root: &str| {
         let root = place.join(root);
         install.env("DESTDIR", &root).env("PREFIX", "/opt/zarrfs");
@@ -217,7 +217,7 @@ fn dpkg_installs_the_package_and_removes_it() {
     let packages = place.make_dir("packages");
     let mut build = script("package-deb");
     build.arg(&packages).env("ZARRFS_BINARY", &binary);
-    // What is unpacked at once need not be small.
+    // Weak compression, because the package is unpacked immediately.
     build
         .env("DPKG_DEB_COMPRESSOR_TYPE", "gzip")
         .env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
@@ -234,7 +234,7 @@ fn dpkg_installs_the_package_and_removes_it() {
         field("Depends")
     );
 
-    // A root of its own: what the machine has installed stays what it is.
+    // A separate root, so that the packages of the machine stay unchanged.
     let root = place.make_dir("root");
     fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
     fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
@@ -316,7 +316,7 @@ fn pip_installs_the_wheel_and_removes_it() {
     run(pip().args(["install", "--no-index", wheel]));
     let installed = venv.join("bin/zarrfs");
     mounts_the_demo(&place, &installed);
-    // RECORD has every file with its hash and size.
+    // RECORD contains every file with its hash and size.
     let check = r#"
 import base64, hashlib, importlib.metadata as m
 files = m.distribution("zarrfs").files

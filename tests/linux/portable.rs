@@ -1,4 +1,4 @@
-//! What a release needs beyond the packages: a binary for older systems, and workflows that GitHub accepts.
+//! Release artifacts besides the packages: a binary for older systems, and workflows that GitHub accepts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::packages::{binary, mounts_the_demo, script};
 use crate::place::*;
 use crate::support::*;
 
-/// A program of the environment of tests/python/setup.sh.
+/// Returns a program of the environment of tests/python/setup.sh.
 fn tool(name: &str) -> Option<Command> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("tests/python/.venvs/main/bin").join(name);
@@ -41,7 +41,7 @@ fn a_wheel_has_no_tag_for_systems_that_its_binary_does_not_run_on() {
     let refused = |tag: &str, words: &[&str]| {
         said(&mut wheel(&place, &binary, &["--tag", tag])).failed(1, words);
     };
-    // The tests are linked with the libraries of this machine.
+    // The test build is linked with the libraries of this machine.
     let old = format!("manylinux_2_5_{architecture}");
     refused(&old, &["does not suit", "it needs"]);
     let static_only = format!("musllinux_1_2_{architecture}");
@@ -65,7 +65,7 @@ fn the_portable_binary_runs_on_glibc_2_28() {
     let place = Place::new();
     let tag = format!("manylinux_2_28_{}", std::env::consts::ARCH);
     let path = run(&mut wheel(&place, &binary, &["--tag", &tag]));
-    // auditwheel reads the tables of symbols by itself, and names the oldest tag.
+    // auditwheel independently reads the symbol tables, and names the oldest tag.
     let shown = said(auditwheel.args(["show", path.trim_end()]));
     let text = shown.ok().out.replace('\n', " ");
     let consistent = text

@@ -1,4 +1,4 @@
-//! The Python package of the wheel, on each Python that is here.
+//! The Python package of the wheel, on each installed Python.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The environments of tests/python/setup.sh.
+/// Returns the environments of tests/python/setup.sh.
 fn environments() -> Vec<PathBuf> {
     let Ok(all) = fs::read_dir(root().join("tests/python/.venvs")) else {
         return Vec::new();
@@ -23,7 +23,7 @@ fn environments() -> Vec<PathBuf> {
     all
 }
 
-/// Installs the wheel into an environment of its own, with the packages of `tools` beside it.
+/// Installs the wheel into a new environment, with access to the packages of `tools`.
 fn installed(place: &Place, tools: &Path, wheel: &str) -> PathBuf {
     let name = tools.file_name().unwrap();
     let environment = place.join(name);
@@ -82,7 +82,7 @@ fn the_types_of_the_python_package_are_those_of_python_3_9() {
     command.args(["--strict", "--python-version", "3.9", "--cache-dir"]);
     command.arg(place.join("cache")).arg("zarrfs");
     command.current_dir(root().join("scripts/python"));
-    // It reads the types of the standard library first.
+    // The first run parses the types of the standard library.
     let output = run_for(&mut command, Duration::from_secs(200));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");

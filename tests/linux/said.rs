@@ -1,4 +1,4 @@
-//! What a mount that works says, and to whom.
+//! The messages of a successful mount, and their destinations.
 
 use std::process::Command;
 
@@ -105,7 +105,7 @@ fn the_version_has_one_line_or_all_that_is_built_in() {
     ] {
         assert!(long.out.contains(word), "no {word}: {long:?}");
     }
-    // What is said of the transport is what is built.
+    // The name of the transport matches the dependency of the build.
     let manifest = include_str!("../../Cargo.toml");
     let declared = manifest.lines().find(|line| line.starts_with("fuser = "));
     let fuser = declared.and_then(|line| line.split("\"=").nth(1)?.split('"').next());
@@ -113,7 +113,7 @@ fn the_version_has_one_line_or_all_that_is_built_in() {
     assert!(long.out.contains(&fuser), "no {fuser}: {long:?}");
 }
 
-/// The table is written by `ZARRFS_UPDATE_MANUAL=1 cargo test --test linux options`.
+/// `ZARRFS_UPDATE_MANUAL=1 cargo test --test linux options` writes the table.
 #[test]
 fn the_options_in_the_manual_are_those_of_the_declaration() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/options.md");

@@ -1,4 +1,4 @@
-//! The units of systemd: their lines are run as systemd would, with a listener for readiness.
+//! The systemd units: their command lines are run as by systemd, with a listener for readiness.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -13,14 +13,14 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// The value of a line of a unit.
+/// Returns the value of a setting in a unit.
 fn value(unit: &str, name: &str) -> String {
     let mut lines = unit.lines();
     let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("no {name}")).to_owned()
 }
 
-/// A command line of a unit: `${NAME}` is one word, `$NAME` is as many as there are in it.
+/// Returns the command of a unit: `${NAME}` is one word, `$NAME` is split into words.
 fn command(line: &str, variables: &[(&str, &str)]) -> Command {
     let of = |name: &str| {
         let found = variables.iter().find(|(known, _)| *known == name);
@@ -90,13 +90,13 @@ fn systemd_finds_no_fault_with_the_units() {
         let text = fs::read_to_string(scripts().join("systemd").join(unit)).unwrap();
         let name = Path::new(unit).file_name().unwrap().to_str().unwrap();
         let binary = zarrfs();
-        // It looks whether the program is there.
+        // systemd-analyze checks that the program exists.
         let text = text.replace("/usr/bin/zarrfs", binary.get_program().to_str().unwrap());
         let file = dir.path().join(name.replace('@', "@ocean"));
         fs::write(&file, text).unwrap();
         let mut verify = Command::new("systemd-analyze");
         verify.args(["verify", "--man=no"]).arg(&file);
-        // It does not get along without a directory for its sockets.
+        // systemd-analyze needs a runtime directory.
         let verdict = said(verify.env("XDG_RUNTIME_DIR", dir.path()));
         let ours: Vec<_> = verdict.err.lines().filter(|l| l.contains(name)).collect();
         assert!(ours.is_empty(), "{unit}: {ours:?}");

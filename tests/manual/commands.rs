@@ -1,4 +1,4 @@
-//! The commands of the README and the manual are run as they stand.
+//! The commands of the README and the manual, run exactly as written.
 
 use std::path::Path;
 use std::process::Command;

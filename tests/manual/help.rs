@@ -63,7 +63,7 @@ fn the_short_help_has_both_forms_groups_common_options_and_examples() {
     assert_eq!((none.code, none.err), (Some(2), short));
 }
 
-/// Removes what makes letters bold and underlined on a printer: a letter or a line, and a backspace.
+/// Removes the overstrikes of bold and underlined letters: a letter or an underscore, and a backspace.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     for sign in text.chars() {

@@ -1,4 +1,4 @@
-//! Level: what users read and type: the commands of the README and the manual, manual pages, completions.
+//! Level: documentation for users: the commands of the README and the manual, manual pages, completions.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! Manual pages: what mandoc and groff find, and what they refer to.
+//! Manual pages: warnings of mandoc and groff, and references to other pages.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::place::said;
 use crate::support::*;
 
-/// Pages of other packages that ours refer to.
+/// Pages of other packages to which the manual pages refer.
 const OTHERS: [&str; 6] = [
     "fstab.5",
     "fuse.4",
@@ -17,7 +17,7 @@ const OTHERS: [&str; 6] = [
     "umount.8",
 ];
 
-/// Writes all pages into a directory.
+/// Writes all pages to a directory.
 fn write_pages(directory: &Path) -> Vec<PathBuf> {
     let list = said(zarrfs().args(["man", "--list"]));
     let files = list.ok().out.lines();

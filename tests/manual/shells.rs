@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::*;
 
-/// A line that is typed before TAB, and the words that the shell has behind it.
+/// A line before TAB, and the words of the shell's line after TAB.
 type Case = (&'static str, &'static [&'static str]);
 
 /// Lines with one completion each.
@@ -57,7 +57,7 @@ fn is_installed(shell: &str) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// The stores that the lines name.
+/// Creates the stores that the lines name.
 fn write_stores(directory: &Path) {
     for (store, child) in [("store.zarr", "group"), ("a store.zarr", "my group")] {
         let root = directory.join(store);
@@ -75,7 +75,7 @@ fn write_stores(directory: &Path) {
     }
 }
 
-/// Types lines in a shell; returns the words that it has after TAB for each.
+/// Types lines in a shell. Returns the words after TAB for each line.
 fn typed(shell: &str, directory: &Path, lines: &[String]) -> Vec<Vec<String>> {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/shell.py");
     let mut python = Command::new("python3");
@@ -107,7 +107,7 @@ fn completes(shell: &str) {
     lines.push(format!("zarrfs stats {start}"));
     let found = typed(shell, scratch.path(), &lines);
     for ((line, wanted), found) in CASES.iter().zip(&found) {
-        // zsh has the slash of a directory only while the cursor is there.
+        // zsh removes the slash of a directory when the cursor leaves it.
         let is_source = wanted
             .last()
             .is_some_and(|word| word.ends_with("store.zarr"));

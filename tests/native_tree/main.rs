@@ -1,7 +1,7 @@
 //! Level: a real mount of real stores. Every store that zarr-python 2 and 3 write, as a directory
-//! and packed into a zip in every usual way, is the same tree through the mount: to `diff`,
-//! `find`, `rsync`, `tar` and `cp`, to every way the kernel has of reading a file, to zarr-python,
-//! xarray and a C program, as root and as an unprivileged user.
+//! and in a zip of every usual kind, is the same tree through the mount: for `diff`, `find`,
+//! `rsync`, `tar` and `cp`, for every way in which the kernel reads a file, for zarr-python, xarray
+//! and a C program, as root and as an unprivileged user.
 //!
 //! The stores are written by `tests/fixtures/setup.sh`.
 
@@ -20,10 +20,10 @@ use support::{
     Mount, as_nobody, clean_up, is_mounted, is_root, run, run_for, scratch, skipped, wait_until,
 };
 
-/// Zips that are too big for every check; they have tests of their own.
+/// Zips that are too big for every check, and have their own tests.
 const BIG: [&str; 2] = ["v2-large-deflated-chunk.zip", "v2-many-entries.zip"];
 
-/// Says nothing if the tree at `$2` is the tree at `$1` to every tool. `$3` is for copies.
+/// Prints nothing if all tools see the tree at `$1` also at `$2`. `$3` is a directory for copies.
 const SAME_TREE: &str = r#"
     reference=$1 mount=$2 copies=$3
     same() { diff -r --no-dereference "$reference" "$1"; }
@@ -42,7 +42,7 @@ const SAME_TREE: &str = r#"
     rm -r "$copies/rsync" "$copies/tar" "$copies/cp"
 "#;
 
-/// Says nothing if `diff` and `find` see the tree at `$1` at `$2`.
+/// Prints nothing if `diff` and `find` see the tree at `$1` also at `$2`.
 const SAME_FILES: &str = r#"
     list() { (cd "$1" && find . -type d -printf '%p/\n' -o -printf '%y %p %s\n' | sort); }
     diff -r --no-dereference "$1" "$2"
@@ -96,7 +96,7 @@ fn list(kind: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// A bash script with its arguments, in a locale that knows every name.
+/// Returns a bash script with its arguments, in a locale that supports all names.
 fn script(text: &str, arguments: &[&Path]) -> Command {
     let mut command = Command::new("bash");
     let text = format!("export LC_ALL=C.UTF-8\n{text}");
@@ -106,7 +106,7 @@ fn script(text: &str, arguments: &[&Path]) -> Command {
     command
 }
 
-/// Runs a comparison, which must succeed and print nothing.
+/// Runs a comparison, and asserts that it succeeds without output.
 fn is_silent(command: &mut Command) {
     let output = run_for(command, Duration::from_secs(240));
     let said = [output.stdout, output.stderr].concat();
@@ -119,7 +119,7 @@ fn is_silent(command: &mut Command) {
     );
 }
 
-/// Mounts a zip, some of which have the hierarchy in a folder.
+/// Mounts a zip; in some zips, the hierarchy is in a folder.
 fn mount_zip(zip: &Path) -> Mount {
     match zip.ends_with("v2-in-a-folder.zip") {
         true => Mount::of_keys(zip, &[]),
@@ -140,7 +140,7 @@ fn is_same_to_every_read(reference: &Path, tree: &Path) {
     );
 }
 
-/// What `unzip` makes of a zip. It warns, with status 1, of bytes before the first entry.
+/// Unpacks a zip with `unzip`, which warns with status 1 about bytes before the first entry.
 fn unzip(zip: &Path) -> tempfile::TempDir {
     let into = scratch();
     let unzip = r#"unzip -qqo "$1" -d "$2" || [ $? = 1 ]; chmod -R u+rwX "$2""#;
@@ -202,8 +202,8 @@ fn a_long_deflated_chunk_is_the_same_in_every_order_of_reads() {
     ));
 }
 
-/// All stores of the Zarr formats that this zarr-python reads; those in a folder of a zip are
-/// not where it looks.
+/// Returns all stores of the Zarr formats that this zarr-python reads. It does not find those in a
+/// folder of a zip.
 fn stores(formats: &[&str]) -> Vec<PathBuf> {
     let readable = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -216,8 +216,8 @@ fn stores(formats: &[&str]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Reads all `stores` with the zarr-python (and xarray) of one environment, themselves and through
-/// mounts.
+/// Asserts that the zarr-python (and xarray) of one environment reads all `stores` equally with and
+/// without a mount.
 fn reads_the_same(variable: &str, environment: &str, stores: &[PathBuf]) {
     let environment = std::env::var_os(variable).map_or_else(|| tool(environment), PathBuf::from);
     let python = environment.join("bin/python");
@@ -283,7 +283,7 @@ fn a_c_program_reads_the_same_numbers() {
     }
 }
 
-/// A mount that `nobody` made, through fusermount3, of a copy of a source.
+/// A mount by the user `nobody`, with fusermount3, of a copy of a source.
 #[derive(Debug)]
 struct NobodysMount {
     dir: tempfile::TempDir,
@@ -333,7 +333,7 @@ impl NobodysMount {
 
     fn as_nobody(&self, command: &Command) -> Command {
         let mut command = as_nobody(command);
-        // Nobody cannot use what root has in its home.
+        // The user nobody cannot use programs in the home of root.
         command
             .current_dir(self.dir.path())
             .env("PATH", "/usr/bin:/bin");
@@ -345,7 +345,7 @@ impl NobodysMount {
     }
 }
 
-/// Whether a process runs; one that has ended and is not reaped yet does not.
+/// Returns whether a process runs. A zombie does not run.
 fn is_running(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status
@@ -448,7 +448,7 @@ fn inode_numbers_are_the_same_after_a_remount() {
         let before = inodes(&first);
         first.unmount();
         let second = Mount::new(fixture(source));
-        // Another order of look-ups must not give other numbers.
+        // Lookups in another order must result in the same numbers.
         fs::metadata(second.join("with space/x")).unwrap();
         fs::metadata(second.join("a/b/c")).unwrap();
         assert_eq!(inodes(&second), before, "{source}");

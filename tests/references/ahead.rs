@@ -1,4 +1,4 @@
-//! Readahead of native keys whose references lie in remote files.
+//! Readahead of native keys whose references point to remote files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,17 +16,18 @@ use crate::support::*;
 
 const KEYS: usize = 40;
 const LENGTH: usize = 10_000;
-/// Longer than gaps that are fetched, too.
+/// A distance in bytes that is longer than the gaps that joined requests include.
 const APART: usize = 70_000;
 const SOON: Duration = Duration::from_secs(10);
 
-/// What a key has.
+/// Returns the value of a key.
 fn value(number: usize) -> Vec<u8> {
     let byte = |at: usize| (number * 31 + at * 7 + at / 251) as u8;
     (0..LENGTH).map(byte).collect()
 }
 
-/// References of the keys `a/0.0` to `a/39.0`, whose targets `place` tells: a file and an offset in it.
+/// Writes references for the keys `a/0.0` to `a/39.0`. `place` returns the target: a file and an offset in
+/// it.
 fn references(directory: &Path, place: impl Fn(usize) -> (String, usize)) {
     let array = json!({
         "zarr_format": 2, "shape": [KEYS, LENGTH], "chunks": [1, LENGTH], "dtype": "|u1",
@@ -49,7 +50,7 @@ fn references(directory: &Path, place: impl Fn(usize) -> (String, usize)) {
     fs::write(directory.join("refs.json"), text).unwrap();
 }
 
-/// The numbers of all keys as `cat *` visits them.
+/// Returns the numbers of all keys in the order of `cat *`.
 fn by_name() -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..KEYS).collect();
     numbers.sort_by_key(|number| format!("{number}.0"));
@@ -69,7 +70,7 @@ fn reads(mount: &Mount, numbers: &[usize]) {
     }
 }
 
-/// How many bytes were prefetched, and how many of them were read.
+/// Returns the number of prefetched bytes, and of those that were read.
 fn prefetched(mount: &Mount) -> (u64, u64) {
     let stats = run(zarrfs().arg("stats").arg(mount.path()).arg("--json"));
     let stats: Value = serde_json::from_str(&stats).unwrap();
@@ -86,7 +87,7 @@ fn of_data(nginx: &Nginx) -> Vec<Request> {
 #[test]
 fn keys_of_one_remote_file_take_one_request_each_at_most_and_neighbours_are_joined() {
     for (gap, most) in [(0, KEYS / 2), (1000, KEYS / 2), (APART, KEYS + 4)] {
-        // As a shell and as a program that knows the grid visits them.
+        // The order of a shell, and that of a program that knows the grid.
         for numbers in [by_name(), (0..KEYS).collect()] {
             let directory = scratch();
             references(directory.path(), |number| {
@@ -102,11 +103,11 @@ fn keys_of_one_remote_file_take_one_request_each_at_most_and_neighbours_are_join
                 requests.len()
             );
             let sent: u64 = requests.iter().map(|request| request.bytes).sum();
-            // A part that a read fetches may be in the gap of a joined request.
+            // A part that a read fetches may lie in the gap of a joined request.
             let all = (KEYS * (LENGTH + gap.min(1000))) as u64;
             assert!(10 * sent <= 11 * all, "{sent}");
             let (bytes, used) = prefetched(&mount);
-            // A part that a read asks for before its prefetch is sent counts as read.
+            // A part that a read requests before its prefetch is sent counts as read.
             assert!(bytes > 0, "{gap}");
             assert_eq!(bytes, used, "all that was prefetched was read");
             mount.unmount();
@@ -114,7 +115,7 @@ fn keys_of_one_remote_file_take_one_request_each_at_most_and_neighbours_are_join
     }
 }
 
-/// A mount of references to files at a server that can hold requests and fail.
+/// Mounts references to files on a server that can hold requests and fail.
 fn faulty(directory: &Path) -> (Server, Mount) {
     let server = Server::over(directory);
     let source = format!("{}/refs.json", server.url());
@@ -142,7 +143,7 @@ fn g02_ranges_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
     reads(&mount, &[0]);
     let gate = server.hold("all.bin");
     let mut reader = cat(&path(&mount, 1));
-    // What the reader waits for, and the first window.
+    // The request for which the reader waits, and the first window.
     gate.wait_for(9);
     reader.0.kill().unwrap();
     reader.0.wait().unwrap();

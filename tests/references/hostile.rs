@@ -1,4 +1,4 @@
-//! References that lead elsewhere, and references that are wrong.
+//! References to forbidden targets, and invalid references.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::fixtures;
 use crate::support::*;
 
-/// Writes references to a one-dimensional array of bytes, one in each chunk.
+/// Writes references for a one-dimensional array of bytes, with one byte per chunk.
 fn write(path: &Path, chunks: &[Value]) {
     let zarray = json!({
         "zarr_format": 2, "shape": [chunks.len()], "chunks": [1], "dtype": "|u1", "fill_value": 7,
@@ -26,7 +26,7 @@ fn write(path: &Path, chunks: &[Value]) {
     fs::write(path, json!({"version": 1, "refs": refs}).to_string()).unwrap();
 }
 
-/// Both the key and the decoded element fail with this errno, and the log says why.
+/// Asserts that both the key and the decoded element fail with this errno, and that the log has the reason.
 fn fails(chunk: Value, args: &[&str], expected: Errno, why: &str) {
     let directory = scratch();
     let root = directory.path().join("refs");
@@ -259,7 +259,7 @@ fn damaged_partitions_are_errors_and_no_fill_values() {
         assert!(read(mount.join("v/0.0.0")).is_ok());
         mount.unmount();
     }
-    // A partition that is not there has no references.
+    // A missing partition has no references.
     fs::remove_file(&partition).unwrap();
     let mount = Mount::new(directory.path().join("combined.parq"));
     assert!(!mount.join("v/3.0.0").exists() && mount.join("v/0.0.0").exists());

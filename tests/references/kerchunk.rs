@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::support::*;
 use crate::{copied, fixtures, is_equal};
 
-/// References, and the arrays that they have.
+/// The reference files, and their arrays.
 const ALL: [(&str, &str); 13] = [
     ("plain.json", "plain"),
     ("plain-v0.json", "plain"),
@@ -79,7 +79,7 @@ fn native_keys_are_the_bytes_of_their_references() {
         }
     }
     assert!(ranges > 50 && texts > 10, "{ranges} ranges, {texts} texts");
-    // Chunks of the file that were never written have no reference.
+    // Chunks of the file that were never written have no references.
     assert!(mount.join("g/holes/1.1").exists() && !mount.join("g/holes/3.3").exists());
     assert!(!mount.join("g/absent").exists());
     let listed = fs::read_dir(mount.join("filtered")).unwrap().count();
@@ -185,7 +185,7 @@ fn a_target_that_is_newer_than_its_references_is_stale() {
         "{}",
         mount.log()
     );
-    // What is in the references can be read.
+    // Values that the references contain can be read.
     assert!(read(mount.join("filtered/.zarray")).is_ok());
     mount.unmount();
     let mount = Mount::with(&references, &["--allow-newer-targets"]);

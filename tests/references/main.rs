@@ -1,5 +1,5 @@
-//! Level: real mounts of references that kerchunk and VirtualiZarr wrote, and of hostile ones. What h5py
-//! and netCDF4 read of the files is the reference.
+//! Level: real mounts of references that kerchunk and VirtualiZarr wrote, and of hostile ones. The
+//! data that h5py and netCDF4 read from the files are the expected values.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(
@@ -23,7 +23,7 @@ use std::process::Command;
 
 use support::{Mount, run, scratch};
 
-/// The files that `make.py` wrote.
+/// Returns the directory of the files that `make.py` wrote.
 fn fixtures() -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
     assert!(
@@ -33,7 +33,7 @@ fn fixtures() -> PathBuf {
     path
 }
 
-/// A copy of them that a test can change; the times of the files stay.
+/// Copies these files, with their times, so that a test can change them.
 fn copied() -> tempfile::TempDir {
     let directory = scratch();
     run(Command::new("cp")
@@ -43,7 +43,7 @@ fn copied() -> tempfile::TempDir {
     directory
 }
 
-/// `make.py` with its Python.
+/// Returns a command of `make.py` with its Python.
 fn make() -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references");
     let mut command = Command::new(tests.join(".venv/bin/python"));
@@ -51,7 +51,7 @@ fn make() -> Command {
     command
 }
 
-/// The arrays of a mount are those of a file, or of many.
+/// Asserts that the arrays of a mount are those of one file, or of several files.
 fn is_equal(mount: &Mount, expected: &str) {
     let compared = run(make()
         .arg("compare")

@@ -9,7 +9,7 @@ use crate::servers::{Moto, Nginx};
 use crate::support::*;
 use crate::{copied, fixtures, is_equal, make};
 
-/// Requests for data and not for references.
+/// Returns the number of requests for data, without those for references.
 fn of(nginx: &Nginx, name: &str) -> usize {
     let requests = nginx.requests();
     requests
@@ -120,7 +120,7 @@ fn headers_of_the_user_are_not_sent_to_another_server() {
     let remote = other.remote("auth");
     let nginx = Nginx::start(directory.path());
     let host = other.url("");
-    // The header would open the other server, too.
+    // The credentials would also be valid at the other server.
     let source = nginx.url("templates.json");
     let mount = remote
         .arg("--allow-target")
@@ -132,7 +132,7 @@ fn headers_of_the_user_are_not_sent_to_another_server() {
         Errno::ACCESS.raw_os_error()
     );
     mount.unmount();
-    // At the server of the references it is sent.
+    // Credentials are sent to the server of the references.
     let mount = other.remote("auth").mount("combined.json");
     is_equal(&mount, "combined");
     mount.unmount();
@@ -195,7 +195,7 @@ fn a_warm_disk_cache_needs_no_data_of_a_target() {
         if round == 0 {
             before = requests;
         } else {
-            // One asks whether it is still the same.
+            // One request revalidates the value.
             assert!(requests <= before + 2, "{before}, then {requests}");
         }
     }

@@ -1,4 +1,4 @@
-//! What is served, and whether a mount of it is what a local mount is.
+//! The served stores, and the comparison of their mounts with local mounts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::servers::Remote;
 use crate::support::*;
 
-/// The hierarchies that are served as trees of keys.
+/// The hierarchies that are served as directories of keys.
 pub const TREES: [&str; 5] = [
     "v2-flat",
     "v2-consolidated",
@@ -20,7 +20,7 @@ pub const TREES: [&str; 5] = [
     "v3-sharded",
 ];
 
-/// Those of them that have no name that begins with a dot, which nginx would not list.
+/// The trees without names that begin with a dot, which nginx would not list.
 pub const TREES_WITHOUT_DOTS: [&str; 3] = ["v3", "v3-consolidated", "v3-sharded"];
 
 /// The hierarchies that are served as zips, stored and deflated.
@@ -31,11 +31,11 @@ pub const ZIPS: [&str; 4] = [
     "v3-zip-r.zip",
 ];
 
-/// Arrays of which a view is compared, at least, in each hierarchy.
+/// The least number of arrays in each hierarchy whose views are compared.
 const LEAST_ARRAYS: usize = 9;
 
-/// A directory with `TREES` and `ZIPS` in it, and no directory that is empty: no store of objects
-/// has such.
+/// Returns a directory with `TREES` and `ZIPS`, without empty directories, because object stores
+/// cannot represent these.
 pub fn served() -> tempfile::TempDir {
     let fixtures = own("target/fixtures");
     let directory = scratch();
@@ -57,12 +57,12 @@ pub fn served() -> tempfile::TempDir {
     directory
 }
 
-/// Something below the repository.
+/// Returns a path in the repository.
 fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Every file below `tree`, as a key.
+/// Returns every file below `tree` as a key.
 pub fn keys(tree: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![tree.to_owned()];
@@ -80,7 +80,7 @@ pub fn keys(tree: &Path) -> BTreeSet<String> {
     found
 }
 
-/// The path of every array below `tree`.
+/// Returns the path of every array below `tree`.
 pub fn arrays(tree: &Path) -> BTreeSet<String> {
     let is_array = |key: &String| match Path::new(key).file_name().unwrap().to_str() {
         Some(".zarray") => true,
@@ -106,7 +106,7 @@ pub fn arrays(tree: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Both trees are the same to `diff` and to `find`: every name is listed, with its size.
+/// Asserts that `diff` and `find` see the same trees: every name is listed, with its size.
 pub fn is_same_tree(what: &str, local: &Path, mounted: &Path) {
     const SAME: &str = r#"
         export LC_ALL=C.UTF-8
@@ -129,7 +129,7 @@ pub fn is_same_tree(what: &str, local: &Path, mounted: &Path) {
     );
 }
 
-/// Every key of the local tree is there by its name, and names that no one has are not.
+/// Asserts that every key of the local tree can be opened by name, and unknown names cannot.
 pub fn is_same_by_name(what: &str, local: &Path, mounted: &Path) {
     let keys = keys(local);
     assert!(keys.len() > 50, "{what}: few keys: {keys:?}");
@@ -151,7 +151,7 @@ pub fn is_same_by_name(what: &str, local: &Path, mounted: &Path) {
     }
 }
 
-/// The `.npy` of every array is what it is in the local mount, or is as absent as it is there.
+/// Asserts that the `.npy` view of every array equals that of the local mount, or is absent in both.
 pub fn is_same_in_views(what: &str, arrays: &BTreeSet<String>, local: &Path, mounted: &Path) {
     let mut compared = 0;
     for array in arrays {
@@ -178,7 +178,7 @@ pub fn is_same_in_views(what: &str, arrays: &BTreeSet<String>, local: &Path, mou
     assert!(compared >= LEAST_ARRAYS, "{what}: {compared} of {arrays:?}");
 }
 
-/// The interpreter with zarr-python 2 or 3.
+/// Returns the interpreter with zarr-python 2 or 3.
 pub fn zarr_python(version: &str) -> PathBuf {
     let venv = std::env::var_os(format!("ZARRFS_VENV{version}")).map_or_else(
         || own(&format!("tests/fixtures/.venv{version}")),
@@ -187,7 +187,7 @@ pub fn zarr_python(version: &str) -> PathBuf {
     venv.join("bin/python")
 }
 
-/// zarr-python reads the same values of every array, each opened by its path.
+/// Asserts that zarr-python reads the same values of every array, opened by its path.
 pub fn is_same_to_zarr(what: &str, arrays: &BTreeSet<String>, local: &Path, mounted: &Path) {
     let half = if what.contains("v2") { "2" } else { "3" };
     let read = |mount: &Path| {
@@ -206,11 +206,11 @@ pub fn is_same_to_zarr(what: &str, arrays: &BTreeSet<String>, local: &Path, moun
 pub enum Listing {
     /// Every key is listed.
     Complete,
-    /// Some keys, or all, are only found by their name.
+    /// Some keys, or all, are not listed and can only be opened by name.
     ByName,
 }
 
-/// Mounts one of `TREES` from a server and compares all there is to compare.
+/// Mounts one of `TREES` from a server, and compares everything with the local tree.
 pub fn tree_is_the_local_one(served: &Path, remote: &Remote, name: &str, listing: Listing) {
     let what = remote.source(name);
     let tree = served.join(name);
@@ -226,8 +226,8 @@ pub fn tree_is_the_local_one(served: &Path, remote: &Remote, name: &str, listing
     ended_well(&what, mounted);
 }
 
-/// Mounts one of `ZIPS` from a server and compares all there is to compare. A zip lists all that it
-/// has, wherever it lies.
+/// Mounts one of `ZIPS` from a server, and compares everything with the local zip. The listing of a
+/// zip is complete, wherever the zip is.
 pub fn zip_is_the_local_one(served: &Path, remote: &Remote, name: &str) {
     let local = Mount::new(served.join(name));
     let arrays = arrays(local.path());
@@ -242,7 +242,7 @@ pub fn zip_is_the_local_one(served: &Path, remote: &Remote, name: &str) {
     }
 }
 
-/// All of `TREES` and `ZIPS`.
+/// Compares all of `TREES` and `ZIPS`.
 pub fn all_are_the_local_ones(served: &Path, remote: &Remote) {
     for name in TREES {
         tree_is_the_local_one(served, remote, name, Listing::Complete);
@@ -252,7 +252,7 @@ pub fn all_are_the_local_ones(served: &Path, remote: &Remote) {
     }
 }
 
-/// Some of them: what kinds of trees there are does not depend on who may read a bucket.
+/// Compares some of them, because read permissions do not depend on the kind of tree.
 pub fn some_are_the_local_ones(served: &Path, remote: &Remote) {
     for name in ["v2-consolidated", "v3-sharded"] {
         tree_is_the_local_one(served, remote, name, Listing::Complete);

@@ -79,7 +79,7 @@ fn a_file_of_hdfs_that_is_replaced_is_stale_and_never_mixed() {
     let next = served.path().join("next");
     fs::write(&next, content(2)).unwrap();
     fs::rename(&next, &file).unwrap();
-    // Far behind what is read ahead.
+    // Far beyond the readahead.
     let stale = opened.read_exact_at(&mut part, 19 << 20);
     assert_eq!(errno(stale), rustix::io::Errno::STALE.raw_os_error());
     drop(opened);
@@ -108,7 +108,7 @@ fn a_chunk_of_hdfs_is_opened_once() {
             .filter(|line| line.starts_with(&start) && !line.contains("/."));
         all.count()
     };
-    // Each chunk is asked for at the name node, and sent by the data node.
+    // Each chunk takes a request to the name node, and one to the data node.
     assert_eq!((opened("name"), opened("data")), (16, 16), "{requests:?}");
     mounted.unmount();
     local.unmount();

@@ -1,10 +1,10 @@
-//! Stores behind a web server, which lists them or not.
+//! Stores behind a web server, with and without listings.
 
 use crate::compare::*;
 use crate::servers::Nginx;
 use crate::support::*;
 
-/// Every tree, by name, through one location.
+/// Compares every tree through one location, by name.
 fn trees_by_name(location: &str) {
     let served = served();
     let nginx = Nginx::start(served.path());
@@ -34,7 +34,7 @@ fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for location in ["index", "json"] {
-        // Consolidated metadata name chunks by arithmetic, also those that are not there.
+        // With consolidated metadata, listings have all chunks of the grid, even absent ones.
         let listed = TREES_WITHOUT_DOTS.into_iter();
         for name in listed.filter(|name| !name.contains("consolidated")) {
             let remote = nginx.remote(location);

@@ -1,7 +1,7 @@
-//! Remote stores through real mounts: the fixture stores behind nginx and in object stores of S3,
-//! Google and Azure are, byte for byte, what they are in a local directory. The servers are real and
-//! on this machine; `tests/servers/setup.sh` installs them, `tests/fixtures/setup.sh` writes the
-//! stores.
+//! Level: remote stores through real mounts. The fixture stores behind nginx and in S3, Google and
+//! Azure object stores are identical to those in a local directory, byte for byte. The servers are
+//! real and run on this machine; `tests/servers/setup.sh` installs them, `tests/fixtures/setup.sh`
+//! writes the stores.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

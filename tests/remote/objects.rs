@@ -1,4 +1,4 @@
-//! Stores in object stores, which list all they have.
+//! Stores in object stores, which have complete listings.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
     all_are_the_local_ones(&bucket, &rclone.remote("bucket"));
 }
 
-/// N5 has no consolidated metadata: names come from listings.
+/// N5 has no consolidated metadata, so names come from listings.
 #[test]
 fn an_n5_hierarchy_in_a_bucket_has_the_chunks_of_the_local_one() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/n5");
@@ -82,7 +82,7 @@ fn an_n5_hierarchy_in_a_bucket_has_the_chunks_of_the_local_one() {
     mounted.unmount();
 }
 
-/// More arrays in a group, and more chunks in an array, than S3 lists on one page.
+/// More arrays in a group, and more chunks in an array, than an S3 listing page has keys.
 #[test]
 fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
     const NAMES: usize = 1010;
@@ -115,7 +115,7 @@ fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
     let summary = &checked["summary"];
     assert_eq!(summary["arrays"], NAMES, "{summary}");
     assert_eq!(summary["chunks"], NAMES, "{summary}");
-    // The last array is in the file before anything was listed.
+    // The file contains the last array, although nothing was listed before.
     let file = read(remote.mount("store").join(".zarrfs/root.nc")).unwrap();
     assert!(file.windows(5).any(|bytes| bytes == b"v1009"));
 }

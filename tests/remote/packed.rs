@@ -1,5 +1,5 @@
-//! Files with stored chunks of remote stores: the bytes are those of the local ones, and the requests are
-//! those for the sizes and one for each chunk.
+//! Files with stored chunks of remote stores: their bytes equal those of local stores, and the
+//! requests are one for each chunk plus those for the sizes.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::compare::*;
 use crate::servers::{Moto, Nginx, Request};
 use crate::support::*;
 
-/// Requests for the chunks of the array `zlib`.
+/// Returns the number of requests for the chunks of the array `zlib`.
 fn of_chunks(requests: &[Request]) -> usize {
     let is_chunk =
         |request: &&Request| request.path.contains("/zlib/") && !request.path.contains("/.");
@@ -31,15 +31,15 @@ fn stored_chunks_of_a_web_server_take_one_request_each() {
     let mounted = nginx.remote("").mount("v2-consolidated");
     let local = expected(served.path(), "v2-consolidated");
     let before = nginx.requests().len();
-    // The size of a small object comes with its bytes.
+    // A small object is fetched together with its size.
     let size = fs::metadata(mounted.join(VIEW)).unwrap().len();
     assert_eq!(size, local.len() as u64);
     assert!(read(mounted.join(VIEW)).unwrap() == local);
     let requests = nginx.requests().split_off(before);
     assert_eq!(of_chunks(&requests), 16, "{requests:?}");
-    // The documents of the array and of the group above it.
+    // Up to four requests for the documents of the array and of its group.
     assert!(requests.len() <= 16 + 4, "{requests:?}");
-    // And once more from memory, of another open file.
+    // Another open file is read from memory, without requests.
     assert!(read(mounted.join(VIEW)).unwrap() == local);
     assert_eq!(nginx.requests().len(), before + requests.len());
     mounted.unmount();
@@ -83,7 +83,7 @@ fn sizes_of_stored_chunks_in_a_bucket_come_from_its_listing() {
     let size = fs::metadata(mounted.join(VIEW)).unwrap().len();
     assert_eq!(size, local.len() as u64);
     let sizes = requests() - before;
-    // The listing, and the documents of the group above the array.
+    // The listing, and the documents of the array's group.
     assert!(sizes <= 4, "{sizes} requests for 16 sizes");
     assert!(read(mounted.join(VIEW)).unwrap() == local);
     let data = requests() - before - sizes;

@@ -1,4 +1,4 @@
-//! Who may not read a store is told so, and not what the secret was.
+//! The error of an unauthorised mount names the reason, but not the secret.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::compare::served;
 use crate::servers::{Azurite, Keys, Moto, Nginx, Remote, Seaweed, basic};
 use crate::support::*;
 
-/// A small hierarchy alone.
+/// Returns a small hierarchy.
 fn small() -> tempfile::TempDir {
     let (served, small) = (served(), scratch());
     let (from, to) = (served.path().join("v3-sharded"), small.path().join("store"));
@@ -15,8 +15,8 @@ fn small() -> tempfile::TempDir {
     small
 }
 
-/// The store is mounted with the right credentials, and refused with these: exit code 32 and words
-/// that say who refused what, none of them one of `secrets`.
+/// Asserts that the store can be mounted with the right credentials. With the wrong ones, the exit
+/// code is 32, and the message names host and reason, but none of the `secrets`.
 fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
     right.mount("store").unmount();
     let source = wrong.source("store");

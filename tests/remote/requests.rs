@@ -1,4 +1,4 @@
-//! How much is asked for: a request costs a round trip, so there are no more of them than needed.
+//! The number of requests: each costs a round trip, so none is superfluous.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::compare::*;
 use crate::servers::{Nginx, Request};
 use crate::support::*;
 
-/// Bytes of bodies that were sent for these requests.
+/// Returns the body bytes that were sent for these requests.
 fn bytes(requests: &[Request]) -> u64 {
     let is_value = |request: &&Request| request.method == "GET" && request.status < 300;
     let sent = requests.iter().filter(is_value);
@@ -49,7 +49,7 @@ fn an_array_is_read_with_a_request_for_each_chunk_and_two_more() {
     assert_eq!(chunks.count(), 16, "{requests:?}");
     // The documents of the array.
     assert!(requests.len() <= 16 + 2, "{requests:?}");
-    // And once more from memory.
+    // The second read comes from memory.
     read(mounted.join("zlib/.zarrfs/zlib.bin")).unwrap();
     assert_eq!(nginx.requests().len(), before + requests.len());
     mounted.unmount();
@@ -67,7 +67,7 @@ fn inner_chunks_of_a_shard_are_fetched_together() {
     let requests = nginx.requests();
     let shards = fs_count(&served.path().join("v3-sharded/zstd/c"));
     let of_shards = requests.iter().filter(|r| r.path.contains("zstd/c/"));
-    // The index, and once or twice what a read needs and what is fetched ahead of it.
+    // The index, and once or twice the range of a read with its readahead.
     assert!(of_shards.count() <= 3 * shards, "{requests:?}");
     mounted.unmount();
 }
@@ -133,7 +133,7 @@ fn n5_takes_five_requests_for_each_node_and_one_for_each_block() {
     let nginx = Nginx::start(&fixtures);
     let mounted = nginx.remote("").mount("store");
     let opened = nginx.requests().len();
-    // Those of Zarr first, two at a time; then `attributes.json`.
+    // First the Zarr documents, two at a time, then `attributes.json`.
     assert!(opened <= 5, "{:?}", nginx.requests());
     let view = "made/short/.zarrfs/short.npy";
     let local = support_mount(fixtures.join("store"));
@@ -192,12 +192,12 @@ fn fs_count(directory: &Path) -> usize {
     found.trim().parse().unwrap()
 }
 
-/// Chunks of the array that ordinary tools read.
+/// The number of chunks of the array that ordinary tools read.
 const CHUNKS: usize = 40;
-/// Requests for its documents, or sent before an order was seen.
+/// The number of requests for its documents, and before an order is detected.
 const MORE: usize = 4;
 
-/// A consolidated group with one array of chunks that do not compress, in two levels of prefixes.
+/// Returns a consolidated group with one array of incompressible chunks, in two levels of prefixes.
 fn array_of_many_chunks() -> tempfile::TempDir {
     let served = scratch();
     let array = served.path().join("many/x");
@@ -258,7 +258,7 @@ fn ordinary_tools_read_native_keys_with_one_request_each() {
         sh(&script.replace("PYTHON", &python.display().to_string()));
         let requests = nginx.requests().split_off(before);
         assert!(requests.len() <= CHUNKS + MORE, "{tool}: {requests:?}");
-        // Bytes that were fetched and not read.
+        // Few bytes were fetched but not read.
         let sent = bytes(&requests);
         assert!(sent <= 1_100_000, "{tool}: {sent} bytes");
         mounted.unmount();
@@ -283,7 +283,7 @@ fn a_look_at_the_attributes_of_many_keys_fetches_few_values() {
         assert_eq!(found.trim(), CHUNKS.to_string());
         let requests = nginx.requests().split_off(before);
         assert!(requests.len() <= CHUNKS + MORE, "{requests:?}");
-        // As long as it is not known that no read follows, one lookup waits for the other.
+        // Until the absence of a following read is known, one lookup waits for the other.
         let values = requests.iter().filter(|request| request.method == "GET");
         assert!(values.count() <= 3, "{requests:?}");
         mounted.unmount();
@@ -392,7 +392,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
     assert!(first.ends_with("1019998"), "{first}");
     assert!(bytes(cold) > 20_000 * 46, "{cold:?}");
     assert!(warm.len() <= 1 && bytes(warm) == 0, "{warm:?}");
-    // Another content has another index.
+    // Other content has another index.
     run(Command::new("python3")
         .arg("-c")
         .arg(make.replace("20000", "20001"))
@@ -406,7 +406,7 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
     mounted.unmount();
 }
 
-/// Bytes of all files below a directory.
+/// Returns the size of all files below a directory in bytes.
 fn fs_bytes(directory: &Path) -> u64 {
     let listed = sh(&format!(
         "find {} -type f -printf '%s\\n'",

@@ -1,5 +1,5 @@
-//! The servers themselves, without any mount: each starts, has what was put into it, refuses whom it
-//! should, and is gone when it is dropped. And the comparisons: each finds what differs.
+//! Tests of the servers without any mount: each starts, has the uploaded content, rejects wrong
+//! credentials, and ends when it is dropped. Also tests of the comparisons: each detects differences.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use crate::servers::http::{escaped, get, get_range, request};
 use crate::servers::{Azurite, FakeGcs, Moto, Nginx, Port, Process, Seaweed, basic};
 use crate::support::*;
 
-/// Keys that are hard to write in a URL, and one without bytes.
+/// Keys that need URL encoding, and one with an empty value.
 const HARD_KEYS: [&str; 4] = [
     "v3/with space/x/c/0/0",
     "v3/ümläut/zarr.json",
@@ -110,7 +110,7 @@ fn nginx_tells_what_it_was_asked_for() {
     assert_eq!(nginx.requests(), asked);
 }
 
-/// The keys of the served tree below `prefix`, whatever their order.
+/// Asserts that a listing has the keys of the served tree below `prefix`, in any order.
 fn has_listed(served: &Path, prefix: &str, mut listed: Vec<String>) {
     listed.sort();
     let keys = keys(served).into_iter();
@@ -237,7 +237,7 @@ fn azurite_checks_keys_and_lets_anybody_read_what_is_public() {
     assert_eq!(get(&format!("{url}/nothing")).status, 404);
 }
 
-/// Command lines of processes, not of dead ones, that name `path`.
+/// Returns the command lines of running processes that contain `path`.
 fn processes_of(path: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -250,7 +250,7 @@ fn processes_of(path: &Path) -> Vec<String> {
     found
 }
 
-/// A server, to be found by the path in its command line, whose children do the work.
+/// Starts a server whose children do the work, with a path in its command line.
 fn family(directory: &Path, port: &Port) -> Process {
     let script = format!("sleep 1000 & sh -c 'sleep 1000; : {}'", port.number);
     let mut command = Command::new("sh");
@@ -278,7 +278,7 @@ fn nothing_of_a_server_outlives_it() {
     assert_eq!(processes_of(directory.path()), Vec::<String>::new());
 }
 
-/// In the environment of a test process that is going to be killed.
+/// Set in the environment of a test process that will be killed.
 const VICTIM: &str = "ZARRFS_TEST_VICTIM";
 
 #[test]
@@ -333,7 +333,7 @@ fn a_server_that_ends_at_once_is_named_with_what_it_said() {
     }
 }
 
-/// Whether a comparison found a difference.
+/// Returns whether a comparison found a difference.
 fn differs(comparison: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(comparison)).is_err()
 }

@@ -1,6 +1,6 @@
 //! Level: one suite that every store passes. The same keys and values are put into a directory,
-//! into zips of every coding, into memory and behind the fault store; each must tell the same of
-//! them, prove absence only where it is, and answer every read as a file would.
+//! zips with every coding, memory, and behind the fault store. Each store must list the same keys,
+//! prove absence only where it exists, and read every range like a file.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -35,7 +35,7 @@ use faulty::{Fault, Server, on};
 
 type Values = BTreeMap<&'static str, Vec<u8>>;
 
-/// Flat and nested chunk keys, hidden names, an empty value, one longer than any read.
+/// Returns flat and nested chunk keys, hidden names, an empty value, and a value longer than any read.
 fn values() -> Values {
     let noise = |seed: u32, length: usize| -> Vec<u8> {
         let mut state = seed;
@@ -71,7 +71,7 @@ fn directory(root: &Path, values: &Values) -> DirStore {
     DirStore::open(root, DirOptions::default()).unwrap()
 }
 
-/// A zip written by Python, with `method` of its module `zipfile`.
+/// Returns a zip written by Python, with `method` of its module `zipfile`.
 fn zip(dir: &Path, values: &Values, method: &str) -> ZipStore {
     let (source, path) = (dir.join("source"), dir.join(format!("{method}.zip")));
     directory(&source, values);
@@ -106,14 +106,14 @@ fn open(store: &dyn Store, name: &str) -> Result<Arc<dyn Object>, StoreError> {
 
 fn stat(store: &dyn Store, key: &Key) -> Result<Stat, StoreError> {
     let stat = block_on(store.stat(key));
-    // What is at hand is the same.
+    // A result of `try_stat` must be the same.
     if let Some(at_hand) = store.try_stat(key) {
         assert_eq!(at_hand.as_ref().ok(), stat.as_ref().ok(), "{key}");
     }
     stat
 }
 
-/// Reads a range as the file system does: at once if it is at hand, otherwise by waiting.
+/// Reads a range like the file system: without waiting if possible.
 fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
     let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
     let mut bytes = Vec::new();
@@ -134,8 +134,8 @@ fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Names from a cookie until there are `most`, each with the cookie behind it; and whether the
-/// listing was broken off.
+/// Returns at most `most` names from a cookie on, each with the next cookie, and whether the
+/// listing was interrupted.
 fn visited(
     listing: &mut dyn Listing,
     cookie: u64,
@@ -163,7 +163,7 @@ fn visited(
 }
 
 fn names(store: &dyn Store, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
-    // Broken off behind every number of names, each time by a listing that was opened for it.
+    // Interrupts the listing after every number of names, each time in a new listing.
     let (mut listing, found) = (0..)
         .find_map(|most| {
             let mut listing = block_on(store.list(&key(prefix))).unwrap();
@@ -172,7 +172,7 @@ fn names(store: &dyn Store, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
             (!is_broken).then_some((listing, found))
         })
         .unwrap();
-    // From every cookie the listing goes on where it was, to its end.
+    // From every cookie, the listing continues to its end.
     let cookies = std::iter::once(0).chain(found.iter().map(|(.., next)| *next));
     for (i, cookie) in cookies.enumerate() {
         let (rest, _) = visited(&mut *listing, cookie, usize::MAX);
@@ -185,7 +185,7 @@ fn names(store: &dyn Store, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
     found
 }
 
-/// What `values` says is directly below a prefix.
+/// Returns the names directly below a prefix according to `values`.
 fn expected_names(values: &Values, prefix: &str) -> Vec<(Vec<u8>, Kind)> {
     let start = if prefix.is_empty() {
         String::new()
@@ -215,14 +215,14 @@ fn prefixes(values: &Values) -> Vec<String> {
     found
 }
 
-/// The suite.
+/// Runs the suite.
 fn conforms(store: &dyn Store, values: &Values) {
-    // A remote store does not count what is below a prefix.
+    // A remote store does not count the entries below a prefix.
     let is_counted = !store.capabilities().is_remote || store.index().is_some();
     conforms_with(store, values, is_counted);
 }
 
-/// The suite, for a store that counts the prefixes below a prefix or does not.
+/// Runs the suite for a store that counts the prefixes below a prefix, or does not.
 fn conforms_with(store: &dyn Store, values: &Values, is_counted: bool) {
     assert!(!store.label().is_empty());
     for prefix in prefixes(values) {
@@ -316,7 +316,7 @@ fn check_reads(object: &dyn Object, value: &[u8], name: &str) {
     );
 }
 
-/// The index tells the same tree, by numbers.
+/// Asserts that the index describes the same tree.
 fn index_conforms(index: &dyn Index, values: &Values) {
     let find = |name: &str| {
         name.split('/')
@@ -379,7 +379,7 @@ fn a_zip_that_is_verified_before_it_is_served_conforms() {
     conforms(&ZipStore::open(file, "verified", options).unwrap(), &values);
 }
 
-/// Names and schemas of SQLite databases: as zarr-python 2 and zarr-sqlite make them, and `dbm.sqlite3`.
+/// Names and schemas of SQLite databases, as written by zarr-python 2 and zarr-sqlite, and by `dbm.sqlite3`.
 const SQLITE: [(&str, &str); 3] = [
     (
         "zarr-python",
@@ -397,7 +397,7 @@ const SQLITE: [(&str, &str); 3] = [
     ),
 ];
 
-/// An SQLite database written by Python.
+/// Returns an SQLite database written by Python.
 fn sqlite(dir: &Path, values: &Values, name: &str, schema: &str) -> Box<dyn Store> {
     let (source, path) = (dir.join("source"), dir.join(name));
     directory(&source, values);
@@ -438,7 +438,7 @@ fn sqlite_databases_conform() {
     }
 }
 
-/// References of kerchunk: values in them, parts of a file, and whole files.
+/// Returns kerchunk references: inline values, parts of a file, and whole files.
 fn references(dir: &Path, values: &Values) -> Box<dyn Store> {
     let mut all = b"before".to_vec();
     let mut refs = serde_json::Map::new();
@@ -465,7 +465,7 @@ fn references_conform() {
     conforms_with(&*references(dir.path(), &values), &values, false);
 }
 
-/// The Python with py-lmdb, which writes both formats.
+/// Returns the Python with py-lmdb, which writes both formats.
 fn python2() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/.venv2");
     let python = std::env::var_os("ZARRFS_VENV2").map_or(own, PathBuf::from);
@@ -538,7 +538,7 @@ fn redis_conforms() {
     conforms_with(&*open_source(Path::new(&url)), &values, false);
 }
 
-/// An archive at a server: its bytes are never at hand.
+/// An archive on a server, whose reads always have to wait.
 #[derive(Debug)]
 struct Remote(Vec<u8>);
 
@@ -620,7 +620,7 @@ fn memory_conforms() {
     conforms(&memory(&values), &values);
 }
 
-/// A hierarchy of version 3 as one of version 2: an array, and shards that are opened up.
+/// A version 3 hierarchy translated to version 2: an array, and shards whose inner chunks become chunks.
 #[test]
 fn a_translation_conforms() {
     let little = r#"{"name": "bytes", "configuration": {"endian": "little"}}"#;
