@@ -1,4 +1,4 @@
-//! Arrays that the test writes itself, and their elements, computed from what was written.
+//! Arrays that the test writes itself, and their expected elements.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,7 +9,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// How the bytes of a chunk are compressed.
+/// The compression of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Codec {
     None,
@@ -18,7 +18,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// A data type: its name in v3, that of v2 without the byte order, its size.
+/// A data type: its name in v3, its name in v2 without the byte order, and its size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DataType(&'static str, &'static str, usize);
 
@@ -29,17 +29,17 @@ const DATA_TYPES: [DataType; 4] = [
     DataType("float64", "f8", 8),
 ];
 
-/// One axis.
+/// One axis of an array.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
     pub length: usize,
-    /// Elements of an inner chunk, or of a chunk where there are no shards.
+    /// The length of an inner chunk in elements, or of a chunk without shards.
     pub chunk: usize,
-    /// Inner chunks of a shard.
+    /// The number of inner chunks of a shard.
     pub inner: usize,
 }
 
-/// How an array is stored.
+/// The storage of an array.
 #[derive(Debug, Clone)]
 pub struct Array {
     pub is_v3: bool,
@@ -47,7 +47,7 @@ pub struct Array {
     pub data_type: DataType,
     pub codec: Codec,
     pub is_big_endian: bool,
-    /// The last axis varies slowest.
+    /// Whether the last axis varies slowest.
     pub is_reversed: bool,
     pub is_slash: bool,
     pub is_sharded: bool,
@@ -85,23 +85,23 @@ pub fn array(is_v3: bool) -> impl Strategy<Value = Array> {
         })
 }
 
-/// The decoded elements of a chunk in C order, little-endian; `None` for an inner chunk that the shard
-/// lacks.
+/// The decoded elements of the parts of a chunk in C order, little-endian; `None` for an inner
+/// chunk that the shard lacks.
 type Parts = Vec<Option<Vec<u8>>>;
 
-/// One content of the key of a chunk.
+/// One version of a chunk.
 #[derive(Debug)]
 pub struct Chunk {
     pub encoded: Vec<u8>,
-    /// A part for each inner chunk; one if there are no shards.
+    /// The inner chunks, or one part without shards.
     parts: Parts,
     encoded_parts: Parts,
 }
 
-/// The chunks that a source has, by their number in C order.
+/// The chunks of a source, by their number in C order.
 pub type Chunks = BTreeMap<usize, Rc<Chunk>>;
 
-/// All positions of a grid in C order.
+/// Returns all positions of a grid in C order.
 fn positions(lengths: &[usize]) -> Vec<Vec<usize>> {
     lengths.iter().fold(vec![Vec::new()], |all, length| {
         let extend =
@@ -110,25 +110,25 @@ fn positions(lengths: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
-/// The number of a position in C order.
+/// Returns the number of a position in C order.
 fn number(position: &[usize], lengths: &[usize]) -> usize {
     let axes = position.iter().zip(lengths);
     axes.fold(0, |number, (at, length)| number * length + at)
 }
 
 impl Array {
-    /// Elements of a chunk along each axis, inner or not.
+    /// Returns the shape of an inner chunk, or of a chunk without shards, in elements.
     fn part_shape(&self) -> Vec<usize> {
         self.axes.iter().map(|axis| axis.chunk).collect()
     }
 
-    /// Parts of a stored chunk along each axis.
+    /// Returns the number of parts of a stored chunk along each axis.
     fn parts_grid(&self) -> Vec<usize> {
         let inner = |axis: &Axis| if self.is_sharded { axis.inner } else { 1 };
         self.axes.iter().map(inner).collect()
     }
 
-    /// Stored chunks along each axis.
+    /// Returns the number of stored chunks along each axis.
     fn grid(&self) -> Vec<usize> {
         let parts = self.parts_grid();
         let axes = self.axes.iter().zip(parts);
@@ -140,18 +140,18 @@ impl Array {
         self.axes.iter().map(|axis| axis.length).collect()
     }
 
-    /// Number of chunks that the shape has room for.
+    /// Returns the number of chunks of the grid.
     pub fn chunk_count(&self) -> usize {
         self.grid().iter().product()
     }
 
-    /// The key of a chunk below the array.
+    /// Returns the key of a chunk, relative to the array.
     pub fn chunk_key(&self, chunk: usize) -> String {
         let position = &positions(&self.grid())[chunk];
         key_of(position, self.is_v3, self.is_slash)
     }
 
-    /// The positions of the inner chunks, or of the chunks where there are no shards.
+    /// Returns the positions of the inner chunks, or of the chunks without shards.
     pub fn part_positions(&self) -> Vec<Vec<usize>> {
         let axes = self.axes.iter();
         positions(
@@ -161,7 +161,7 @@ impl Array {
         )
     }
 
-    /// The chunk that holds a part, and the number of the part in it.
+    /// Returns the chunk of a part, and the number of the part in the chunk.
     pub fn place_of_part(&self, part: &[usize]) -> (usize, usize) {
         let parts = self.parts_grid();
         let axes = || part.iter().zip(&parts);
@@ -170,7 +170,7 @@ impl Array {
         (number(&chunk, &self.grid()), number(&inner, &parts))
     }
 
-    /// Encodes a chunk whose elements follow from `seed`.
+    /// Encodes a chunk whose elements are derived from `seed`.
     pub fn write_chunk(&self, seed: u64) -> Chunk {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
@@ -215,7 +215,7 @@ impl Array {
         [shard, index, checksum.to_vec()].concat()
     }
 
-    /// Encodes elements in C order, little-endian.
+    /// Encodes elements given in C order, little-endian.
     fn encode(&self, elements: &[u8]) -> Vec<u8> {
         let (shape, size) = (self.part_shape(), self.data_type.2);
         let mut bytes = elements.to_vec();
@@ -250,7 +250,7 @@ impl Array {
         }
     }
 
-    /// One fill value, little-endian.
+    /// Returns one fill value, little-endian.
     fn fill_bytes(&self) -> Vec<u8> {
         match self.data_type.2 {
             8 => f64::from(self.fill).to_le_bytes().to_vec(),
@@ -258,7 +258,7 @@ impl Array {
         }
     }
 
-    /// Views have the byte order that v2 declares, and are little-endian for v3.
+    /// Converts elements to the byte order of views: that of the v2 document, and little-endian for v3.
     fn to_view(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         if self.is_big_endian && !self.is_v3 {
             swap(&mut bytes, self.data_type.2);
@@ -266,14 +266,14 @@ impl Array {
         bytes
     }
 
-    /// The elements of a part, little-endian.
+    /// Returns the elements of a part, little-endian.
     fn part<'a>(&self, chunks: &'a Chunks, part: &[usize]) -> Option<&'a [u8]> {
         let (chunk, inner) = self.place_of_part(part);
         chunks.get(&chunk)?.parts[inner].as_deref()
     }
 
-    /// The directory below the array, with a `/` before it, of the chunks of parts at these positions of the
-    /// first axes.
+    /// Returns the relative directory, with a leading `/`, of the chunks of parts at these
+    /// positions of the first axes.
     pub fn directory_key(&self, axes: &[usize]) -> String {
         let shards = axes.iter().zip(self.parts_grid());
         let shards = shards.map(|(at, parts)| format!("/{}", at / parts));
@@ -284,13 +284,13 @@ impl Array {
             .collect()
     }
 
-    /// The bytes of a part in the store; `None` if it is absent.
+    /// Returns the stored bytes of a part; `None` if it is absent.
     pub fn encoded_part<'a>(&self, chunks: &'a Chunks, part: &[usize]) -> Option<&'a [u8]> {
         let (chunk, inner) = self.place_of_part(part);
         chunks.get(&chunk)?.encoded_parts[inner].as_deref()
     }
 
-    /// The view of a part: all elements of a chunk, or of an inner chunk.
+    /// Returns the view of a part: all elements of a chunk, or of an inner chunk.
     pub fn part_view(&self, chunks: &Chunks, part: &[usize]) -> Vec<u8> {
         let count = self.part_shape().iter().product();
         self.to_view(match self.part(chunks, part) {
@@ -299,7 +299,7 @@ impl Array {
         })
     }
 
-    /// The elements in a box of the array, for each the chunk that has it.
+    /// Returns the elements in a box of the array, and the chunk of each.
     fn elements(
         &self,
         chunks: &Chunks,
@@ -320,7 +320,7 @@ impl Array {
         at.into_iter().map(element).collect()
     }
 
-    /// The view of a chunk: all its elements, also beyond the edge of the array.
+    /// Returns the view of a chunk: all its elements, including those beyond the edge of the array.
     pub fn chunk_view(&self, chunks: &Chunks, chunk: usize) -> Vec<u8> {
         let position = &positions(&self.grid())[chunk];
         let axes = self.part_shape().into_iter().zip(self.parts_grid());
@@ -335,7 +335,7 @@ impl Array {
         elements.flat_map(|(_, bytes)| bytes).collect()
     }
 
-    /// All elements in C order, and the chunk of each byte.
+    /// Returns all elements in C order, and the chunk of each byte.
     pub fn decoded(&self, chunks: &Chunks) -> (Vec<u8>, Vec<usize>) {
         let elements = self.elements(chunks, positions(&self.shape()));
         let owners = elements
@@ -348,7 +348,7 @@ impl Array {
         )
     }
 
-    /// The data type as NumPy writes it.
+    /// Returns the data type in NumPy's notation.
     pub fn numpy_type(&self) -> String {
         let order = match self.data_type.2 {
             1 => '|',
@@ -358,7 +358,7 @@ impl Array {
         format!("{order}{}", self.data_type.1)
     }
 
-    /// The whole array as a `.npy` file (NEP 1), and where its elements begin.
+    /// Returns the whole array as a `.npy` file (NEP 1), and the offset of its elements.
     pub fn npy(&self, elements: &[u8]) -> (Vec<u8>, usize) {
         let lengths: Vec<String> = self.shape().iter().map(usize::to_string).collect();
         let comma = if lengths.len() == 1 { "," } else { "" };
@@ -376,7 +376,7 @@ impl Array {
         (file, 10 + header.len())
     }
 
-    /// Names and texts of the documents.
+    /// Returns the names and contents of the documents.
     pub fn documents(&self, attributes: &Value) -> Vec<(&'static str, Value)> {
         let size = |axis: &Axis| axis.chunk * if self.is_sharded { axis.inner } else { 1 };
         let chunks: Vec<usize> = self.axes.iter().map(size).collect();
@@ -434,7 +434,7 @@ fn swap(bytes: &mut [u8], size: usize) {
     bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
 }
 
-/// The key of a position, in the encoding `default` of v3 or that of v2.
+/// Returns the key of a position, in the encoding `default` of v3 or that of v2.
 pub fn key_of(position: &[usize], is_v3: bool, is_slash: bool) -> String {
     let mut parts: Vec<String> = position.iter().map(usize::to_string).collect();
     match is_v3 {
@@ -445,7 +445,7 @@ pub fn key_of(position: &[usize], is_v3: bool, is_slash: bool) -> String {
     parts.join(if is_slash { "/" } else { "." })
 }
 
-/// An array of three chunks with all steps of an encoding; a sharded one in v3.
+/// Returns an array of three chunks with all encoding steps; in v3, it is sharded.
 pub fn sample(is_v3: bool) -> Array {
     let axis = |length, chunk, inner| Axis {
         length,

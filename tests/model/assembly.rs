@@ -1,4 +1,4 @@
-//! File systems over the content of a reference model, assembled as the daemon assembles them.
+//! File systems over the content of a reference model, assembled as by the daemon.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ use crate::failing::{Faults, LocalStore, RemoteStore};
 use crate::reference::{FORMATS, Reference};
 use crate::zipmaker::{Entry, Zip};
 
-/// Where the keys are.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source {
     Memory,
@@ -28,23 +28,23 @@ pub enum Source {
     Zip,
 }
 
-/// How the store is reached.
+/// The kind of access to the store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Access {
-    /// Keys are at hand.
+    /// Keys are available without waiting.
     Local,
-    /// Nothing is at hand.
+    /// Every access has to wait.
     Remote,
-    /// Nothing is at hand, and the store does not list.
+    /// Every access has to wait, and the store has no listings.
     Unlisted,
 }
 
-/// What a file system is assembled of.
+/// The parts of a file system.
 #[derive(Debug, Clone, Copy)]
 pub struct Assembly {
     pub source: Source,
     pub access: Access,
-    /// Whether there are views, and whether they are listed.
+    /// Whether views exist, and whether they are listed.
     pub views: Option<bool>,
     /// Whether decoded chunks are cached.
     pub has_cache: bool,
@@ -63,7 +63,7 @@ pub fn assembly() -> impl Strategy<Value = Assembly> {
     })
 }
 
-/// A file system, its store's failures, and the directory that can change.
+/// A file system, the failures of its store, and the directory that can change.
 #[derive(Debug)]
 pub struct Mounted {
     pub fs: Fs,
@@ -75,7 +75,7 @@ pub struct Mounted {
 #[derive(Debug)]
 struct ChangingDirectory {
     scratch: TempDir,
-    /// Seconds since the epoch of the last change.
+    /// The time of the last change, in seconds since the epoch.
     clock: u64,
 }
 
@@ -89,8 +89,8 @@ impl ChangingDirectory {
             .join(Path::new(std::ffi::OsStr::from_bytes(key)))
     }
 
-    /// Writes a value as a new file, or over the old one. Each has a time of its own: files that are
-    /// written within a step of the clock cannot be told apart, and are served only after that step.
+    /// Writes a value as a new file, or in place. Each write has its own modification time: files
+    /// written within one clock step are indistinguishable, and are served only after that step.
     fn write(&mut self, key: &[u8], value: &[u8], in_place: bool) {
         self.clock += 1;
         let target = self.path(key);
@@ -106,7 +106,7 @@ impl ChangingDirectory {
         }
     }
 
-    /// Removes a value, and the directories that are empty then.
+    /// Removes a value, and directories that become empty.
     fn remove(&self, key: &[u8]) {
         let path = self.path(key);
         fs::remove_file(&path).unwrap();
@@ -120,10 +120,10 @@ impl ChangingDirectory {
 }
 
 impl Mounted {
-    /// Mounts what the model has.
+    /// Mounts the content of the model.
     ///
     /// # Panics
-    /// If that fails.
+    /// If the mount fails.
     pub fn new(reference: &Reference, assembly: Assembly) -> Self {
         let keys = || {
             let contents = reference.keys.iter();
@@ -192,12 +192,12 @@ impl Mounted {
         }
     }
 
-    /// Whether the source can change.
+    /// Returns whether the source can change.
     pub fn can_change(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Makes the directory hold what the model has at a key.
+    /// Updates the directory to the model's content of a key.
     pub fn change(&mut self, reference: &Reference, key: &[u8], in_place: bool) {
         let directory = self.directory.as_mut().expect("a directory");
         match reference.keys.get(key) {

@@ -1,4 +1,4 @@
-//! A store that fails at a chosen call, over any other store.
+//! A store that fails at chosen calls, over any other store.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -14,7 +14,7 @@ use zarrfs::store::{
     Visited,
 };
 
-/// What an injected failure is.
+/// The kind of an injected failure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Failure {
     Unavailable,
@@ -22,12 +22,12 @@ pub enum Failure {
     Io,
 }
 
-/// Which calls fail.
+/// The calls that fail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// The number of the first call that fails, from 0.
+    /// The number of the first failing call, from 0.
     pub first: u64,
-    /// Whether all later calls fail, too.
+    /// Whether all later calls fail too.
     pub is_lasting: bool,
     pub failure: Failure,
 }
@@ -35,7 +35,7 @@ pub struct Plan {
 /// The text of every injected failure.
 const TEXT: &str = "injected failure";
 
-/// Counts the calls of a store, and lets some fail.
+/// Counts the calls of a store, and makes some of them fail.
 #[derive(Debug, Default)]
 pub struct Faults {
     calls: AtomicU64,
@@ -44,12 +44,12 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Calls until now.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Failures until now.
+    /// Returns the number of injected failures so far.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::SeqCst)
     }
@@ -80,12 +80,12 @@ impl Faults {
     }
 }
 
-/// Whether an error is an injected one.
+/// Returns whether an error is an injected one.
 pub fn is_injected(error: &FsError) -> bool {
     error.to_string().contains(TEXT)
 }
 
-/// A store of this machine with failures.
+/// A local store with failures.
 #[derive(Debug)]
 pub struct LocalStore {
     inner: Arc<dyn Store>,
@@ -154,12 +154,12 @@ impl SyncStore for LocalStore {
     }
 }
 
-/// A remote store with failures: nothing is at hand.
+/// A remote store with failures, in which every access has to wait.
 #[derive(Debug)]
 pub struct RemoteStore {
     inner: Arc<dyn Store>,
     faults: Arc<Faults>,
-    /// Whether it lists, and knows prefixes.
+    /// Whether the store has listings, and knows prefixes.
     is_listed: bool,
 }
 
@@ -336,13 +336,13 @@ impl LocalObject for FailingObject {
     }
 }
 
-/// A listing in which each visit, each load and each name is a call.
+/// A listing in which each visit, each load and each name counts as a call.
 #[derive(Debug)]
 struct FailingListing {
     inner: Box<dyn Listing>,
     key: Key,
     faults: Arc<Faults>,
-    /// Of a remote store: whether the next visit has names.
+    /// For a remote store, whether the next visit has names.
     loaded: Option<bool>,
 }
 
@@ -386,7 +386,7 @@ impl Listing for FailingListing {
     }
 }
 
-/// The index of a store, with values that fail.
+/// The index of a store with failing values.
 #[derive(Debug)]
 struct FailingIndex {
     store: Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! The requests of the kernel, answered as `src/fuse` answers them: from what is at hand, otherwise by
+//! The requests of the kernel, answered as by `src/fuse`: without waiting if possible, otherwise by
 //! the future of the request.
 
 use std::ops::ControlFlow;
@@ -9,13 +9,13 @@ use zarrfs::fs::{
 use zarrfs::runtime::block_on;
 use zarrfs::tree::DirStream;
 
-/// A name in the answer to READDIR or READDIRPLUS.
+/// A name in the reply to READDIR or READDIRPLUS.
 #[derive(Debug, Clone)]
 pub struct Name {
     pub name: Vec<u8>,
     pub kind: Kind,
     pub next: u64,
-    /// Of READDIRPLUS; it counts as a lookup.
+    /// The node of a READDIRPLUS name, which counts as a lookup.
     pub node: Option<Node>,
 }
 
@@ -25,12 +25,12 @@ pub struct Part {
     pub ino: Ino,
     pub handle: Option<Handle>,
     pub cookie: u64,
-    /// The names that fit into the buffer of the kernel.
+    /// The largest number of names in the reply buffer.
     pub most: usize,
     pub is_plus: bool,
 }
 
-/// LOOKUP; `None` is proven absence.
+/// LOOKUP; `None` means proven absence.
 pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Node>, FsError> {
     let found = fs.try_lookup(parent, name);
     match found.unwrap_or_else(|| block_on(fs.lookup(parent, name))) {
@@ -53,7 +53,7 @@ pub fn opendir(fs: &Fs, ino: Ino) -> Result<Handle, FsError> {
     opened.unwrap_or_else(|| block_on(fs.opendir(ino)))
 }
 
-/// READ, by a handle or, where opens are not requested, without one.
+/// READ with a handle, or without one if opens are not requested.
 pub fn read(
     fs: &Fs,
     ino: Ino,
@@ -78,7 +78,7 @@ pub fn read(
     }
 }
 
-/// READDIR or READDIRPLUS; no names are the end of the directory.
+/// READDIR or READDIRPLUS; an empty reply means the end of the directory.
 pub fn list(fs: &Fs, part: Part) -> Result<Vec<Name>, FsError> {
     let mut names = Vec::new();
     let listed = match try_list(fs, part, &mut names) {
@@ -87,7 +87,7 @@ pub fn list(fs: &Fs, part: Part) -> Result<Vec<Name>, FsError> {
         None => block_on(list_pending(fs, part, &mut names)),
     };
     match listed {
-        // The kernel requests the rest, which then fails by itself.
+        // The kernel requests the remaining names, and that request fails.
         Err(_) if !names.is_empty() => Ok(names),
         listed => listed.map(|()| names),
     }
@@ -141,7 +141,7 @@ fn fill(
     }
 }
 
-/// What the file system counts: known inodes, open files, open directories.
+/// Returns the counters of the file system: known inodes, open files, and open directories.
 pub fn counts(fs: &Fs) -> [u64; 3] {
     let document = fs.document();
     ["inodes", "handles", "directory_handles"]

@@ -1,7 +1,7 @@
-//! Store and file system against a small reference model, in process: random requests, changes of the
-//! source and failures of the store, and a fixed scenario in which every call of the store fails.
+//! Level: store and file system against a small reference model, in process: random requests,
+//! source changes and store failures, and a fixed scenario in which every call of the store fails.
 //!
-//! `proptest` shrinks what fails to a small case. `ZARRFS_MODEL_CASES` is the number of random cases.
+//! `proptest` shrinks failures to small cases. `ZARRFS_MODEL_CASES` is the number of random cases.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(
@@ -30,10 +30,10 @@ mod zipmaker;
 
 use proptest::test_runner::{Config, TestError, TestRng, TestRunner};
 
-/// Cases of a run in which everything else is tested, too.
+/// The number of cases in an ordinary run of all tests.
 const DEFAULT_CASES: u32 = 400;
 
-/// The number of random cases.
+/// Returns the number of random cases.
 fn cases() -> u32 {
     let wanted = std::env::var("ZARRFS_MODEL_CASES");
     wanted.map_or(DEFAULT_CASES, |cases| {
@@ -41,7 +41,7 @@ fn cases() -> u32 {
     })
 }
 
-/// Whether more cases than in an ordinary run are wanted.
+/// Returns whether the run has more cases than an ordinary one.
 fn is_long() -> bool {
     cases() > DEFAULT_CASES
 }
@@ -55,7 +55,7 @@ fn random_operations_have_the_answers_of_the_model() {
         max_shrink_time: 60_000,
         ..Config::default()
     };
-    // An ordinary run has the same cases each time: what it finds was changed by the change at hand.
+    // An ordinary run has the same cases each time, so that a new failure is due to the current change.
     let rng = TestRng::deterministic_rng(config.rng_algorithm);
     let mut runner = match is_long() {
         true => TestRunner::new(config),

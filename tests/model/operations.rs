@@ -1,4 +1,4 @@
-//! Random requests and changes of the source, each answer checked against the reference model.
+//! Random requests and source changes; each reply is checked against the reference model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::failing::{self, Failure, Plan};
 use crate::kernel::{self, Part};
 use crate::reference::{Expected, File, Reference};
 
-/// What happens; numbers choose among what there is.
+/// An operation; its numbers select among the existing objects.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// Looks a path up, from the root.
+    /// Looks up a path from the root.
     Lookup(Index),
-    /// Looks up and opens a file with elements, and reads a part of it.
+    /// Looks up and opens a file with elements, and reads a part.
     ReadElements(Index, Range),
     LookupAbsent(Index, Index),
     Getattr(Index),
@@ -29,7 +29,7 @@ pub enum Operation {
     ReadInode(Index, Range),
     Release(Index),
     Opendir(Index),
-    /// From a name that was listed before, or from the last one; so many names.
+    /// Lists from a name that was listed before, or from the last one; at most this number of names.
     List(Index, Option<Index>, u8, bool),
     Releasedir(Index),
     Forget(Index),
@@ -39,7 +39,7 @@ pub enum Operation {
     Fail(Plan),
 }
 
-/// An offset within a file, or its end, and a number of bytes.
+/// An offset in a file, which may be its end, and a number of bytes.
 type Range = (Index, u16);
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -76,7 +76,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A source, how it is mounted, and what happens.
+/// A source, its mount options, and the operations.
 #[derive(Debug, Clone)]
 pub struct Case {
     assembly: Assembly,
@@ -114,12 +114,12 @@ pub fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// An open that takes longer may have no time to compare chunks.
+/// An open that takes longer may have had no time to compare chunks.
 const COMPARE_TIME: Duration = Duration::from_millis(50);
 
-/// Keys of arrays.
+/// The keys of the arrays.
 const ARRAYS: [&str; 2] = ["g/a", "b"];
-/// Keys of values that are none of Zarr.
+/// The keys of values that do not belong to Zarr.
 const VALUES: [&[u8]; 6] = [
     b"other",
     b"g/with space",
@@ -129,7 +129,7 @@ const VALUES: [&[u8]; 6] = [
     b"plain/1",
 ];
 
-/// Bytes that follow from a number.
+/// Returns bytes that are derived from a number.
 fn value(size: u16, number: u64) -> Vec<u8> {
     let start = number.wrapping_mul(31);
     (0..u64::from(size))
@@ -137,20 +137,20 @@ fn value(size: u16, number: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A number that the kernel knows.
+/// An inode number that the kernel knows.
 #[derive(Debug)]
 struct Inode {
     ino: Ino,
     path: Vec<u8>,
     lookups: u64,
     expected: Expected,
-    /// What the content follows from.
+    /// The versions on which the content depends.
     identity: Vec<u64>,
-    /// Of a view: the content of each chunk that it has served, in pages that the kernel has.
+    /// For a view, the version of each chunk that was served to pages that the kernel caches.
     served: BTreeMap<usize, Option<u64>>,
-    /// A read has failed: it may have served other chunks first.
+    /// Whether a read has failed, which may have served some chunks before.
     is_uncertain: bool,
-    /// An open was refused: the name leads to another number.
+    /// Whether an open was refused, so that the name leads to another number.
     is_retired: bool,
 }
 
@@ -165,12 +165,12 @@ struct OpenDirectory {
     ino: Ino,
     path: Vec<u8>,
     handle: Handle,
-    /// Names with the cookies behind them, up to where the directory was read.
+    /// Names with their next cookies, as far as the directory was read.
     listed: Vec<(Vec<u8>, u64)>,
-    /// Names that have been there all the time, and those that were there at some time.
+    /// The names that existed all the time, and those that existed at any time.
     always: BTreeMap<Vec<u8>, Kind>,
     ever: BTreeMap<Vec<u8>, Kind>,
-    /// It was removed since; a new one may have its path.
+    /// Whether the directory was removed; a new one may have its path.
     is_removed: bool,
 }
 
@@ -182,7 +182,7 @@ struct State {
     directories: Vec<OpenDirectory>,
     changes: u64,
     paths: Vec<Vec<u8>>,
-    /// Paths of files with elements.
+    /// The paths of files with elements.
     elements: Vec<Vec<u8>>,
 }
 
@@ -208,7 +208,7 @@ fn is_absent(error: &FsError) -> bool {
 /// Runs a case.
 ///
 /// # Panics
-/// If an answer is wrong.
+/// If a reply is wrong.
 pub fn run(case: &Case) {
     let Assembly { access, views, .. } = case.assembly;
     let mut reference = Reference::new(case.arrays[0].0.is_v3, access, views);
@@ -251,7 +251,7 @@ pub fn run(case: &Case) {
 }
 
 impl State {
-    /// Sends a request. If it fails because the store does, sends it again: then it does not.
+    /// Sends a request. After an injected failure, sends the request again, without failures.
     fn send<T>(&self, send: impl Fn(&Self) -> Result<T, FsError>) -> Result<T, FsError> {
         let faults = &self.mounted.faults;
         let answer = send(self);
@@ -371,7 +371,7 @@ impl State {
         self.elements = paths.filter(has_elements).collect();
     }
 
-    /// Changes the model and the source.
+    /// Applies a change to the model and to the source.
     fn change(&mut self, change: &Operation) {
         let arrays: Vec<String> = self.reference.arrays.keys().cloned().collect();
         let reference = &mut self.reference;
@@ -384,7 +384,7 @@ impl State {
                 }
                 (reference.set_chunk(array, chunk, *seed), *in_place)
             }
-            // Copies of it are in the document of the root.
+            // The root document contains a copy of the attributes.
             Operation::SetAttributes(array, number) if reference.is_listed => {
                 let array = &arrays[array.index(arrays.len())];
                 (reference.set_attributes(array, *number), false)
@@ -410,7 +410,7 @@ impl State {
             directory
                 .always
                 .retain(|name, kind| now.get(name) == Some(kind));
-            // A name that is renamed over can move in its directory.
+            // A rename over a name can change the position of the name in its directory.
             let name = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             directory.always.remove(name);
             directory
@@ -419,7 +419,7 @@ impl State {
         }
     }
 
-    /// What the content of a path follows from, beside chunks.
+    /// Returns the versions on which the content of a path depends, apart from chunks.
     fn identity(&self, path: &[u8], expected: &Expected) -> Vec<u64> {
         match expected {
             Expected::File(File {
@@ -435,14 +435,14 @@ impl State {
         }
     }
 
-    /// Looks a path up from the root, as the kernel does that trusts nothing.
+    /// Looks up a path from the root, like a kernel without cached names.
     fn lookup(&mut self, path: &[u8]) -> Option<Ino> {
         if path.is_empty() {
             return None;
         }
         let expected = self.reference.expected(path);
         let found = self.send(|state| state.walk(path));
-        // A name below a file.
+        // The path continues below a file.
         let found = match found {
             Err(error) if is_absent(&error) => None,
             found => found.unwrap_or_else(|error| panic!("lookup {}: {error}", shown(path))),
@@ -479,7 +479,7 @@ impl State {
             return Some(node.ino);
         };
         known.lookups += 1;
-        // A number stands for one content of one key. Some views have two paths.
+        // An inode number stands for one content of one key. Some views have two paths.
         if !path.windows(7).any(|part| part == b".zarrfs") {
             assert_eq!(shown(&known.path), shown(path), "inode {:?}", node.ino);
             assert_eq!(known.identity, identity, "two contents of {}", shown(path));
@@ -519,9 +519,9 @@ impl State {
         found.expect("open files are known")
     }
 
-    /// Whether the path of an inode leads to the same content still.
+    /// Returns whether the path of an inode still has the same content.
     fn is_current(&self, inode: &Inode) -> bool {
-        // It has a diagnostic of a failure until that is over.
+        // After a failure, the file contains a diagnostic until the failure is over.
         if inode.path.ends_with(b"README.txt") && self.mounted.faults.fired() > 0 {
             return false;
         }
@@ -529,7 +529,7 @@ impl State {
         now.kind() == inode.expected.kind() && self.identity(&inode.path, &now) == inode.identity
     }
 
-    /// Whether a chunk that was served has another content by now.
+    /// Returns whether a served chunk has changed.
     fn has_changed(&self, inode: &Inode) -> bool {
         let Expected::File(File {
             elements: Some(elements),
@@ -583,12 +583,12 @@ impl State {
             Ok(opened) => self.opened(ino, &opened),
             Err(error) => {
                 let is_open = self.files.iter().any(|file| file.ino == ino);
-                // A number that was open is refused if chunks have changed, or if that is not known.
+                // The open of an open number is refused if chunks have changed, or if that is unknown.
                 let may_differ = is_open
                     && (self.may_have_changed(inode)
                         || self.mounted.faults.fired() > fired
                         || start.elapsed() > COMPARE_TIME);
-                // Chunks are not compared with a remote store: a lookup can retire the number.
+                // With a remote store, chunks are not compared, and a lookup can retire the number.
                 let is_retired = inode.is_retired || may_differ || self.reference.is_remote;
                 let is_gone = !self.is_current(inode);
                 let is_right = is_stale(&error) || is_absent(&error) && is_gone;
@@ -602,8 +602,8 @@ impl State {
         }
     }
 
-    /// After an open was refused, another number has the present content. It may be one that is open, too,
-    /// and is refused in its turn.
+    /// Opens a path after its number was refused. Another number has the current content; it may
+    /// also be open, and be refused in turn.
     fn open_again(&mut self, path: &[u8]) {
         for _ in 0..=self.files.len() {
             let found = self.send(|state| state.walk(path)).unwrap().unwrap();
@@ -757,7 +757,7 @@ impl State {
             }
         };
         for name in &page {
-            // Not remembered: the kernel has it only until it forgets it.
+            // The model does not track the lookup, so the kernel forgets it at once.
             name.node
                 .inspect(|node| self.mounted.fs.forget(node.ino, 1));
         }
@@ -796,7 +796,7 @@ impl State {
         }
     }
 
-    /// Forgets a number that is not open.
+    /// Forgets an inode number that is not open.
     fn forget(&mut self, at: usize) {
         let ino = self.inodes[at].ino;
         let is_open = self.files.iter().any(|file| file.ino == ino)

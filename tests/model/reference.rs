@@ -1,4 +1,4 @@
-//! The reference model: keys and values in a map, and what the file system has to show of them.
+//! The reference model: keys and values in a map, and the expected content of the file system.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,18 +10,18 @@ use zarrfs::store::Kind;
 use crate::arrays::{Array, Chunk, Chunks, key_of};
 use crate::assembly::Access;
 
-/// One content of a key; two contents never have the same number.
+/// One version of a key; two versions never have the same number.
 #[derive(Debug, Clone)]
 pub struct Content {
     pub number: u64,
     pub bytes: Rc<Vec<u8>>,
 }
 
-/// Bytes of a file, with what they follow from.
+/// The bytes of a file, and the versions on which they depend.
 #[derive(Debug, Clone)]
 pub struct File {
     pub bytes: Rc<Vec<u8>>,
-    /// Of a view with elements.
+    /// The elements of a view, if it has any.
     pub elements: Option<Elements>,
 }
 
@@ -30,13 +30,13 @@ pub struct File {
 pub struct Elements {
     /// The key of the array.
     pub array: String,
-    /// Where they begin.
+    /// The offset of the elements in bytes.
     pub start: usize,
     /// The chunk of each byte.
     pub chunks: Vec<usize>,
 }
 
-/// What a path leads to.
+/// The expected meaning of a path.
 #[derive(Debug, Clone)]
 pub enum Expected {
     Absent,
@@ -56,8 +56,8 @@ impl Expected {
     }
 }
 
-/// Files and empty directories below a directory, by their path. What is absent here is a chunk, or a
-/// directory of chunks, of a translation: a remote store lists all that there can be.
+/// Files and empty directories below a directory, by their path. `Absent` marks a chunk, or a
+/// directory of chunks, of a translation: a remote store lists all chunks of the grid.
 type Files = BTreeMap<Vec<u8>, Expected>;
 
 /// An array of the hierarchy.
@@ -68,15 +68,15 @@ pub struct StoredArray {
     attributes: Value,
 }
 
-/// What the source has.
+/// The content of the source.
 #[derive(Debug, Clone)]
 pub struct Reference {
     pub is_v3: bool,
-    /// Whether nothing is at hand.
+    /// Whether every access has to wait.
     pub is_remote: bool,
-    /// Whether the store lists; otherwise names come from consolidated metadata.
+    /// Whether the store has listings; otherwise names come from consolidated metadata.
     pub is_listed: bool,
-    /// Whether `.zarrfs` is there, and whether it is listed.
+    /// Whether `.zarrfs` exists, and whether it is listed.
     pub views: Option<bool>,
     pub arrays: BTreeMap<String, StoredArray>,
     pub keys: BTreeMap<Vec<u8>, Content>,
@@ -85,7 +85,7 @@ pub struct Reference {
     cache: RefCell<BTreeMap<Vec<u8>, Rc<Files>>>,
 }
 
-/// The formats that are listed beside those of every node.
+/// The formats that are listed in addition to those of every node.
 pub const FORMATS: &str = "npy,bin,chunks,inner,as-v2,as-v3,unsharded";
 const HIDDEN: &[u8] = b".zarrfs";
 const OF_NODES: [&str; 3] = ["attributes.json", "info.json", "README.txt"];
@@ -97,7 +97,7 @@ fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The path below a prefix; none if it is not below it.
+/// Returns the path below a prefix; `None` if it is not below it.
 fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     match prefix {
         b"" => Some(path).filter(|path| !path.is_empty()),
@@ -105,7 +105,7 @@ fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// The names directly below a prefix, of files and directories.
+/// Returns the names of files and directories directly below a prefix.
 fn children<'a>(
     paths: impl Iterator<Item = (&'a Vec<u8>, Kind)>,
     prefix: &[u8],
@@ -163,8 +163,8 @@ impl Reference {
         }
     }
 
-    /// The documents of the root and of the group `g`; those of the root name all others where the
-    /// store does not list.
+    /// Writes the documents of the root and of the group `g`. For a store without listings, those
+    /// of the root contain all others.
     fn write_groups(&mut self) {
         let (document, group) = match self.is_v3 {
             true => ("zarr.json", json!({"zarr_format": 3, "node_type": "group"})),
@@ -217,7 +217,7 @@ impl Reference {
         self.write_groups();
     }
 
-    /// Writes the document of an array with other attributes; returns its key.
+    /// Writes the document of an array with other attributes, and returns its key.
     pub fn set_attributes(&mut self, key: &str, number: u64) -> Vec<u8> {
         let stored = self.arrays.get_mut(key).expect("an array");
         stored.attributes = json!({"number": number});
@@ -228,7 +228,7 @@ impl Reference {
         document
     }
 
-    /// Writes a chunk, or removes it; returns its key.
+    /// Writes or removes a chunk, and returns its key.
     pub fn set_chunk(&mut self, key: &str, chunk: usize, seed: Option<u64>) -> Vec<u8> {
         let stored = self.arrays.get_mut(key).expect("an array");
         let path = format!("{key}/{}", stored.array.chunk_key(chunk)).into_bytes();
@@ -241,14 +241,14 @@ impl Reference {
         path
     }
 
-    /// Numbers of the contents of an array's chunks; none is that of an absent chunk.
+    /// Returns the version number of a chunk; `None` for an absent chunk.
     pub fn chunk_content(&self, key: &str, chunk: usize) -> Option<u64> {
         let array = &self.arrays[key].array;
         let path = format!("{key}/{}", array.chunk_key(chunk));
         self.keys.get(path.as_bytes()).map(|content| content.number)
     }
 
-    /// Numbers of the contents of an array's documents.
+    /// Returns the version numbers of an array's documents.
     pub fn document_contents(&self, key: &str) -> Vec<u64> {
         let names = ["zarr.json", ".zarray", ".zattrs"];
         let paths = names.map(|name| format!("{key}/{name}"));
@@ -258,8 +258,8 @@ impl Reference {
         found.map(|content| content.number).collect()
     }
 
-    /// The directories of an array's chunks that there are without keys, because a store without listings
-    /// shows all chunks that there can be.
+    /// Returns the chunk directories of arrays that appear without keys, because a store without
+    /// listings shows all chunks of the grid.
     fn possible_keys(&self) -> Vec<Vec<u8>> {
         let mut found: Vec<_> = self.keys.keys().cloned().collect();
         for (key, stored) in self.arrays.iter().filter(|_| !self.is_listed) {
@@ -285,7 +285,7 @@ impl Reference {
         }
     }
 
-    /// The native directory with the views of a path, and the path below `.zarrfs`.
+    /// Returns the native directory whose views contain a path, and the path below `.zarrfs`.
     fn split(path: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let mut parts = path.split(|byte| *byte == b'/');
         let before: Vec<&[u8]> = parts.by_ref().take_while(|part| *part != HIDDEN).collect();
@@ -294,7 +294,7 @@ impl Reference {
         (before.len() < path.len()).then(|| (before, after.join(&b'/')))
     }
 
-    /// The views in the `.zarrfs` of a native directory.
+    /// Returns the views in the `.zarrfs` of a native directory.
     fn views(&self, prefix: &[u8]) -> Rc<Files> {
         if let Some(files) = self.cache.borrow().get(prefix) {
             return Rc::clone(files);
@@ -380,7 +380,7 @@ impl Reference {
         }
     }
 
-    /// Directories that are no arrays and no part of one, each with a `/` behind it, and the root.
+    /// Returns the root and all directories outside of arrays, with a trailing `/`.
     fn groups(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::from([String::new()]);
         let keys = self
@@ -402,8 +402,8 @@ impl Reference {
         found
     }
 
-    /// The hierarchy as one of other versions: documents that the model does not compute, and chunks with
-    /// the bytes that they have in the store.
+    /// Adds the translations: documents whose bytes the model does not compute, and chunks with
+    /// their stored bytes.
     fn add_translations(&self, files: &mut Files) {
         let targets = match self.is_v3 {
             true => &["as-v2", "unsharded"][..],
@@ -416,7 +416,7 @@ impl Reference {
                 false => (&[".zarray", ".zattrs"][..], &[".zgroup"][..]),
             };
             let mut documents = Vec::new();
-            // A directory without a document is a group there.
+            // In a translation, a directory without a document becomes a group.
             for group in self.groups() {
                 documents.extend(of_group.iter().map(|name| format!("{group}{name}")));
             }
@@ -425,7 +425,7 @@ impl Reference {
             }
             for (key, stored) in &self.arrays {
                 if *target == "unsharded" && !stored.array.is_sharded {
-                    // The same array.
+                    // The chunks of the same array.
                     let array = format!("{key}/").into_bytes();
                     for key in self.possible_keys() {
                         let path = [target.as_bytes(), b"/", &key].concat();
@@ -467,7 +467,7 @@ impl Reference {
         }
     }
 
-    /// What a path of the mount leads to.
+    /// Returns the expected meaning of a path of the mount.
     pub fn expected(&self, path: &[u8]) -> Expected {
         let split = self.views.and_then(|_| Self::split(path));
         let Some((prefix, rest)) = split else {
@@ -492,13 +492,13 @@ impl Reference {
         }
     }
 
-    /// The names that a directory lists, without `.` and `..`.
+    /// Returns the names that a directory lists, without `.` and `..`.
     pub fn names(&self, path: &[u8]) -> BTreeMap<Vec<u8>, Kind> {
         self.names_with(path, self.is_remote)
     }
 
-    /// The names that a directory lists if the store fails meanwhile: what cannot be looked up in a
-    /// translation is listed, and fails when it is opened.
+    /// Returns the names that a directory may list during store failures. A translation lists names
+    /// that it cannot look up, and they fail when they are opened.
     pub fn possible_names(&self, path: &[u8]) -> BTreeMap<Vec<u8>, Kind> {
         let mut names = self.names_with(path, true);
         let more: &[(&str, Kind)] = match (self.views, path) {
@@ -539,7 +539,7 @@ impl Reference {
         names
     }
 
-    /// Whether metadata tell the name of a value.
+    /// Returns whether metadata contain the name of a value.
     fn is_told(&self, prefix: &[u8], name: &[u8]) -> bool {
         let is_document = name.starts_with(b".z") || name == b"zarr.json";
         let key = join(prefix, name);
@@ -551,7 +551,7 @@ impl Reference {
         is_document || self.arrays.iter().any(is_chunk)
     }
 
-    /// All paths that are listed, from the root; at most `most`.
+    /// Returns the listed paths from the root, at most `most`.
     pub fn paths(&self, most: usize) -> Vec<Vec<u8>> {
         let mut found = vec![Vec::new()];
         let mut next = 0;
@@ -571,13 +571,13 @@ impl Reference {
         found
     }
 
-    /// Whether a view that is not listed may have this path.
+    /// Returns whether an unlisted view may have this path.
     pub fn is_unlisted_view(&self, path: &[u8]) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next();
         Self::split(path).is_some() && name == Some(b".zmetadata")
     }
 
-    /// Names that were ever in use somewhere, to look up where they are not.
+    /// Returns the names used anywhere at any time, for lookups of absent names.
     pub fn all_names(&self) -> Vec<Vec<u8>> {
         let parts = self
             .keys

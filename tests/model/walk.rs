@@ -1,5 +1,5 @@
-//! The fixed scenario: everything that is listed is looked up and read, as `find` and `cat` do it, and the
-//! n-th call of the store in each step fails, for every n.
+//! The fixed scenario: every listed name is looked up and read, as by `find` and `cat`, and for
+//! every n, the n-th call of the store in each step fails.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use crate::is_long;
 use crate::kernel::{self, Part};
 use crate::reference::{Expected, Reference};
 
-/// Bytes by their path, of files that the model does not compute: those without failures.
+/// The bytes of files that the model does not compute, by path, from a run without failures.
 type OtherFiles = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Names with their kinds.
 type Names = BTreeMap<Vec<u8>, Kind>;
 
-/// What a name leads to: nothing, a directory, or a file with its bytes.
+/// The result of a lookup: nothing, a directory, or a file with its bytes.
 #[derive(Debug, Clone, PartialEq)]
 enum Found {
     Absent,
@@ -31,13 +31,13 @@ enum Found {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Failures {
     None,
-    /// This call of each step, and all that follow it if it is lasting.
+    /// This call of each step fails, and all calls after it if the failure is lasting.
     Call {
         first: u64,
         is_lasting: bool,
     },
-    /// Every call of each step, one after the other: for a store of which nothing is cached. A short run
-    /// leaves some out of long steps.
+    /// Every call of each step fails in turn. For a store without cached values; a short run leaves
+    /// out some calls of long steps.
     EveryCall,
 }
 
@@ -46,7 +46,7 @@ struct Walk<'a> {
     reference: &'a Reference,
     other: &'a mut OtherFiles,
     failures: Failures,
-    /// Steps until now.
+    /// The number of steps so far.
     steps: Cell<u64>,
 }
 
@@ -55,8 +55,8 @@ fn shown(path: &[u8]) -> String {
 }
 
 impl Walk<'_> {
-    /// Runs a step, without and with failures. The answer is right, or an injected failure; then the
-    /// answer of the next attempt is right.
+    /// Runs a step with and without failures. The result must be right or an injected failure, and
+    /// after a failure the next attempt must be right.
     fn step<T: PartialEq + Debug>(
         &self,
         path: &[u8],
@@ -82,7 +82,7 @@ impl Walk<'_> {
                     if self.mounted.faults.fired() == fired {
                         return;
                     }
-                    // Each step leaves out other calls.
+                    // Different steps leave out different calls.
                     first += if is_long() {
                         1
                     } else {
@@ -109,7 +109,7 @@ impl Walk<'_> {
         let answer = run();
         faults.set(None);
         let has_failed = faults.fired() > fired;
-        // It names what failed: a diagnostic is the answer.
+        // `README.txt` may contain a diagnostic of the failure.
         let is_report = path.ends_with(b"/README.txt");
         let is_allowed = has_failed
             && match &answer {
@@ -155,7 +155,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks a name up and reads what it leads to.
+    /// Looks up a name, and reads the file or lists the directory.
     fn name(&mut self, parent: &[u8], parent_ino: Ino, name: &[u8]) {
         let fs = &self.mounted.fs;
         let path = match parent {
@@ -184,7 +184,7 @@ impl Walk<'_> {
     }
 }
 
-/// Lists a directory by pages of a few names, each exactly once.
+/// Lists a directory by pages of a few names, and asserts that each name occurs once.
 fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
     let handle = kernel::opendir(fs, ino)?;
     let (mut names, mut cookie) = (Names::new(), 0);
@@ -218,7 +218,7 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
     Ok(names)
 }
 
-/// Looks a name up, and reads the file.
+/// Looks up a name and reads the file.
 fn read(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Found, FsError> {
     let Some(node) = kernel::lookup(fs, parent, name)? else {
         return Ok(Found::Absent);
@@ -250,7 +250,7 @@ fn read_file(fs: &Fs, ino: Ino) -> Result<Vec<u8>, FsError> {
     read
 }
 
-/// The kind of failure changes with the call and with the step.
+/// Returns a plan whose kind of failure depends on the call and on the step.
 fn plan(first: u64, is_lasting: bool, step: u64) -> Plan {
     Plan {
         first,
@@ -263,7 +263,7 @@ fn plan(first: u64, is_lasting: bool, step: u64) -> Plan {
     }
 }
 
-/// A group, an array of which one chunk is absent, and a value that is none of Zarr.
+/// Returns a group with an array that lacks one chunk, and a value outside of Zarr.
 fn hierarchy(array: Array, assembly: Assembly) -> Reference {
     let mut reference = Reference::new(array.is_v3, assembly.access, assembly.views);
     reference.add_array("g/a", array);
@@ -274,7 +274,7 @@ fn hierarchy(array: Array, assembly: Assembly) -> Reference {
     reference
 }
 
-/// Walks through a new file system; returns the failures.
+/// Walks through a new file system. Returns the number of failures.
 fn walk(
     reference: &Reference,
     assembly: Assembly,
@@ -310,7 +310,7 @@ fn every_call_fails(source: Source, access: Access, is_v3: bool) {
     let mut other = OtherFiles::new();
     walk(&reference, assembly, Failures::None, &mut other);
     if source == Source::Directory {
-        // A time to live of zero: nothing is cached.
+        // With a time to live of zero, nothing is cached.
         assert!(walk(&reference, assembly, Failures::EveryCall, &mut other) > 0);
         return;
     }
