@@ -1,4 +1,4 @@
-//! I6, I7, I8: arrays that change under the mount.
+//! I6, I7, I8: arrays that change during a mount.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -64,7 +64,7 @@ fn i06_an_open_view_keeps_its_geometry_and_a_new_lookup_has_the_new_one() {
             Some("[12]")
         );
 
-        // Another type of the same size: the bytes are the same, the header is not.
+        // Another type of the same size: the elements have the same bytes, but the header changes.
         rewrite(&stores, "x", json!({"shape": [12], "dtype": ">i4"}));
         let says = || {
             read(view(&mount, "x", "x.npy"))
@@ -88,7 +88,7 @@ fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
     let mount = stores.mount(&["--ttl", "50ms"]);
     let open = File::open(view(&mount, "x", "x.bin")).unwrap();
     let chunk = File::open(view(&mount, "x", "chunks/1")).unwrap();
-    // An array of the same name, shape and type is written anew without the filter.
+    // An array with the same name, shape and type is rewritten without the filter.
     rewrite(&stores, "x", json!({}));
     stores.put("x/0", &le(&GOOD[..4]));
     stores.put("x/1", &le(&GOOD[4..]));
@@ -145,8 +145,8 @@ fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
     fs::remove_dir_all(stores.path().join("x")).unwrap();
     let gone = || fs::metadata(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
     assert!(wait_until(SOON, gone));
-    // A chunk without a file is fill values only as long as its array is there. Some of these reads
-    // come after all that was cached is out of date.
+    // A chunk without a file consists of fill values only as long as its array exists. Some of
+    // these reads come after all cached metadata have expired.
     for _ in 0..20 {
         let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
         let mut after = vec![0; 32];
@@ -195,7 +195,7 @@ fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
             "{name}: the new chunk is not seen"
         );
 
-        // The same with other content.
+        // The same chunk with other content.
         let bytes = le(&[-5, -6, -7, -8]);
         let stored = if compressor.is_null() {
             bytes.clone()
@@ -210,7 +210,7 @@ fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
             "{name}: the new content is not seen"
         );
 
-        // And gone again: fill values.
+        // The chunk is removed again, and reads as fill values.
         fs::remove_file(stores.path().join(&name).join("1")).unwrap();
         let is_gone = || read(&chunk).unwrap() == le(&[FILL; 4]);
         assert!(
@@ -227,7 +227,7 @@ fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     let mount = stores.mount(&["--ttl", "50ms"]);
     let path = view(&mount, "", "README.txt");
-    // Held open, so that the kernel does not forget what it knows of it.
+    // Held open, so that the kernel keeps its cached attributes.
     let held = File::open(&path).unwrap();
     let before = fs::read_to_string(&path).unwrap();
     assert!(!before.contains("odd"), "{before}");

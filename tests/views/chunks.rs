@@ -18,7 +18,7 @@ fn c01_an_absent_chunk_is_fill_values_and_a_directory_in_its_place_is_not_absent
     stores.v2("absent", json!({}), &[("0", &le(&PRESENT))]);
     stores.v2("directory", json!({}), &[("0", &le(&PRESENT))]);
     fs::create_dir(stores.path().join("directory/1")).unwrap();
-    // Keys of other arrays' encodings are not this array's chunks.
+    // Keys in the encodings of other arrays are not chunks of this array.
     stores.v3(
         "stray",
         json!({}),
@@ -100,7 +100,7 @@ fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
             json!({}),
             &[("c/0", chunk), ("c/1", &bytes)],
         );
-        // In the other order the elements are not read as they lie.
+        // In the other byte order, the stored bytes cannot be returned directly.
         let big = json!({"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]});
         stores.v3(
             &format!("{node}be"),
@@ -127,7 +127,7 @@ fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
             }
             let whole = File::open(view(&mount, &node, &format!("{node}.bin"))).unwrap();
             assert_eq!(errno(whole.read_at(&mut [0; 4], 0)), EIO, "{node}");
-            // Elements of another chunk are still read, where they are asked for alone.
+            // Elements of another chunk can still be read separately.
             let sibling = view(&mount, &node, &name.replace('0', "1"));
             assert_eq!(read(sibling).unwrap().len(), 16);
         }
@@ -320,7 +320,7 @@ fn c10_texts_that_lie_about_their_lengths_or_are_no_utf_8_are_eio() {
         for (node, key) in [(node.to_string(), "0"), (format!("{node}v3"), "c/0")] {
             let path = view(&mount, &node, &format!("{node}.json"));
             assert_eq!(errno(read(&path)), EIO, "{path:?}");
-            // Everything else of the node is there, and its listing is too.
+            // Everything else of the node can be read, including its listing.
             assert!(names(view(&mount, &node, "")).contains(&"info.json".to_owned()));
             native(&mount, &stores, &format!("{node}/{key}"));
         }

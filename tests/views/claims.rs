@@ -1,4 +1,4 @@
-//! C4, C5, C7: chunks that claim, or come to, far more than a chunk.
+//! C4, C5, C7: chunks that declare, or decode to, far more than the size of a chunk.
 
 use std::io::Write;
 
@@ -8,10 +8,10 @@ use crate::clients::EIO;
 use crate::stores::*;
 use crate::support::*;
 
-/// The daemon may take so much more than before for chunks of 16 bytes.
+/// The largest increase of the daemon's memory for chunks of 16 bytes, in bytes.
 const MOST_BYTES: u64 = 24 << 20;
 
-/// Each chunk is EIO, and no memory was taken for what it claims.
+/// Asserts that each chunk fails with EIO, and that no memory was used for its declared size.
 fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
     let stores = Stores::new();
     for (node, codec, chunk) in cases {
@@ -36,14 +36,14 @@ fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
 
 #[test]
 fn c04_chunks_that_claim_to_be_enormous_are_eio_and_take_no_memory() {
-    // A frame of one raw block, whose header says 1 TiB.
+    // A frame with one raw block, whose header declares 1 TiB.
     let mut zstd = b"\x28\xb5\x2f\xfd\xe0".to_vec();
     zstd.extend((1_u64 << 40).to_le_bytes());
     zstd.extend([0x21, 0, 0, 1, 2, 3, 4]);
-    // What numcodecs puts before a block: its size, here 2 GiB.
+    // The prefix of numcodecs before a block: its size, here 2 GiB.
     let mut lz4 = i32::MAX.to_le_bytes().to_vec();
     lz4.extend([0x40, 1, 2, 3, 4]);
-    // blosc 2^31 - 17 bytes in a chunk of 20.
+    // A Blosc header that declares 2^31 - 17 bytes in a chunk of 20.
     let blosc = |size: u32, block: u32| {
         let mut bytes = vec![2, 1, 0x21, 4];
         for word in [size, block, 20, 16] {
@@ -113,7 +113,7 @@ fn c05_bombs_without_a_size_are_stopped_at_the_size_of_a_chunk() {
 
 #[test]
 fn c07_headers_of_blosc_that_contradict_themselves_are_eio_or_what_was_stored() {
-    // blosc 1.21 without compression: 16 bytes of header, then the bytes as they are.
+    // Blosc 1.21 without compression: a header of 16 bytes, then the raw bytes.
     let bytes = le(&[1, 2, 3, 4]);
     let chunk = |header: [u8; 4], words: [u32; 3]| {
         let mut chunk = header.to_vec();

@@ -1,4 +1,4 @@
-//! B8 to B14: documents that contradict each other, hostile names, exact numbers, pickles.
+//! B8 to B14: contradictory documents, hostile names, exact numbers, pickles.
 
 use std::fs;
 
@@ -193,7 +193,7 @@ fn b13_separators_and_groups_without_documents_are_those_of_the_specification() 
             "{node}"
         );
     }
-    // Nothing says that it is a group, and it has its views.
+    // An implicit group, without documents, has its views.
     assert_eq!(
         read(view(&mount, "implicit", "dots.bin")).unwrap(),
         expected

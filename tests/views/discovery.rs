@@ -1,4 +1,4 @@
-//! How views are found: names of the root, extended attributes, lists, and the last errors.
+//! Discovery of views: names of the root, extended attributes, lists, and the last errors.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ fn the_root_is_called_as_its_source_and_root_in_any_source() {
     for absent in ["root.npy", "array.npy", "array.nc", "root"] {
         assert_eq!(errno(fs::metadata(views.join(absent))), ENOENT, "{absent}");
     }
-    // Another node never has the name of the root.
+    // No other node has the alias of the root.
     assert_eq!(
         errno(fs::metadata(view(&mount, "below", "root.nc"))),
         ENOENT
@@ -45,7 +45,7 @@ fn the_root_is_called_as_its_source_and_root_in_any_source() {
     );
     drop(mount);
 
-    // An array, by itself and by its key.
+    // An array mounted directly, and by its key.
     let own = le(&GOOD);
     let mount = Mount::new(group.join("good"));
     for name in ["good.bin", "array.bin"] {
@@ -60,7 +60,7 @@ fn the_root_is_called_as_its_source_and_root_in_any_source() {
     }
     drop(mount);
 
-    // What is called as the alias is found below its own name; the alias stays that of the root.
+    // A node named like the alias has its views below its own name; the alias still means the root.
     fs::create_dir_all(group.join("root")).unwrap();
     fs::write(group.join("root/.zgroup"), br#"{"zarr_format": 2}"#).unwrap();
     sh(&format!("cp -r '{0}/good' '{0}/root/'", group.display()));
@@ -157,7 +157,7 @@ fn the_last_errors_are_a_file_of_the_root() {
         let open = fs::File::open(&errors).unwrap();
         for count in 1..=2 {
             assert_eq!(errno(read(bad.join(format!("c/{}", count - 1)))), EIO);
-            // The present errors, in a file of exactly their size, at once.
+            // The current errors, in a file of exactly their size.
             let size = fs::metadata(&errors).unwrap().len();
             let text = fs::read_to_string(&errors).unwrap();
             assert_eq!(text.len() as u64, size);
@@ -219,7 +219,7 @@ fn groups_with_the_names_of_files_of_a_group_are_listed_beside_them() {
         assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
         assert!(!read(mount.join(name)).unwrap().is_empty());
     }
-    // The name that the root has in any source gives way, too, and is not listed.
+    // The alias of the root gives way too, and is not listed.
     assert!(!listed.contains(&"root~view.nc".to_owned()));
     assert_eq!(
         read(mount.join("root~view.nc")).unwrap(),

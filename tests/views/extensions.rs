@@ -1,5 +1,5 @@
-//! Codecs, chunk grids and data types of zarr-extensions: arrays that zarr-python 3.4 wrote, and what it
-//! reads of them (`extensions/make.py`), and arrays by hand.
+//! Codecs, chunk grids and data types of zarr-extensions: arrays that zarr-python 3.4 wrote, with
+//! the values that it reads (`extensions/make.py`), and handmade arrays.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::clients::EIO;
 use crate::stores::*;
 use crate::support::*;
 
-/// The zip that `extensions/make.py` wrote.
+/// Mounts the zip that `extensions/make.py` wrote.
 fn written() -> Mount {
     let path = "tests/views/extensions/extensions.zip";
     // The group `zarr` is below the root.
@@ -54,7 +54,7 @@ fn chunks_of_several_shapes_are_files_of_their_sizes() {
     }
     let text = readme(&mount, "zarr/edges_2d");
     assert!(text.contains("edges_2d.npy"), "{text}");
-    // The elements in other files.
+    // The same elements in files of other formats.
     let tif = read(view(&mount, "zarr/edges_2d", "edges_2d.tif")).unwrap();
     assert!(contains(&tif, &whole));
     let nc = read(mount.join("zarr/.zarrfs").join("zarr.nc")).unwrap();
@@ -81,7 +81,7 @@ fn edges_that_do_not_cover_the_array_are_diagnostics() {
     ] {
         stores.v3(name, grid(edges), &[]);
     }
-    // Very many edges are few runs.
+    // Many edges in a few runs.
     stores.v3("many", grid(json!([1, [1, 1_000_000_000]])), &[]);
     let mount = stores.mount(&[]);
     for name in ["short", "zero", "none", "repeated", "text"] {
@@ -101,7 +101,7 @@ fn edges_that_do_not_cover_the_array_are_diagnostics() {
 #[test]
 fn an_array_of_version_1_is_read_and_translated() {
     let stores = Stores::new();
-    // The example of the specification of version 1, with one of its four chunks.
+    // The example of the version 1 specification, with one of its four chunks.
     let meta = json!({"chunks": [10, 10], "compression": "zlib", "compression_opts": 1,
         "dtype": "<i4", "fill_value": 42, "order": "C", "shape": [20, 20], "zarr_format": 1});
     stores.put("meta", meta.to_string().as_bytes());
@@ -183,7 +183,7 @@ fn types_that_numpy_lacks_are_widened_and_the_readme_says_so() {
     assert_eq!(found, halves);
 }
 
-/// Marks and values as `optional` encodes them: their sizes, the packed marks, the values.
+/// Encodes validity marks and values as the codec `optional` does: both sizes, the packed marks, the values.
 fn optional(marks: u8, values: &[u8]) -> Vec<u8> {
     let sizes = [1_u64, values.len() as u64].map(u64::to_le_bytes);
     [&sizes.concat()[..], &[marks], values].concat()
@@ -204,7 +204,7 @@ fn optional_elements_are_structures_of_a_mark_and_a_value() {
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}}})
         };
     let int16 = json!({"name": "int16", "configuration": {}});
-    // The first and the last element of the first chunk have a value; no chunk has the others.
+    // The first and the last element of the first chunk have values; no chunk has the other elements.
     let chunk = optional(0b1001, &[1, 2, 3, 4]);
     stores.v3(
         "plain",
@@ -272,7 +272,7 @@ fn optional_elements_are_structures_of_a_mark_and_a_value() {
     );
     let empty = read(view(&mount, "empty", "empty.bin")).unwrap();
     assert_eq!(empty, [0; 24]);
-    // No value; a value that is none; no value; the value 5; and the fill value, which is none.
+    // None; some none; none; the value 5; and the fill value, which is none.
     let nested = read(view(&mount, "nested", "nested.bin")).unwrap();
     let (none, some_none) = ([0, 0, 0], [1, 0, 0]);
     let chunk = [none, some_none, none, [1, 1, 5]];

@@ -1,4 +1,4 @@
-//! B3 to B6: arrays and chunks of sizes that cannot be counted, held or decoded.
+//! B3 to B6: arrays and chunks whose sizes overflow, or are too large for memory or a decoder.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -80,7 +80,7 @@ fn b04_a_view_longer_than_any_file_is_not_there_and_its_chunks_are() {
     let stores = Stores::new();
     let changes = json!({"shape": [1_u64 << 61], "chunks": [4]});
     stores.v2("endless", changes, &[("1", &le(&[1, 2, 3, 4]))]);
-    // 2^63 - 8 bytes: the .bin has a name, the .npy with its header would not fit.
+    // 2^63 - 8 bytes: the .bin is listed, but the .npy with its header would be too large.
     stores.v2(
         "edge",
         json!({"shape": [(1_u64 << 61) - 2], "chunks": [4]}),
@@ -167,7 +167,7 @@ fn b06_a_chunk_larger_than_the_memory_limit_is_enomem() {
     let need = (32_u64 << 20) + chunk.len() as u64;
     let needs = format!("needs {need} bytes of memory, the limit is ");
     logged(&mount, &["large/0", &needs, "ENOMEM"]);
-    // The part that no chunk holds does not need it.
+    // The part without stored chunks needs no memory for them.
     let mut part = [0; 4096];
     let file = File::open(view(&mount, "large", "large.bin")).unwrap();
     file.read_exact_at(&mut part, 48 << 20).unwrap();

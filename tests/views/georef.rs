@@ -1,5 +1,5 @@
-//! Georeferencing in the files beside GeoTIFF and in NetCDF: what GDAL, rasterio, pyproj, xarray and
-//! pynrrd read.
+//! Georeferencing in the files of GeoTIFF and of other formats, and in NetCDF, as read by GDAL,
+//! rasterio, pyproj, xarray and pynrrd.
 
 use std::fs;
 use std::path::Path;

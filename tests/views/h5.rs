@@ -12,7 +12,7 @@ use crate::netcdf::{decoded, python};
 use crate::stores::*;
 use crate::support::*;
 
-/// What `h5.py` prints; none if this user may not run it.
+/// Returns the output of `h5.py`; `None` if this user may not run it.
 fn h5(word: &str, arguments: &[&Path]) -> Option<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views");
     let python = directory.join(".venv-anndata/bin/python");
@@ -45,7 +45,7 @@ fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
     assert_eq!(gauge(mount.path(), "panics"), 0);
     let log = mount.log();
     assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
-    // What is JSON text is named; nothing is left out.
+    // Attributes stored as JSON text are reported; none is left out.
     let readme = readme(&mount, "tree");
     assert!(
         readme.contains("attribute \"object\" is JSON text"),
@@ -59,7 +59,7 @@ fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
 fn a_header_of_hdf5_decodes_nothing() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
-    // Elements of more than 16 MiB are apart from the header.
+    // Elements of more than 16 MiB are stored apart from the header.
     let large = json!({"shape": [5 << 20], "chunk_grid": grid(&[1 << 20])});
     stores.v3("absent", large, &[]);
     let mount = stores.mount(&[]);
@@ -135,13 +135,13 @@ fn hostile_hierarchies_have_a_diagnostic_or_a_file_that_opens() {
         let file = view(&mount, name, &format!("{name}.h5"));
         assert_eq!(errno(fs::metadata(file)), ENOENT, "{name}");
     }
-    // The list of the views of a group of thousands takes long.
+    // The list of views of a group with thousands of members takes long.
     let text = readme(&mount, "deep");
     assert!(text.contains("groups inside each other"), "{text:.3000}");
     goes_on(&mount, &stores);
 }
 
-/// A file of AnnData is whole, or its reason is in the list of views; other groups have none.
+/// A file of AnnData is complete, or its reason is in the list of views; other groups have none.
 #[test]
 fn an_anndata_file_has_all_arrays_or_a_diagnostic() {
     let stores = Stores::new();

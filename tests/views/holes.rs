@@ -1,5 +1,5 @@
-//! Programs that look for holes in files copy every byte of native keys, views, translations and
-//! texts: no object has fewer blocks than its size, and none has a hole.
+//! Programs that search for holes in files copy every byte of native keys, views, translations and
+//! texts: no object has holes, or fewer blocks than its size.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::stores::*;
 use crate::support::*;
 
-/// Elements that are not zero, in four chunks.
+/// The number of elements, which are not zero, in four chunks.
 const ELEMENTS: i32 = 16_384;
 
-/// A group with an array, and a sparse file as one of its keys.
+/// Creates a group with an array, and a sparse file as one of its keys.
 fn store() -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format":2}"#);
@@ -37,7 +37,7 @@ fn store() -> Stores {
     stores
 }
 
-/// Every object below a directory has `size / 512` blocks, rounded up.
+/// Asserts that every object below a directory has `size / 512` blocks, rounded up.
 fn assert_blocks(path: &Path) {
     let script = r#"find "$1" -type f -printf '%b %s %p\n' | awk '$1 != int(($2 + 511) / 512)'"#;
     let wrong = run(Command::new("bash")

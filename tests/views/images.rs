@@ -1,4 +1,4 @@
-//! NIfTI, MRC and FITS files as nibabel, SimpleITK, mrcfile, astropy and fitsverify read them.
+//! NIfTI, MRC and FITS files, read by nibabel, SimpleITK, mrcfile, astropy and fitsverify.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn images_and_volumes_are_what_their_programs_read() {
     assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
 }
 
-/// Shapes and metadata that no file can have give a diagnostic; other metadata are left out.
+/// Shapes and metadata that no file can represent give a diagnostic; other metadata are left out.
 #[test]
 fn hostile_images_have_a_diagnostic_or_a_file_of_the_right_size() {
     let stores = Stores::new();

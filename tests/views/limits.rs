@@ -1,4 +1,4 @@
-//! What the system limits: memory of a container, address space, descriptors, nesting.
+//! System limits: container memory, address space, descriptors, and nesting depth.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,14 +13,14 @@ use crate::support::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A group with the array `good`.
+/// Creates a group with the array `good`.
 fn group() -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     stores
 }
 
-/// An array `x` of one chunk of 64 MiB for each file `x/N`, all of them the same and well packed.
+/// Creates an array `x` with one chunk of 64 MiB per file `x/N`, all of them equal and well compressible.
 fn large(stores: &Stores, chunks: u64) -> Vec<u8> {
     let piece: Vec<u8> = (0..4093_u32)
         .flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes())
@@ -37,7 +37,7 @@ fn large(stores: &Stores, chunks: u64) -> Vec<u8> {
     chunk
 }
 
-/// A command, run with a wrapper before it.
+/// Returns a mount command with a wrapper program before it.
 fn wrapped(wrapper: &[&str], source: &Path, mountpoint: &Path, log: &Path) -> Command {
     let mut command = Command::new(wrapper[0]);
     let zarrfs = zarrfs();
@@ -50,11 +50,11 @@ fn wrapped(wrapper: &[&str], source: &Path, mountpoint: &Path, log: &Path) -> Co
     command
 }
 
-/// A cgroup with a limit of memory, of version 1 or 2.
+/// A cgroup with a memory limit, of version 1 or 2.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// None, with a line that says so, where this process may make none.
+    /// Creates a cgroup; `None`, with a message, if this process may not create one.
     fn new(bytes: u64) -> Option<Self> {
         let name = format!("zarrfs-test-{}", std::process::id());
         let roots = [
@@ -73,7 +73,7 @@ impl Cgroup {
         None
     }
 
-    /// Processes that the kernel has killed in it.
+    /// Returns the number of processes that the kernel has killed in the cgroup.
     fn kills(&self) -> u64 {
         let files = ["memory.oom_control", "memory.events"];
         let texts = files.map(|file| fs::read_to_string(self.0.join(file)).unwrap_or_default());
@@ -134,7 +134,7 @@ fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
     let chunk = large(&stores, 4);
     let enomem = rustix::io::Errno::NOMEM.raw_os_error();
     let mut mounted = 0;
-    // The program itself needs the smallest of them when it is not optimised.
+    // Without optimisation, the program itself needs the smallest of these limits.
     for kib in [70, 100, 150, 200, 300, 500].map(|mib| mib * 1024) {
         let dir = scratch();
         let mountpoint = dir.path().join("mnt");
@@ -249,7 +249,7 @@ fn b01_a_long_document_of_attributes_counts_against_the_memory_limit() {
     };
     let stores = Stores::new();
     stores.put("zarr.json", &group(json!({})));
-    // Once parsed, about 120 MB; and a little less than an eighth of the limit.
+    // About 120 MB when parsed, and slightly less than an eighth of the limit.
     stores.put("long/zarr.json", &group(members(600_000)));
     for number in 0..4 {
         stores.put(&format!("fits{number}/zarr.json"), &group(members(30_000)));
@@ -272,7 +272,7 @@ fn b01_a_long_document_of_attributes_counts_against_the_memory_limit() {
         let found: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(found, members(30_000), "{group}");
     }
-    // Attributes that were not read are not shown as none.
+    // Attributes that were not read are not shown as empty.
     let attributes = fs::read(mount.join("long/.zarrfs/attributes.json"));
     assert_eq!(attributes.unwrap_err().kind(), std::io::ErrorKind::NotFound);
     let readme = fs::read_to_string(mount.join("long/.zarrfs/README.txt")).unwrap();
@@ -293,7 +293,7 @@ fn copies_of_documents_in_that_of_a_group_take_no_memory_of_its_views() {
         "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": copies}});
     stores.put("zarr.json", group.to_string().as_bytes());
     stores.put("a/zarr.json", array.to_string().as_bytes());
-    // Parsed, the copies take more than all of it.
+    // When parsed, the consolidated metadata take more than the whole limit.
     let mount = stores.mount(&["--memory-limit", "32M"]);
     let attributes = fs::read_to_string(mount.join(".zarrfs/attributes.json")).unwrap();
     assert!(attributes.contains("\"kept\""), "{attributes}");

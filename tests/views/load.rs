@@ -1,4 +1,4 @@
-//! E1 to E3, F1, F2, F6: memory, and many readers at once.
+//! E1 to E3, F1, F2, F6: memory, and many concurrent readers.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::support::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The bytes of a chunk: a short piece that is different for each chunk, again and again.
+/// Returns the bytes of a chunk: a short pattern, unique to the chunk, repeated.
 fn content(chunk: u64, bytes: u64) -> Vec<u8> {
     let mut state = chunk.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut piece = Vec::new();
@@ -29,7 +29,7 @@ fn content(chunk: u64, bytes: u64) -> Vec<u8> {
     content
 }
 
-/// An array `x` of `count` chunks of `bytes`, compressed with zstd.
+/// Writes an array `x` of `count` chunks of `bytes`, compressed with zstd.
 fn array(stores: &Stores, count: u64, bytes: u64) {
     let changes = json!({"shape": [count * bytes / 4], "chunks": [bytes / 4],
         "compressor": {"id": "zstd", "level": 1}});
@@ -67,7 +67,7 @@ fn e01_many_readers_of_large_chunks_wait_for_each_other_within_the_limit() {
     goes_on(&mount, &stores);
 }
 
-/// One text of so many bytes, as `vlen-utf8` encodes it.
+/// Returns one text of `bytes`, encoded with `vlen-utf8`.
 fn one_text(bytes: usize) -> Vec<u8> {
     let mut chunk = 1_u32.to_le_bytes().to_vec();
     chunk.extend((bytes as u32).to_le_bytes());
@@ -109,8 +109,8 @@ fn e01_texts_of_many_arrays_stay_within_the_limit() {
     for file in &open {
         assert_eq!(file.metadata().unwrap().len(), bytes as u64 + 6);
     }
-    // The pages of the program itself, which is big when it is built for tests, and what the
-    // allocator keeps for its threads: between 126 and 150 MiB were seen.
+    // The pages of the program itself, which is big when built for tests, and memory that the
+    // allocator keeps for its threads: between 126 and 150 MiB were measured.
     let program = mount.memory("RssFile");
     let most = mount.memory("VmHWM");
     assert!(
@@ -137,7 +137,7 @@ fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
             scope.spawn(|| assert_eq!(errno(read(view(&mount, "x", "chunks/0"))), enomem));
         }
     });
-    // Not after a wait for memory that there can never be.
+    // Fails without waiting for memory that can never become free.
     assert!(started.elapsed() < Duration::from_secs(15));
     logged(&mount, &["x/0", "bytes of memory, the limit is", "ENOMEM"]);
     assert_eq!(
@@ -167,7 +167,7 @@ fn e03_memory_that_the_system_refuses_is_enomem_and_the_daemon_lives() {
     for _ in 0..3 {
         assert_eq!(errno(read(mount.join("x/.zarrfs/chunks/0"))), enomem);
     }
-    // Only the record of the versions that the file was served from.
+    // Only the record of the versions that the file has served.
     assert!(gauge(&mount.path, "decoded_bytes") <= 256);
     assert_eq!(
         read(mount.join("good/.zarrfs/good.bin")).unwrap(),
@@ -177,7 +177,7 @@ fn e03_memory_that_the_system_refuses_is_enomem_and_the_daemon_lives() {
     assert!(mount.log().contains("ENOMEM"), "{}", mount.log());
 }
 
-/// One chunk of 16 MiB that takes bzip2 a while.
+/// Writes one chunk of 16 MiB that takes bzip2 some time.
 fn slow(stores: &Stores) -> Vec<u8> {
     let bytes = 16 * MIB;
     let content = content(5, bytes);
@@ -220,7 +220,7 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
         }
     });
     let decoded = gauge(mount.path(), "decoded_bytes") - before.1;
-    // The headers of the files that the kernel knows count, too.
+    // Includes the headers of the files that the kernel has cached.
     let kept = 16 * MIB..16 * MIB + 4096;
     assert!(kept.contains(&decoded), "kept in memory once: {decoded}");
     assert_eq!(gauge(mount.path(), "chunks_decoded") - before.2, 1);
@@ -234,7 +234,7 @@ fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
 #[test]
 fn a_scan_in_c_order_decodes_every_chunk_once() {
     let stores = Stores::new();
-    // 4 x 8 x 8 chunks; a row of the array crosses 8 of them, a slab has 64.
+    // 4 x 8 x 8 chunks; a row of the array crosses 8 chunks, a slab 64.
     let [chunks, edge] = [[4_u64, 8, 8], [4, 32, 64]];
     let mut names = Vec::new();
     for i in 0..chunks.iter().product::<u64>() {

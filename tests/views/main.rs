@@ -1,12 +1,12 @@
-//! Decoded views through real mounts: the test matrix of zarr-python 2 and 3, the namespace of
-//! `.zarrfs`, hostile metadata and chunks, memory, and sources that change. The client is this
-//! process or one it starts, the daemon is always another. Tests of the fault table carry its row in
-//! their name (`c04_...` is row C4).
+//! Level: decoded views through real mounts: the test matrix of zarr-python 2 and 3, the namespace
+//! of `.zarrfs`, hostile metadata and chunks, memory, and sources that change. The client is this
+//! process or one of its children, the daemon always another process. Tests of the fault table have
+//! their row in their name (`c04_...` is row C4).
 //!
-//! Rows C3 (a page of HTML that fits exactly cannot be told from a chunk) and C12 (there is no
-//! decoder that loops) have no more than what is said here; C14 and C15 are proven by the matrix.
+//! Two rows have no test: C3 (an HTML page that fits exactly is indistinguishable from a chunk) and
+//! C12 (no decoder can loop). The matrix proves C14 and C15.
 //!
-//! The matrix is written by `tests/fixtures/setup.sh`.
+//! `tests/fixtures/setup.sh` writes the matrix.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(

@@ -1,4 +1,4 @@
-//! Every array that zarr-python 2 and 3 write, as a directory, a stored and a deflated zip.
+//! Every array that zarr-python 2 and 3 write, as a directory and as a stored and a deflated zip.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::stores::may_run;
 use crate::support::*;
 
-/// Something below the repository.
+/// Returns a path in the repository.
 fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -25,7 +25,7 @@ fn interpreter() -> PathBuf {
     venv.join("bin/python")
 }
 
-/// A Python client with numpy, and with what the generators of the matrix share.
+/// Returns a command of a Python client with numpy and the shared modules of the matrix generators.
 fn python(program: &str, mount: &Mount, half: &str) -> Command {
     let mut command = Command::new(interpreter());
     command
@@ -44,7 +44,7 @@ fn check(half: &str, source: &str, args: &[&str], wrap: fn(Command) -> Command) 
         return;
     }
     let mount = Mount::with(matrix(source), args);
-    // The scratch directory that it is in is for this user only.
+    // Opens the scratch directory of the mountpoint for other users.
     let open = Permissions::from_mode(0o755);
     fs::set_permissions(mount.path().parent().unwrap(), open).unwrap();
     let output = run(&mut wrap(python(
@@ -105,7 +105,7 @@ fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_deflat
     check("v3", "v3-deflated.zip", &[], |command| command);
 }
 
-/// Becomes `nobody` once everything is imported: the interpreter need not be readable by others.
+/// Switches to `nobody` after all imports, because other users may not be able to read the interpreter.
 const AS_NOBODY: &str = "
 import ast, base64, hashlib, json, mmap, os, pwd, sys, numpy, fixturelib
 nobody = pwd.getpwnam('nobody')

@@ -1,4 +1,4 @@
-//! B1, B2, B7: documents and values that are wrong or unknown.
+//! B1, B2, B7: documents and values that are invalid or unknown.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use crate::clients::ENOENT;
 use crate::stores::*;
 use crate::support::*;
 
-/// No view of the elements is there, `README.txt` has `gist`, and the store's keys and the sibling are.
+/// Asserts that a node has no views of elements, that its `README.txt` has `gist`, and that other
+/// keys can be read.
 pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist: &str) {
     let text = readme(mount, node);
     assert!(text.contains(gist), "{node}: {gist:?} is not in {text:?}");
@@ -150,7 +151,7 @@ fn b02_what_is_not_known_or_missing_is_named() {
         has_no_views(&mount, &stores, node, ".zarray", gist);
         native(&mount, &stores, &format!("{node}/0"));
     }
-    // What is known of an array with an unknown data type is still told.
+    // The known metadata of an array with an unknown data type are still shown.
     let info = read(view(&mount, "dtype", "info.json")).unwrap();
     let info: Value = serde_json::from_slice(&info).unwrap();
     assert_eq!(info["shape"], json!([8]));
@@ -241,7 +242,7 @@ fn b07_fill_values_keep_their_bits_or_are_refused() {
         );
     }
     stores.v2("v2null", json!({"fill_value": null}), &[]);
-    // Not allowed, but written.
+    // Not allowed, but written by some programs.
     stores.v3("v3null", json!({"fill_value": null}), &[]);
     stores.v2(
         "v2bytes",

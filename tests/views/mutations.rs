@@ -1,5 +1,5 @@
-//! Chunks of every codec of the matrix, cut, lengthened and with bits flipped: each is EIO, or what
-//! was stored, or, where no checksum can tell, exactly as many bytes as the chunk has.
+//! Chunks of every codec of the matrix, cut, lengthened and with flipped bits. A read returns EIO,
+//! the stored elements, or, if no checksum can detect the change, exactly the size of the chunk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use crate::clients::{EIO, gauge};
 use crate::stores::*;
 use crate::support::*;
 
-/// What may become of a chunk with a flipped bit.
+/// The possible results of a chunk with a flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
-    /// A checksum over all of it: EIO.
+    /// A checksum covers the whole chunk: EIO.
     Whole,
-    /// A checksum over its content; a header may have bits without a meaning: EIO, or the content.
+    /// A checksum covers the content, but a header may have unused bits: EIO, or the content.
     Content,
-    /// None: EIO, or as many bytes as there should be.
+    /// No checksum: EIO, or the expected number of bytes.
     None,
 }
 
-/// What was done to a chunk.
+/// A change of a chunk.
 #[derive(Debug)]
 enum Mutation {
     None,
@@ -30,7 +30,7 @@ enum Mutation {
     Flip(usize),
 }
 
-/// Outermost, they cover every bit.
+/// Codecs that, as the outermost one, cover every bit.
 const CHECKSUMS: [&str; 5] = [
     "crc32",
     "crc32c",
@@ -38,13 +38,13 @@ const CHECKSUMS: [&str; 5] = [
     "fletcher32",
     "jenkins_lookup3",
 ];
-/// Flips of each chunk, and lengths that it is cut to, besides the first and the last ones.
+/// The number of flips of each chunk, and of lengths to which it is cut, besides the first and the last ones.
 const FLIPS: usize = 50;
 const CUTS: usize = 20;
-/// Longer chunks are not mutated: there are shorter ones of each codec.
+/// The largest size of a mutated chunk in bytes. Each codec has shorter ones.
 const LONGEST: usize = 12 << 10;
 
-/// One array of the matrix, whose chunks are mutations of one of its chunks.
+/// An array of the matrix, whose chunks are mutations of one of its chunks.
 struct Case {
     name: String,
     proof: Proof,
@@ -75,7 +75,7 @@ fn name_of(codec: &Value) -> &str {
 
 fn proof(codecs: &[Value]) -> Proof {
     let is_checksum = |codec: &Value| CHECKSUMS.contains(&name_of(codec));
-    // What is a whole in itself: a checksum at the end of the stream.
+    // Formats with their own checksum at the end of the stream.
     let is_checked = |codec: &Value| match name_of(codec) {
         "zlib" | "gzip" | "bz2" => true,
         "zstd" => codec["checksum"] == true || codec["configuration"]["checksum"] == true,
@@ -84,7 +84,7 @@ fn proof(codecs: &[Value]) -> Proof {
     };
     match codecs.last() {
         Some(last) if is_checksum(last) => Proof::Whole,
-        // A codec behind a shard covers all of it, one before it only the inner chunks.
+        // A codec after a shard covers the whole shard, one before it only the inner chunks.
         _ if codecs
             .iter()
             .any(|codec| is_checksum(codec) || is_checked(codec)) =>
@@ -95,7 +95,7 @@ fn proof(codecs: &[Value]) -> Proof {
     }
 }
 
-/// Copies an array and replaces its chunks by mutations of the first one.
+/// Copies an array, and replaces its chunks by mutations of the first one.
 fn mutated(array: &Path, into: &Path) -> Option<Case> {
     let (document, format) = match array.join("zarr.json") {
         path if path.exists() => (path, 3),
@@ -157,7 +157,7 @@ fn mutated(array: &Path, into: &Path) -> Option<Case> {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let bit = match flip {
-            // Headers are where most meanings are.
+            // Most of the significant bits are in headers.
             0..20 => (state >> 33) as usize % (24 * 8).min(original.len() * 8),
             _ => (state >> 33) as usize % (original.len() * 8),
         };
@@ -198,7 +198,7 @@ fn mutated(array: &Path, into: &Path) -> Option<Case> {
     })
 }
 
-/// Mutates the chunks of the arrays in these groups of the matrix and reads all of them.
+/// Mutates the chunks of the arrays in these groups of the matrix, and reads all of them.
 fn run_all(half: &str, groups: &[&str], least: usize) {
     let stores = Stores::new();
     let mut cases = Vec::new();
@@ -213,7 +213,7 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
         arrays.sort();
         for array in arrays {
             let name = array.file_name().unwrap().to_str().unwrap();
-            // The same codecs with another type, or with one more codec.
+            // The same codecs with another type, or with an additional codec.
             if name.ends_with("-f4") || name.ends_with("-f8") || name.contains('+') {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! N5: what zarr-python 2, z5py and the fixture generator write, wrong headers, and directories that
-//! are both N5 and Zarr.
+//! N5: hierarchies that zarr-python 2, z5py and the fixture generator write, wrong headers, and
+//! directories that are both N5 and Zarr.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// Has a Python with zarr of that version compare views and translations; returns the number of
+/// Lets a Python with that version of zarr compare views and translations. Returns the number of
 /// comparisons.
 fn compare(version: u8, mount: &Mount, targets: &[&str]) -> u64 {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views/n5.py");
@@ -82,14 +82,14 @@ fn groups_attributes_and_documents_are_those_of_the_hierarchy() {
     let copies = &document(".zarrfs/as-v2/.zmetadata")["metadata"];
     assert_eq!(copies[&format!("{deep}/.zattrs")], json!({"depth": 3}));
     assert!(copies.get("made/attributes.json").is_none());
-    // Blocks have other sizes than chunks, and those that are absent stay absent.
+    // Blocks and chunks have different sizes, and absent blocks stay absent.
     let chunk = mount.join(".zarrfs/as-v3/made/short/c/2/3/0");
     assert_eq!(fs::metadata(chunk).unwrap().len(), 5 * 4 * 7 * 2);
     let absent = format!(".zarrfs/as-v3/{deep}/some-chunks/c/0/0/0");
     assert_eq!(errno(read(mount.join(absent))), ENOENT);
 }
 
-/// A block of 4 big-endian `int32` along one axis, behind a header.
+/// Returns a block of 4 big-endian `int32` along one axis, with a header.
 fn block(header: &[u8]) -> Vec<u8> {
     let elements = GOOD[..4].iter().flat_map(|e| e.to_be_bytes());
     header.iter().copied().chain(elements).collect()
@@ -179,7 +179,7 @@ fn a_directory_with_zarr_metadata_is_zarr() {
     let good = read(view(&mount, "good", "good.bin")).unwrap();
     assert_eq!(good, le(&GOOD));
     assert_eq!(read(view(&mount, "", "attributes.json")).unwrap(), b"{}\n");
-    // In a hierarchy of Zarr it is a value like any other.
+    // In a Zarr hierarchy, it is an ordinary value.
     assert!(read(view(&mount, "directory", "directory.bin")).is_err());
     assert_eq!(read(mount.join("attributes.json")).unwrap(), root);
     mount.unmount();
@@ -210,7 +210,7 @@ fn blocks_that_are_not_compressed_are_read_behind_their_headers() {
         [&mode.to_be_bytes()[..], &[0, 1], &count].concat()
     };
     let count = u32::try_from(BLOCK).unwrap().to_be_bytes();
-    // A full block, one with its number of elements, none, a short one, and a full one at the edge.
+    // A full block, a full one with an element count, an absent one, a short one, and a full one at the edge.
     for (number, header, count) in [
         (0, header(0, BLOCK), BLOCK),
         (1, [header(1, BLOCK), count.to_vec()].concat(), BLOCK),
@@ -244,7 +244,7 @@ fn blocks_that_are_not_compressed_are_read_behind_their_headers() {
         assert!(found == expected[start..end], "{start}..{end}");
     }
     assert!(read(&path).unwrap() == expected);
-    // A block of the right size with another header is decoded, and found to be wrong.
+    // A block of the right size with another header is decoded, and is invalid.
     stores.put(
         "long/0",
         &[header(0, BLOCK - 1), elements(0, BLOCK)].concat(),

@@ -1,4 +1,4 @@
-//! Where views are: hidden or listed, beside the store's keys or in a tree of their own.
+//! The location of views: hidden or listed, next to the store's keys or in a separate tree.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use crate::clients::{ENOENT, gauge, inodes};
 use crate::stores::*;
 use crate::support::*;
 
-/// A group with attributes, with arrays `x`, `y` and `good` and a group `below`.
+/// Creates a group with attributes, with arrays `x`, `y` and `good` and a group `below`.
 pub fn hierarchy() -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
@@ -24,7 +24,7 @@ pub fn hierarchy() -> Stores {
     stores
 }
 
-/// What is listed in the views of an array of numbers.
+/// Returns the listed views of an array of numbers.
 fn of_array(name: &str) -> Vec<String> {
     let mut names: Vec<String> = ["attributes.json", "info.json", "README.txt", "chunks"]
         .map(String::from)
@@ -104,7 +104,7 @@ fn a_key_of_the_store_named_zarrfs_wins() {
         native(&mount, &stores, "y/.zarrfs/inside");
         assert!(mount.join("y/.zarrfs/inside").is_file());
         assert_eq!(errno(fs::metadata(view(&mount, "y", "y.npy"))), ENOENT);
-        // In the group the views of both are still to be had.
+        // The group still has the views of both arrays.
         assert_eq!(
             read(view(&mount, "", "x.bin")).unwrap(),
             le(&[1, 2, 3, 4, FILL, FILL, FILL, FILL])

@@ -1,4 +1,4 @@
-//! Groups as NetCDF-4 and as classic NetCDF, opened by the programs that people have.
+//! Groups as NetCDF-4 and as classic NetCDF, opened by common programs.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -16,14 +16,14 @@ fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// A store that `tests/views/setup.sh` has written.
+/// Returns the path of a store that `tests/views/setup.sh` has written.
 fn fixture(name: &str) -> PathBuf {
     let path = own("target/fixtures/formats").join(name);
     assert!(path.exists(), "run tests/views/setup.sh: no {path:?}");
     path
 }
 
-/// A Python with the libraries of netCDF; none if this user may not run it.
+/// Returns a Python with the netCDF libraries; `None` if this user may not run it.
 pub fn python() -> Option<Command> {
     let program = own("tests/views/.venv/bin/python");
     if !may_run(&program) {
@@ -34,13 +34,13 @@ pub fn python() -> Option<Command> {
     Some(command)
 }
 
-/// What a shell command prints that must succeed; `$F` is the file.
+/// Runs a shell command that must succeed, and returns its output; `$F` is the file.
 fn tool(file: &Path, script: &str) -> String {
     let script = format!("F={}\n{script}", file.display());
     sh(&script)
 }
 
-/// The counter of chunks that were decoded.
+/// Returns the counter of decoded chunks.
 pub fn decoded(mount: &Mount) -> u64 {
     let stats = run(zarrfs().arg("stats").arg(mount.path()).arg("--json"));
     let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
@@ -85,8 +85,8 @@ fn every_value_is_the_one_that_zarr_python_reads() {
     }
 }
 
-/// The libhdf5 of 1.8 that `tests/views/setup.sh` has installed: there is one for this architecture
-/// only.
+/// Returns the libhdf5 1.8 that `tests/views/setup.sh` has installed. It exists for this
+/// architecture only.
 #[cfg(target_arch = "x86_64")]
 fn old_hdf5() -> PathBuf {
     let directory = own("tests/views/.hdf5-1.8/lib");
@@ -136,7 +136,7 @@ fn the_index_of_a_hundred_million_chunks_is_only_computed_where_it_is_read() {
     stores.v2("a", shape, &chunks);
     let mount = Mount::new(stores.path());
     let file = mount.join(".zarrfs/root.nc");
-    // 1,587,304 nodes, a gap, the elements.
+    // 1,587,304 nodes, a gap, and the elements.
     let size = fs::metadata(&file).unwrap().len();
     let gap = size - 1_587_304 * 2616 - 400_000_000;
     assert!((4..6).contains(&(gap >> 20)), "{gap}");
@@ -168,7 +168,7 @@ fn opening_decodes_nothing_and_a_corrupt_chunk_hides_no_other_variable() {
         &[("0", b"too short"), ("1", &le(&GOOD[4..]))],
     );
     stores.v2("one", json!({"chunks": [8]}), &[("0", b"too short")]);
-    // Without it, the file has no gap for libraries that read the first 4 MiB.
+    // Without this array, the file has no gap for libraries that read the first 4 MiB.
     let large = json!({"shape": [5_000_000], "chunks": [1_000_000]});
     stores.v2("large", large, &[]);
     let mount = Mount::new(stores.path());
@@ -210,13 +210,13 @@ fn small_files_are_a_few_pages_longer_than_their_elements() {
         ("mask/.zarrfs/mask.tif", 16 << 10, 20 << 10),
         ("mask/.zarrfs/mask.nii", 16 << 10, 17 << 10),
         (".zarrfs/root.nc", 16 << 10, 48 << 10),
-        // Bytes are integers of 16 bits there.
+        // Classic NetCDF stores these bytes as 16-bit integers.
         (".zarrfs/root.cdf.nc", 32 << 10, 64 << 10),
     ] {
         let size = size(file);
         assert!((least..=most).contains(&size), "{file}: {size}");
     }
-    // A page belongs to one array: the others can be read.
+    // A page belongs to one array, so the other arrays can be read.
     let file = mount.join(".zarrfs/root.nc");
     assert!(tool(&file, "ncdump -v good $F").contains("good = 10, -11, 12"));
     assert!(tool(&file, "ncdump -h $F").contains("int bad(dim_8)"));
@@ -237,7 +237,7 @@ fn an_empty_text_is_a_text_and_no_null_pointer() {
     let file = mount.join(".zarrfs/root.nc");
     let dump = tool(&file, "ncdump -v text $F; h5dump -a stagger -d text $F");
     for gist in [
-        // The value that netCDF has for what was not written is an empty text.
+        // The netCDF value of unwritten elements is an empty text.
         "text = \"a\", _, \"b\", _ ;",
         ":stagger = \"\" ;",
         "(0): \"\\000\"",
@@ -276,7 +276,7 @@ fn the_programs_of_climate_people_open_it() {
         ] {
             assert!(header.contains(line), "{format}: {line}: {header}");
         }
-        // The mean of everything, unpacked, by two programs that share no code of ours.
+        // The mean of all unpacked elements, computed by two programs that share no code with zarrfs.
         let mean = |printed: String| -> f64 {
             let last = printed
                 .split_whitespace()
@@ -448,14 +448,14 @@ fn a_chunk_that_cannot_be_read_is_an_error_and_no_missing_variable() {
     stores.put("group/.zgroup", b"{\"zarr_format\": 2}");
     stores.put("empty/.zgroup", b"{\"zarr_format\": 2}");
     let mount = stores.mount(&[]);
-    // The text has to be decoded to know the file, and it is broken.
+    // The layout of the file depends on the text, which is broken.
     assert_eq!(errno(read(mount.join(".zarrfs/root.nc"))), EIO);
     let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     assert!(
         readme.contains(&source_name(stores.path())) && readme.contains("text"),
         "{readme}"
     );
-    // The rest goes on.
+    // Other views can be read.
     assert_eq!(read(mount.join(".zarrfs/good.bin")).unwrap().len(), 32);
     for group in ["group", "empty"] {
         let file = mount.join(group).join(format!(".zarrfs/{group}.nc"));
@@ -486,7 +486,7 @@ fn a_group_that_changes_is_another_file() {
     assert!(is_seen, "{}", tool(&file, "ncdump -h $F"));
 }
 
-/// A group of version 2 at a path of a store.
+/// Writes a version 2 group at a path of a store.
 fn group(stores: &Stores, name: &str) {
     let key = Path::new(name).join(".zgroup");
     stores.put(key.to_str().unwrap(), b"{\"zarr_format\": 2}");
@@ -506,7 +506,7 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
         ("empty/only", "zarr.json"),
     ] {
         stores.put(&format!("{name}/{key}"), b"{ half");
-        // As in chunk directories: what is in them is no node.
+        // As in chunk directories, whose content is not a node.
         stores.v2(&format!("{name}/c/inside"), json!({}), &[]);
     }
     let large = format!(
@@ -547,7 +547,7 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
         }
     }
     assert!(readme.contains("16777216"), "{readme}");
-    // What is broken itself is no group either, and one of nothing else is not there.
+    // A broken node is not a group either, and a group of only such nodes has no file.
     for (name, gist) in [("half", ".zarray: line 1"), ("empty", "only is not in it")] {
         let file = mount.join(name).join(format!(".zarrfs/{name}.nc"));
         assert_eq!(errno(read(file)), ENOENT, "{name}");
@@ -564,7 +564,7 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
 fn a_node_whose_document_cannot_be_read_now_is_an_error() {
     let stores = Stores::new();
     group(&stores, "");
-    // A link that leads out of the store is there and cannot be read.
+    // A link out of the store exists, but cannot be read.
     fs::create_dir(stores.path().join("lost")).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", stores.path().join("lost/.zarray")).unwrap();
     let mount = stores.mount(&[]);

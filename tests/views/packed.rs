@@ -1,5 +1,5 @@
-//! Files with the chunks of arrays as they are stored: what HDF5, netCDF, GDAL and tifffile read of them, and
-//! sources that change or lie.
+//! Files with the stored chunks of arrays, as read by HDF5, netCDF, GDAL and tifffile, and sources
+//! that change or are invalid.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -75,7 +75,7 @@ fn stores_of_zarr_python_2_are_read_as_well() {
     assert_eq!((&counts["nc"], &counts["refused"]), (&json!(13), &json!(5)));
 }
 
-/// A v2 array of two zlib chunks.
+/// Creates a v2 array of two zlib chunks.
 fn stores() -> Stores {
     let stores = Stores::new();
     let changes = json!({"compressor": {"id": "zlib", "level": 1}});
@@ -84,7 +84,7 @@ fn stores() -> Stores {
     stores
 }
 
-/// Whether stored bytes are in a file, read without pages of the kernel.
+/// Returns whether a file contains stored bytes, read without the page cache.
 fn has(file: &File, stored: &[u8]) -> std::io::Result<bool> {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
     let size = usize::try_from(file.metadata()?.len()).unwrap();
@@ -101,7 +101,7 @@ fn a_chunk_that_changes_is_stale_in_an_open_file_and_new_in_the_next() {
     let file = File::open(&path).unwrap();
     let (one, two) = (zlib(&le(&[1; 4])), zlib(&le(&[2; 4])));
     assert!(has(&file, &one).unwrap() && has(&file, &two).unwrap());
-    // Of the same size, then of another one.
+    // Replaces the chunk by one of the same size, then by one of another size.
     for bytes in [le(&[3; 4]), le(&[4, 5, 6, 7])] {
         let new = zlib(&bytes);
         stores.put(".new", &new);

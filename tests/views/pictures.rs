@@ -1,4 +1,4 @@
-//! Pictures of arrays as PIL reads them.
+//! Pictures of arrays, read by PIL.
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn the_size_of_a_picture_is_known_before_it_is_rendered() {
             "{listed:?}"
         );
     }
-    // Leaving chunks out would be a wrong picture.
+    // A picture without some chunks would be wrong.
     assert_eq!(
         errno(fs::metadata(view(&mount, "huge", "huge.png"))),
         ENOENT

@@ -1,4 +1,4 @@
-//! GeoTIFF: what tifffile, rasterio and the tools of GDAL, libgeotiff and libtiff read.
+//! GeoTIFF, read by tifffile, rasterio and the tools of GDAL, libgeotiff and libtiff.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::clients::{EIO, ENOENT, gauge};
 use crate::stores::*;
 use crate::support::*;
 
-/// A Python with zarr, xarray, tifffile and rasterio, below the repository.
+/// A Python with zarr, xarray, tifffile and rasterio; the path is relative to the repository.
 const PYTHON: &str = "tests/views/.venv/bin/python";
 
 fn own(path: &str) -> PathBuf {
@@ -42,7 +42,7 @@ fn rasters_are_what_the_reference_library_reads() {
     rasters("write", &[&store]);
     let mount = Mount::new(&store);
 
-    // More than 16 GiB, of which the tool looks at nothing.
+    // More than 16 GiB, none of which the tool reads.
     for name in ["sparse/tiled", "sparse/strips"] {
         let path = tif(&mount, name);
         assert!(fs::metadata(&path).unwrap().len() > 16 << 30);
@@ -52,8 +52,8 @@ fn rasters_are_what_the_reference_library_reads() {
         assert_eq!(gauge(mount.path(), "chunks_decoded"), 0, "{name}");
     }
 
-    // A file read from its beginning to its end takes each chunk of the image and of its overviews
-    // once, as tiles and as strips.
+    // A sequential read of a file decodes each chunk of the image and of its overviews once, for
+    // tiles and for strips.
     for (node, chunks) in [("pyramid/r10m/B02", 420), ("pyramid/r10m/B03", 223)] {
         let before = gauge(mount.path(), "chunks_decoded");
         read(tif(&mount, node)).unwrap();
@@ -123,7 +123,7 @@ fn rasters_are_what_the_reference_library_reads() {
     assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
 }
 
-/// A raster of 2 x 2 with names of its axes.
+/// Writes a raster of 2 x 2 with named axes.
 fn raster(stores: &Stores, name: &str, changes: Value) {
     let document = changed(
         json!({
@@ -151,7 +151,7 @@ fn a_place_that_cannot_be_read_is_an_error_and_not_a_raster_without_one() {
     stores.v3("y", axis("y"), &[("c/0", b"short")]);
     let mount = stores.mount(&[]);
     assert_eq!(errno(read(tif(&mount, "a"))), EIO);
-    // It does not need the coordinates.
+    // The elements do not need the coordinates.
     let bytes = read(tif(&mount, "said")).unwrap();
     assert_eq!(bytes[..4], *b"II\x2a\0");
     assert_eq!(bytes[bytes.len() - 16..], le(&[1, 2, 3, 4]));
@@ -187,7 +187,7 @@ fn a_place_that_a_broken_document_hides_is_not_guessed() {
     stores.put("pyramid/zarr.json", group.to_string().as_bytes());
     raster(&stores, "pyramid/l0", json!({}));
     let mount = stores.mount(&[]);
-    // The coordinates might say another place than GeoTransform, which is believed only if not.
+    // GeoTransform is not used unless the coordinates are known not to contradict it.
     let info = run(Command::new("gdalinfo").arg(tif(&mount, "a")));
     assert!(
         info.contains("Size is 2, 2") && !info.contains("Pixel Size"),
@@ -225,7 +225,7 @@ fn values_without_data_are_those_of_netcdf() {
         (
             "bytes",
             of("int8", json!({"_FillValue": 200, "_Unsigned": "true"})),
-            // A netCDF reader makes 200 of it, as it does of the data.
+            // A netCDF reader converts it to 200, like the data.
             Some((200.0, "-56")),
         ),
         (
@@ -291,7 +291,7 @@ fn bands_along_times_are_the_dates_of_their_data_type() {
         &[("0", &[3_i64, 5].map(i64::to_le_bytes).concat())],
     );
     stores.put("t/.zattrs", br#"{"units": "days since 1900-01-01"}"#);
-    // An array of other places than those of the bands is none of them.
+    // An array with other coordinates than the bands is not one of the bands.
     let shape = json!({"shape": [4, 2, 2], "chunks": [4, 2, 2]});
     stores.v2("below/cube", shape, &[]);
     stores.put(
@@ -334,7 +334,7 @@ fn hostile_shapes_and_attributes_are_refused_or_left_out() {
     for (name, lengths, chunk) in &refused {
         stores.v3(name, shape(lengths, chunk), &[]);
     }
-    // A table of tiles would be too long for the first; the second has very many bands.
+    // The first would need too long a table of tiles; the second has very many bands.
     let made = [
         ("many", vec![200_000, 200_000], vec![16, 16]),
         ("deep", vec![65_535, 1, 1], vec![1, 1, 1]),

@@ -1,4 +1,4 @@
-//! C8, C9: shards whose index lies, or is cut off.
+//! C8, C9: shards whose index is wrong or cut off.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::clients::EIO;
 use crate::stores::*;
 use crate::support::*;
 
-/// Shards of four elements in inner chunks of two.
+/// Returns a sharding codec for shards of four elements, with inner chunks of two.
 fn sharded(inner: Value, location: &str) -> Value {
     json!({"codecs": [{"name": "sharding_indexed", "configuration": {
         "chunk_shape": [2], "codecs": inner, "index_location": location,
@@ -29,7 +29,7 @@ const SECOND: [i32; 2] = [3, 4];
 const ABSENT: (u64, u64) = (u64::MAX, u64::MAX);
 const INDEX_BYTES: u64 = 36;
 
-/// A shard with its index at the end; the inner chunks are uncompressed at 0 and 8.
+/// Returns a shard with its index at the end, and uncompressed inner chunks at 0 and 8.
 fn shard(second: (u64, u64)) -> Vec<u8> {
     [le(&FIRST), le(&SECOND), index(&[(0, 8), second])].concat()
 }
@@ -185,7 +185,7 @@ fn c09_a_shard_cut_anywhere_is_eio() {
             };
             is_eio("chunks/c/0");
             is_eio("inner/1");
-            // With the index at the start the first inner chunk may still be whole.
+            // With the index at the start, the first inner chunk may still be complete.
             match node.starts_with("start") && length >= INDEX_BYTES as usize + 8 {
                 true => assert_eq!(read(view(&mount, &node, "inner/0")).unwrap(), le(&FIRST)),
                 false => is_eio("inner/0"),

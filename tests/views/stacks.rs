@@ -1,4 +1,4 @@
-//! OME-TIFF and the hyperstacks of ImageJ: what tifffile and the schema of the OME Data Model say.
+//! OME-TIFF and ImageJ hyperstacks, checked by tifffile and the schema of the OME Data Model.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

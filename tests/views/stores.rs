@@ -1,4 +1,4 @@
-//! Stores made by hand: a directory of arrays, each its metadata and the bytes of its chunks.
+//! Handmade stores: a directory of arrays, each given by its metadata and the bytes of its chunks.
 
 use std::fs;
 use std::io::Write;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::clients::EIO;
 use crate::support::*;
 
-/// Whether this user may run a program that was installed for the tests; else the test is
-/// skipped. Root always may.
+/// Returns whether this user may run a program that was installed for the tests; otherwise the test
+/// is skipped. Root always may.
 pub fn may_run(program: &Path) -> bool {
     let found = std::process::Command::new(program)
         .arg("--version")
@@ -27,17 +27,17 @@ pub fn may_run(program: &Path) -> bool {
     found.is_ok()
 }
 
-/// A directory with arrays in it.
+/// A directory with arrays.
 pub struct Stores(tempfile::TempDir);
 
-/// An element that stands in no chunk that is present: seen there, it is an absent chunk's.
+/// The fill value, which no present chunk contains: in a result, it stems from an absent chunk.
 pub const FILL: i32 = 1_234_567_891;
 
 /// The elements of the array `good`.
 pub const GOOD: [i32; 8] = [10, -11, 12, -13, 14, -15, 16, -17];
 
 impl Stores {
-    /// With one array, `good`, of which everything works.
+    /// Creates a directory with one valid array, `good`.
     pub fn new() -> Self {
         let stores = Self(scratch());
         stores.v2(
@@ -52,7 +52,7 @@ impl Stores {
         self.0.path()
     }
 
-    /// Writes a key.
+    /// Writes the value of a key.
     pub fn put(&self, key: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path().join(key);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -60,7 +60,7 @@ impl Stores {
         path
     }
 
-    /// Writes a v2 array of 8 `<i4` in uncompressed chunks of 4, with these changes of its metadata.
+    /// Writes a v2 array of 8 `<i4` in uncompressed chunks of 4, with changes of its metadata.
     pub fn v2(&self, name: &str, changes: Value, chunks: &[(&str, &[u8])]) {
         let document = changed(
             json!({
@@ -73,7 +73,7 @@ impl Stores {
         self.chunks(name, chunks);
     }
 
-    /// The same as v3; chunk keys are `c/0` and `c/1`.
+    /// As [`Stores::v2`], but in v3; chunk keys are `c/0` and `c/1`.
     pub fn v3(&self, name: &str, changes: Value, chunks: &[(&str, &[u8])]) {
         let document = changed(v3_document(), changes);
         self.put(
@@ -94,13 +94,13 @@ impl Stores {
     }
 }
 
-/// The name of a source, which the views of its root have.
+/// Returns the name of a source, with which the views of its root begin.
 pub fn source_name(source: &Path) -> String {
     let name = source.file_name().unwrap().to_str().unwrap();
     name.trim_end_matches(".zarr").to_owned()
 }
 
-/// The metadata that [`Stores::v3`] changes.
+/// Returns the metadata on which [`Stores::v3`] is based.
 pub fn v3_document() -> Value {
     json!({
         "zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "int32",
@@ -110,17 +110,17 @@ pub fn v3_document() -> Value {
     })
 }
 
-/// A regular grid of v3.
+/// Returns a regular v3 chunk grid.
 pub fn grid(chunk_shape: &[u64]) -> Value {
     json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}})
 }
 
-/// The codec of little-endian bytes.
+/// Returns the codec `bytes` in little-endian order.
 pub fn little() -> Value {
     json!({"name": "bytes", "configuration": {"endian": "little"}})
 }
 
-/// Sets members; those that become `"DROP"` are removed.
+/// Sets members of a document, and removes those that become `"DROP"`.
 pub fn changed(mut document: Value, changes: Value) -> Value {
     let members = document.as_object_mut().unwrap();
     for (name, value) in changes.as_object().unwrap() {
@@ -146,7 +146,7 @@ pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(bytes, 1).unwrap()
 }
 
-/// The path of one of a node's views.
+/// Returns the path of a view of a node.
 pub fn view(mount: &Mount, node: &str, name: &str) -> PathBuf {
     mount.join(node).join(".zarrfs").join(name)
 }
@@ -156,7 +156,7 @@ pub fn readme(mount: &Mount, node: &str) -> String {
     fs::read_to_string(view(mount, node, "README.txt")).unwrap()
 }
 
-/// Names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub fn names(directory: impl AsRef<Path>) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(directory)
         .unwrap()
@@ -166,7 +166,7 @@ pub fn names(directory: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// The rest of the mount goes on: the array `good` reads right and the store's own keys are there.
+/// Asserts that the rest of the mount works: the array `good` and the store's own keys can be read.
 pub fn goes_on(mount: &Mount, stores: &Stores) {
     assert_eq!(
         read(view(mount, "good", "good.bin")).unwrap(),
@@ -182,7 +182,7 @@ pub fn goes_on(mount: &Mount, stores: &Stores) {
     assert_eq!(crate::clients::gauge(mount.path(), "panics"), 0);
 }
 
-/// A key of the store reads through the mount as it is.
+/// Asserts that a key of the store reads unchanged through the mount.
 pub fn native(mount: &Mount, stores: &Stores, key: &str) {
     assert_eq!(
         read(mount.join(key)).unwrap(),
@@ -202,7 +202,7 @@ pub fn is_corrupt(mount: &Mount, node: &str, name: &str, key: &str, gist: &str) 
         assert_eq!(errno(part), EIO, "a part of {path:?}");
         has_line(&mount.log(), &words)
     };
-    // The log takes so many lines a second, and not each of them.
+    // The log is limited in lines per second, so some failures are not logged.
     assert!(
         wait_until(Duration::from_secs(10), || {
             let is_logged = is_logged();
@@ -219,9 +219,9 @@ fn has_line(log: &str, words: &[&str]) -> bool {
         .any(|line| words.iter().all(|word| line.contains(word)))
 }
 
-/// A line of the log has all of `words`.
+/// Asserts that a line of the log has all of `words`.
 pub fn logged(mount: &Mount, words: &[&str]) {
-    // The line is written behind the answer.
+    // The line is written after the reply.
     assert!(
         wait_until(Duration::from_secs(2), || has_line(&mount.log(), words)),
         "no line of the log has {words:?}:\n{}",

@@ -1,4 +1,4 @@
-//! Parquet and CSV files of groups as pyarrow, pandas, DuckDB and R read them.
+//! Parquet and CSV files of groups, read by pyarrow, pandas, DuckDB and R.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -49,7 +49,7 @@ fn tables_are_what_their_programs_read() {
     assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
 }
 
-/// One array of a group.
+/// Writes an array of a group.
 fn member(stores: &Stores, name: &str, length: u64, more: Value, chunks: &[(&str, &[u8])]) {
     let mut changes = json!({"shape": [length], "dimension_names": ["x"]});
     let members = changes.as_object_mut().unwrap();
@@ -81,7 +81,7 @@ fn each_part_of_an_encoded_column_is_encoded() {
     member(&stores, "g/f", ROWS.into(), booleans, &[("c/0", &flags)]);
     let mount = stores.mount(&[]);
     let file = File::open(view(&mount, "g", "g.parquet")).unwrap();
-    // Backwards, so that the kernel requests no more than one part of a column.
+    // Reads backwards, so that the kernel requests only one part of a column.
     let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
     for (part, bytes) in bytes.chunks_mut(REQUEST_BYTES).enumerate().rev() {
         let offset = (part * REQUEST_BYTES) as u64;
@@ -176,7 +176,7 @@ fn hostile_groups_have_a_diagnostic_or_a_table_of_the_right_size() {
     );
     let mount = stores.mount(&[]);
     let row = format!("{FILL:>11}\n");
-    // Of dimensions with the same number of arrays, the first of the longest ones.
+    // If dimensions have the same number of arrays, the first of the longest ones is used.
     assert_eq!(text(&mount, "lengths"), format!("b\n{}", row.repeat(9)));
     assert!(readme(&mount, "lengths").contains("a of x (8), c of y (9)"));
     assert_eq!(text(&mount, "names"), format!("\"a\"\"b\n,c\"\n{row}"));
@@ -189,7 +189,7 @@ fn hostile_groups_have_a_diagnostic_or_a_table_of_the_right_size() {
             "{group}"
         );
     }
-    // The limit is that of all files of groups.
+    // The limit is that of all group files.
     let found = fs::metadata(view(&mount, "many", "many.parquet"));
     assert_eq!(errno(found), ENOENT);
     for (group, why) in [

@@ -1,5 +1,5 @@
-//! The hierarchy as one of another version: read by both generations of the reference library,
-//! walked and copied by ordinary tools, and over sources that are damaged or hang.
+//! The hierarchy in another version: read by both generations of the reference library, walked and
+//! copied by ordinary tools, and over sources that are damaged or hang.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,12 +14,12 @@ use crate::clients::{EIO, ENOENT, Foreground, drop_caches, gauge};
 use crate::stores::*;
 use crate::support::*;
 
-/// Something below the repository.
+/// Returns a path in the repository.
 fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The Python with the reference library of version 2 or 3.
+/// Returns the Python with version 2 or 3 of the reference library.
 pub fn interpreter(version: u8) -> PathBuf {
     let named = std::env::var_os(format!("ZARRFS_VENV{version}"));
     let fallback = || own(&format!("tests/fixtures/.venv{version}"));
@@ -27,15 +27,15 @@ pub fn interpreter(version: u8) -> PathBuf {
     venv.join("bin/python")
 }
 
-/// The reference library of version 2 or 3.
+/// Returns a command of version 2 or 3 of the reference library.
 pub fn zarr(version: u8) -> Command {
     let mut command = Command::new(interpreter(version));
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
-/// Has a client compare a translation with its original; how many arrays were the same, and which
-/// are not in the translation.
+/// Lets a client compare a translation with its original. Returns the number of equal arrays, and
+/// the arrays that the translation lacks.
 fn compare(version: u8, mount: &Path, target: &str, args: &[&str]) -> (u64, Vec<String>) {
     let mut client = zarr(version);
     client.arg(own("tests/views/translated.py")).arg(mount);
@@ -50,7 +50,7 @@ fn compare(version: u8, mount: &Path, target: &str, args: &[&str]) -> (u64, Vec<
     (counts["same"].as_u64().unwrap(), missing.collect())
 }
 
-/// Arrays of the v3 matrix that v2 has no form for.
+/// Arrays of the v3 matrix that v2 cannot express.
 const NOT_IN_V2: [&str; 11] = [
     "codec/transpose-be-gzip",
     "codec/transpose-twice",
@@ -75,7 +75,7 @@ fn the_v3_matrix_as_v2_and_unsharded_holds_the_same_values() {
         let digests = scratch();
         let digests = digests.path().join("digests");
         let digests = digests.to_str().unwrap();
-        // zarr-python 3 reads no structures in structures in v2; zarr-python 2 does.
+        // zarr-python 3 cannot read nested v2 structures, but zarr-python 2 can.
         let skipped = ["--skip", "dtype/struct-nested"];
         let args = [&["2", "--digests", digests][..], &skipped].concat();
         let (same, missing) = compare(3, mount.path(), "as-v2", &args);
@@ -99,7 +99,7 @@ fn the_v2_matrix_as_v3_holds_the_same_values() {
     }
     for source in ["v2", "v2-stored.zip"] {
         let mount = Mount::new(own("target/fixtures/matrix").join(source));
-        // The number 0 for absent strings: zarr-python 3 makes "0" of it, everybody else nothing.
+        // For the fill value 0 of strings, zarr-python 3 returns "0", and all other readers an empty string.
         let args = ["3", "--skip", "object/vlen-utf8-zerofill"];
         let (same, missing) = compare(3, mount.path(), "as-v3", &args);
         assert!(same >= 351, "{same}");
@@ -144,7 +144,7 @@ fn consolidated_metadata_name_what_is_there() {
     assert_eq!(found.split_whitespace().next(), Some("84"), "{found}");
 }
 
-/// Shards of four elements in inner chunks of two, with the index at the end.
+/// Returns a sharding codec with shards of four elements, inner chunks of two, and the index at the end.
 fn sharded() -> Value {
     json!({"codecs": [{"name": "sharding_indexed", "configuration": {
         "chunk_shape": [2], "codecs": [little()], "index_codecs": [little(), {"name": "crc32c"}]}}]})
@@ -163,8 +163,8 @@ fn shard(first: (u64, u64), second: (u64, u64)) -> Vec<u8> {
 
 const ABSENT: (u64, u64) = (u64::MAX, u64::MAX);
 
-/// A v3 group with an array, shards that are right, shards that are not, and one array that v2 has
-/// no form for.
+/// Creates a v3 group with an array, valid shards, damaged shards, and an array that v2 cannot
+/// express.
 fn hierarchy() -> Stores {
     let stores = Stores::new();
     fs::remove_dir_all(stores.path().join("good")).unwrap();
@@ -216,8 +216,8 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
         names(shown(&mount, "as-v2", "shards")),
         [".zarray", "0", "1", "2"]
     );
-    // What cannot be read is there, and opened: some readers take any error before they read for
-    // absence.
+    // A chunk that cannot be read exists and can be opened, because some readers treat any error
+    // before the read as absence.
     let damaged = shown(&mount, "as-v2", "damaged/0");
     let stat = fs::metadata(&damaged).unwrap();
     assert!(stat.is_file() && stat.len() == 1);
@@ -243,11 +243,11 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
         &["odd is not in as-v2: data type bfloat16 has no name in v2"],
     );
     assert_eq!(mount.log().matches("odd is not in").count(), 1);
-    // The native tree is as it was.
+    // The native tree is unchanged.
     assert_eq!(names(mount.path()), names(stores.path()));
 }
 
-/// What clients make of a shard that is damaged: an error, never fill values.
+/// A damaged shard results in an error of each client, never in fill values.
 #[test]
 fn no_client_takes_a_damaged_shard_for_an_absent_one() {
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
@@ -288,7 +288,7 @@ fn no_client_takes_a_damaged_shard_for_an_absent_one() {
             assert!(stderr.contains("ERROR"), "{stderr}");
         }
     }
-    // A shard that was mended is another file.
+    // A repaired shard has another inode.
     let chunk = shown(&mounts[0], "as-v2", "damaged/0");
     assert_eq!(errno(read(&chunk)), EIO);
     let right = read(stores.path().join("shards/c/0")).unwrap();
@@ -297,7 +297,7 @@ fn no_client_takes_a_damaged_shard_for_an_absent_one() {
     assert_eq!(read(&chunk).unwrap(), le(&[3, 4]));
 }
 
-/// A v2 group with two arrays and a group.
+/// Creates a v2 group with two arrays and a group.
 fn old_hierarchy() -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
@@ -315,7 +315,7 @@ fn no_document_of_the_whole_lacks_what_cannot_be_read() {
         elsewhere.path().join(".zarray"),
     )
     .unwrap();
-    // Whoever the daemon runs as, it is told that it may not.
+    // The link is refused whichever user runs the daemon.
     std::os::unix::fs::symlink(
         elsewhere.path().join(".zarray"),
         stores.path().join("other/.zarray"),
@@ -346,7 +346,7 @@ fn no_document_of_the_whole_lacks_what_cannot_be_read() {
             readme(&mount)
         );
     }
-    // One that is read and is no metadata has no place in them.
+    // A document that is read, but is not valid metadata, is left out.
     fs::remove_file(stores.path().join("other/.zarray")).unwrap();
     stores.put("other/.zarray", b"{");
     mount.unmount();
@@ -371,7 +371,7 @@ fn no_document_of_the_whole_lacks_what_cannot_be_read() {
     }
 }
 
-/// The first 16 bytes, as `shuffle` stores words of so many.
+/// Returns the first 16 bytes of words of this width, as `shuffle` stores them.
 fn planes(width: usize) -> Vec<u8> {
     let plane = |at| (0..16).skip(at).step_by(width);
     (0..width).flat_map(plane).collect()
@@ -448,14 +448,14 @@ fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
     let modified = |path: &str| fs::metadata(shown(&mount, "as-v3", path)).unwrap().mtime();
     assert_eq!(modified("zarr.json"), 3000);
     assert_eq!(modified("group/zarr.json"), 1000);
-    // Of the same length, so that only this tells.
+    // The size is the same, so only the modification time changes.
     touch("group/.zgroup", 4000);
     assert_eq!(modified("zarr.json"), 4000);
     stores.put(
         ".zmetadata",
         br#"{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}}}"#,
     );
-    // Copies are not what it is made of where the documents are near.
+    // In a local store, nodes are read from their documents, not from consolidated metadata.
     touch(".zmetadata", 5000);
     touch(".zgroup", 1001);
     assert_eq!(modified("zarr.json"), 4000);
@@ -481,7 +481,7 @@ fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
         .unwrap()
         .ino();
     assert_ne!(before, after);
-    // Another grid: the same keys stand for other elements.
+    // With another grid, the same keys have other elements.
     let mut other = v3_document();
     for (name, value) in sharded().as_object().unwrap() {
         other[name] = value.clone();
@@ -584,7 +584,7 @@ fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_mad
         le(&GOOD[4..])
     );
     mount.unmount();
-    // A node of that name comes first.
+    // A node with that name takes precedence.
     stores.v3("as-v2", json!({}), &[]);
     stores.put(
         "unsharded/zarr.json",
@@ -614,7 +614,7 @@ fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
     let at = |path: &str| mount.join(".zarrfs/as-v2").join(path);
     assert_eq!(read(at("shards/0")).unwrap(), le(&[3, 4]));
     fs::write(&gate, "all").unwrap();
-    // A lookup that fails after a long time fails at once if it is repeated within half a second.
+    // For half a second, a lookup that failed after a long time fails immediately when repeated.
     let repetitions_end = || thread::sleep(Duration::from_millis(600));
     for path in [
         "good/0",
@@ -628,7 +628,7 @@ fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
         let error = errno(read(at(path)));
         assert_ne!(error, ENOENT, "{path}");
         assert!(began.elapsed() < Duration::from_secs(20), "{path}");
-        // What is not asked of the store is answered meanwhile.
+        // Meanwhile, requests that do not need the store are answered.
         let began = Instant::now();
         assert!(fs::metadata(&mount.path).is_ok());
         assert!(began.elapsed() < Duration::from_secs(4), "{path}");

@@ -1,4 +1,4 @@
-//! The unlimited dimension of NetCDF-4 files, as ncdump, NCO and netCDF4-python have it.
+//! The unlimited dimension of NetCDF-4 files, as shown by ncdump, NCO and netCDF4-python.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::netcdf::python;
 use crate::stores::*;
 use crate::support::*;
 
-/// A group with variables along `time`, in chunks of several kinds.
+/// Creates a group with variables along `time`, in chunks of several kinds.
 fn stores(first: i32) -> Stores {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);

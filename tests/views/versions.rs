@@ -1,5 +1,5 @@
-//! Views of arrays whose chunks are replaced: one version of a chunk for each open file, decoded once
-//! for each version.
+//! Views of arrays whose chunks are replaced: each open file has one version of a chunk, and each
+//! version is decoded once.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,9 +17,9 @@ use crate::stores::*;
 use crate::support::*;
 
 const SOON: Duration = Duration::from_secs(10);
-/// What `--ttl` is in these mounts.
+/// The value of `--ttl` in these mounts.
 const TTL: Duration = Duration::from_millis(50);
-/// Elements along each axis of the only chunk of an array, and of the inner chunks of a shard.
+/// The number of elements along each axis of the only chunk of an array, and of the inner chunks of a shard.
 const EDGE: usize = 512;
 const INNER: usize = 256;
 
@@ -27,7 +27,7 @@ fn elements(count: usize, value: i32) -> Vec<u8> {
     le(&vec![value; count])
 }
 
-/// A shard whose four inner chunks are full of one value.
+/// Returns a shard whose four inner chunks consist of one value.
 fn shard(value: i32) -> Vec<u8> {
     let inner = compressed(&elements(INNER * INNER, value));
     let length = inner.len() as u64;
@@ -39,16 +39,15 @@ fn shard(value: i32) -> Vec<u8> {
     bytes
 }
 
-/// An inner chunk as it is stored.
+/// Returns the stored form of an inner chunk.
 fn compressed(bytes: &[u8]) -> Vec<u8> {
     zstd(bytes)
 }
 
-/// A chunk full of one value as it is stored.
+/// A function that returns the stored form of a chunk that consists of one value.
 type Encode = fn(i32) -> Vec<u8>;
 
-/// The three arrays of a store, each with one chunk: its name, the key of its chunk and the chunk
-/// full of one value.
+/// The three arrays of a store, each with one chunk: name, chunk key, and encoder.
 const ARRAYS: [(&str, &str, Encode); 3] = [
     ("raw/x", "0.0", |value| elements(EDGE * EDGE, value)),
     ("zlib/x", "0.0", |value| zlib(&elements(EDGE * EDGE, value))),
@@ -86,7 +85,7 @@ fn replace(root: &Path, key: &str, bytes: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-/// All files of a mount that have elements of an array.
+/// Returns all files of a mount that have elements of an array.
 fn views(mount: &Mount, array: &str) -> Vec<PathBuf> {
     let group = array.strip_suffix("/x").unwrap();
     let own = |name: &str| view(mount, array, name);
@@ -103,7 +102,7 @@ fn views(mount: &Mount, array: &str) -> Vec<PathBuf> {
     views
 }
 
-/// The value of all elements at a place, read without pages of the kernel; a mix is a panic.
+/// Returns the value of all elements at an offset, read without the page cache; panics if they differ.
 fn value_at(file: &File, offset: u64) -> io::Result<i32> {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
     let _ = fadvise(file, 0, None, Advice::Random);
@@ -112,7 +111,7 @@ fn value_at(file: &File, offset: u64) -> io::Result<i32> {
     let (words, _) = bytes.as_chunks::<4>();
     let value = words[0];
     assert!(words.iter().all(|word| *word == value), "a mix at {offset}");
-    // Classic NetCDF has the other byte order.
+    // Classic NetCDF is big-endian.
     let (little, big) = (i32::from_le_bytes(value), i32::from_be_bytes(value));
     Ok(
         match little == FILL || little.unsigned_abs() <= big.unsigned_abs() {
@@ -122,7 +121,7 @@ fn value_at(file: &File, offset: u64) -> io::Result<i32> {
     )
 }
 
-/// Two places in the elements of a file, in different inner chunks where it has several.
+/// Returns two offsets of elements in a file, in different inner chunks if it has several.
 fn places(file: &File) -> (u64, u64) {
     let size = file.metadata().unwrap().len();
     (size - (1 << 18), size - 4096)
@@ -255,7 +254,7 @@ fn readers_beside_a_writer_never_see_two_versions_of_a_chunk() {
 
 const CHUNKS: i32 = 8;
 
-/// An array of eight compressed chunks of four elements.
+/// Creates an array of eight compressed chunks of four elements.
 fn many_chunks() -> Stores {
     let stores = Stores::new();
     let changes = json!({"shape": [4 * CHUNKS], "compressor": {"id": "zlib", "level": 1}});
@@ -274,7 +273,7 @@ fn content(changed: Option<i32>) -> Vec<u8> {
         .collect()
 }
 
-/// What was decoded, and what readers have taken from what is decoded.
+/// Returns the numbers of decoded chunks, and of chunks that readers found decoded.
 fn counters(mount: &Mount) -> (u64, u64) {
     let of = |name| gauge(mount.path(), name);
     (of("chunks_decoded"), of("chunks_reused"))
@@ -294,7 +293,7 @@ fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
         assert_eq!(counters(&mount), before, "the kernel had asked again");
     }
 
-    // One chunk is replaced: it alone is decoded again, and seen by the very next open.
+    // After one chunk is replaced, only that one is decoded again, and the next open sees it.
     replace(stores.path(), "x/3", &zlib(&le(&[-1; 4])));
     assert!(read(&path).unwrap() == content(Some(3)));
     assert_eq!(counters(&mount).0, before.0 + 1);
@@ -302,19 +301,19 @@ fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
     assert!(read(&path).unwrap() == content(Some(3)));
     assert_eq!(counters(&mount), before, "the kernel had asked again");
 
-    // The same while another handle is open.
+    // The same, with another open handle.
     let held = File::open(&path).unwrap();
     replace(stores.path(), "x/3", &zlib(&le(&[3; 4])));
     assert!(read(&path).unwrap() == content(None));
     assert_eq!(counters(&mount).0, before.0 + 1);
-    // What the old handle still reads is what it had before.
+    // The old handle can only read its previous content.
     let mut bytes = vec![0; content(None).len()];
     match held.read_exact_at(&mut bytes, 0) {
         Ok(()) => assert!(bytes == content(Some(3))),
         Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE)),
     }
 
-    // Metadata count too: other metadata, other pages.
+    // After a change of the metadata, the pages are dropped too.
     let document = fs::read_to_string(stores.path().join("x/.zarray")).unwrap();
     replace(
         stores.path(),
@@ -335,7 +334,7 @@ fn with_ttl_inf_a_directory_is_read_once() {
     let path = view(&mount, "x", "x.bin");
     assert!(read(&path).unwrap() == content(None));
     let before = counters(&mount);
-    // Nobody looks whether it has changed.
+    // The source is not checked for changes.
     replace(stores.path(), "x/3", &zlib(&le(&[-1; 4])));
     assert!(read(&path).unwrap() == content(None));
     assert_eq!(counters(&mount), before);

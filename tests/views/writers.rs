@@ -1,4 +1,4 @@
-//! Stores as other programs write them: what is unusual in them reaches every view.
+//! Stores written by other programs: their unusual features are supported by every view.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// `writers.py` with arguments; none if this user may not run it.
+/// Runs `writers.py` with arguments; `None` if this user may not run it.
 fn writers(args: &[&Path]) -> Option<String> {
     Some(run(python()?.arg(own("tests/views/writers.py")).args(args)))
 }
@@ -71,7 +71,7 @@ fn elements_that_become_float16_are_rounded_as_numpy_rounds_them() {
     }
 }
 
-/// Looks up everything that is listed in a directory of views and below it.
+/// Looks up every listed name of a directory of views, recursively.
 fn look_up(directory: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(directory).unwrap() {
@@ -79,7 +79,7 @@ fn look_up(directory: &Path) -> usize {
         let found = entry.metadata();
         assert!(found.is_ok(), "{:?} is listed: {found:?}", entry.path());
         count += 1;
-        // Chunks are those that there can be.
+        // Translations list all chunks of the grid.
         if found.unwrap().is_dir() && entry.file_name().to_string_lossy().starts_with("as-") {
             count += look_up(&entry.path());
         }
@@ -133,7 +133,7 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
         group(name, json!({"title": name}));
     }
     group("", json!({"title": "all"}));
-    // Names axes that turn those of an array round.
+    // The names reverse the axes of an array.
     group(
         "raster",
         json!({"title": "raster", "spatial:dimensions": ["b", "a"]}),
@@ -188,7 +188,7 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
             "{name}: {}",
             readme(&mount, node)
         );
-        // The program that looks without a mount says the same.
+        // `zarrfs info`, without a mount, has the same result.
         let info = run(zarrfs()
             .args(["info", "--json", "--path", node])
             .arg(stores.path()));
@@ -324,14 +324,14 @@ fn a_fill_value_of_null_is_zero_in_translations() {
         let document = json_of(view(&mount, "", &format!("as-v2/{name}/.zarray")));
         assert_eq!(document["fill_value"], json!(0), "{document}");
     }
-    // The rest of the document and the chunks stay as they are.
+    // The rest of the document and the chunks are unchanged.
     let document = json_of(view(&mount, "", "unsharded/plain/zarr.json"));
     assert_eq!(document, changed(v3_document(), json!({"fill_value": 0})));
     let chunk = read(view(&mount, "", "unsharded/plain/c/0")).unwrap();
     assert_eq!(chunk, le(&[1, 2, 3, 4]));
 }
 
-/// A Zstandard frame as a stream is written: without the size of its content.
+/// Returns a Zstandard frame as a streaming encoder writes it, without the size of its content.
 fn streamed(bytes: &[u8]) -> Vec<u8> {
     zstd::stream::encode_all(bytes, 1).unwrap()
 }
@@ -363,7 +363,7 @@ fn zstd_frames_without_a_size_are_read_by_zarr_python_2() {
         assert_eq!(fs::metadata(&chunk).unwrap().len(), bytes.len() as u64);
         assert_eq!(zstd::bulk::decompress(&bytes, 16).unwrap(), le(&GOOD[..4]));
     }
-    // What is of version 3 stays as it is.
+    // A chunk of version 3 is unchanged.
     let inner = read(view(&mount, "", "unsharded/sharded/c/1")).unwrap();
     assert_eq!(inner, second);
     if !may_run(&interpreter(2)) {

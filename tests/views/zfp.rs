@@ -1,4 +1,4 @@
-//! The codecs `zfp` and `numcodecs.zfpy` against the C library, through PyPI's `zfpy`.
+//! The codecs `zfp` and `numcodecs.zfpy`, compared with the C library through PyPI's `zfpy`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
