@@ -1,4 +1,4 @@
-//! A global allocator that remembers the biggest single allocation of each thread.
+//! A global allocator that records the largest single allocation of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    // A thread that is ending has no cell any more, and nothing to measure.
+    // A thread that is ending no longer has the cell, and nothing to measure.
     let _ = BIGGEST.try_with(|biggest| biggest.set(biggest.get().max(size)));
 }
 
@@ -45,14 +45,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does `work` and tells the biggest single allocation that this thread tried meanwhile, in bytes.
+/// Runs `work`. Returns the largest single allocation that this thread requested meanwhile, in bytes.
 pub fn biggest_during<T>(work: impl FnOnce() -> T) -> (T, usize) {
     BIGGEST.set(0);
     let result = work();
     (result, BIGGEST.get())
 }
 
-/// The most that one allocation may take while an archive is opened and listed.
+/// Returns the largest permitted allocation during the open and the listing of an archive, in bytes.
 pub fn allowed(archive_bytes: usize) -> usize {
     archive_bytes * 1100 + (16 << 20)
 }

@@ -1,4 +1,4 @@
-//! Cases against the zip store in this process.
+//! Cases run against the zip store in this process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,15 +19,15 @@ use crate::allocations;
 use crate::cases::{Case, Expect, Outcome, random};
 use crate::remote;
 
-/// A reader that gets more than this for a file that must fail has been lied to.
+/// A file that must fail, but returns more bytes than this, is endless.
 const ENDLESS_BYTES: usize = 256 << 20;
-/// Of bigger archives not every file is read.
+/// Of archives with more files, only some files are read.
 const MANY_FILES: usize = 1000;
 
-/// Opens an archive, wherever it is.
+/// A function that opens an archive, either local or remote.
 type Open<'a> = &'a dyn Fn(ZipOptions) -> Result<ZipStore, ZipError>;
 
-/// Runs a case, with the archive in a file and at a server, and says everything that is wrong.
+/// Runs a case, with the archive in a file and on a server. Returns all problems.
 pub fn check(case: &Case) -> Vec<String> {
     let file = memory_file(&case.archive);
     let mut problems = check_where(case, &|options| open_file(&file, options));
@@ -95,7 +95,7 @@ fn check_where(case: &Case, open: Open<'_>) -> Vec<String> {
     problems
 }
 
-/// Says which paths are missing and which are too many.
+/// Returns the missing and the superfluous paths.
 pub fn compare_listings(
     expected: &BTreeMap<Vec<u8>, bool>,
     found: &BTreeMap<Vec<u8>, bool>,
@@ -114,7 +114,7 @@ pub fn compare_listings(
         .collect()
 }
 
-/// An unlinked file with this content, as if it had been written long ago.
+/// Returns an unlinked file with this content and an old modification time.
 pub fn memory_file(content: &[u8]) -> File {
     let memory = rustix::fs::memfd_create("corpus", MemfdFlags::CLOEXEC).unwrap();
     let mut file = File::from(memory);
@@ -134,12 +134,12 @@ pub fn memory_file(content: &[u8]) -> File {
     file
 }
 
-/// Opens the archive in a file.
+/// Opens an archive in a file.
 pub fn open_file(file: &File, options: ZipOptions) -> Result<ZipStore, ZipError> {
     ZipStore::open(file.try_clone().unwrap(), "corpus", options)
 }
 
-/// Every path below the root, whether it is a directory, and its size.
+/// Returns every path below the root, whether it is a directory, and its size.
 pub fn listing(store: &ZipStore) -> BTreeMap<Vec<u8>, (bool, u64)> {
     let mut all = BTreeMap::new();
     let mut pending = vec![Key::root()];
@@ -165,7 +165,7 @@ pub fn listing(store: &ZipStore) -> BTreeMap<Vec<u8>, (bool, u64)> {
     all
 }
 
-/// The errno and the words of a failure.
+/// Returns the errno and the message of a failure.
 pub fn said(error: StoreError) -> (Errno, String) {
     let words = error.to_string();
     (zarrfs::errno::errno(&FsError::Store(error)), words)
@@ -176,7 +176,7 @@ pub fn open_object(store: &ZipStore, key: &Key) -> Result<Arc<dyn Object>, Store
     block_on(store.open(key, AccessHint::Ranges))
 }
 
-/// Reads a range and waits for it, as the file system does.
+/// Reads a range and waits for the result, like the file system.
 pub fn read_blocking(
     object: &dyn Object,
     offset: u64,
@@ -196,13 +196,13 @@ pub fn read_range(object: &dyn Object, offset: u64, size: usize) -> Result<Vec<u
     Ok(data.bytes(&buffer).unwrap().to_vec())
 }
 
-/// Reads all of an object in pieces of this size.
+/// Reads all of an object in reads of `piece` bytes.
 pub fn read_to_end(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreError> {
     let mut all = Vec::new();
     let mut buffer = vec![0xa5; piece + BUFFER_HEADROOM_BYTES];
     loop {
         let offset = all.len() as u64;
-        // A read that does not wait returns the same bytes or nothing.
+        // A read without waiting returns the same bytes, or `None`.
         let data = match object.try_read(offset, piece, &mut buffer) {
             None => read_blocking(object, offset, piece, &mut buffer)?,
             Some(data) => data?,
@@ -220,7 +220,7 @@ fn open_and_read(store: &ZipStore, path: &[u8], piece: usize) -> Result<Vec<u8>,
     read_to_end(object.as_ref(), piece)
 }
 
-/// The files that are read: all, or some of very many.
+/// Returns the files to be read: all, or a sample of very many.
 pub fn sample(case: &Case) -> impl Iterator<Item = (&Vec<u8>, &Outcome)> + Clone {
     let step = if case.files.len() > MANY_FILES {
         997
@@ -230,7 +230,7 @@ pub fn sample(case: &Case) -> impl Iterator<Item = (&Vec<u8>, &Outcome)> + Clone
     case.files.iter().step_by(step)
 }
 
-/// The bad files first, then the good ones.
+/// Checks the bad files first, then the good ones.
 fn check_files(
     case: &Case,
     store: &ZipStore,
@@ -247,7 +247,7 @@ fn check_files(
         {
             problems.push(format!("{shown} is listed with {size} bytes"));
         }
-        // Twice: a failure is for good.
+        // Twice, because a failure must be permanent.
         for round in 0..2 {
             let piece = if round == 0 { 1 << 20 } else { 64 << 10 };
             if let Some(problem) = judge(outcome, open_and_read(store, path, piece)) {
@@ -275,7 +275,7 @@ fn check_files(
     problems
 }
 
-/// Reads of ranges at random places, also beyond the end.
+/// Checks reads of random ranges, including ranges beyond the end.
 fn check_ranges(store: &ZipStore, path: &[u8], content: &[u8]) -> Option<String> {
     let object = match open_object(store, &Key::new(path).unwrap()) {
         Ok(object) => object,
@@ -298,7 +298,7 @@ fn check_ranges(store: &ZipStore, path: &[u8], content: &[u8]) -> Option<String>
     None
 }
 
-/// Says what is wrong with the result of reading a whole file.
+/// Returns the problem of the result of reading a whole file, if any.
 fn judge(outcome: &Outcome, result: Result<Vec<u8>, StoreError>) -> Option<String> {
     let result = result.map_err(said);
     let (errnos, gist) = match (outcome, &result) {
@@ -331,7 +331,7 @@ fn judge(outcome: &Outcome, result: Result<Vec<u8>, StoreError>) -> Option<Strin
     }
 }
 
-/// With `--verify` not one byte of a bad file is served.
+/// Checks that `--verify` serves no byte of a bad file.
 fn check_verified(case: &Case, store: &ZipStore) -> Vec<String> {
     let mut problems = Vec::new();
     for (path, outcome) in sample(case) {
@@ -365,7 +365,7 @@ fn check_verified(case: &Case, store: &ZipStore) -> Vec<String> {
     problems
 }
 
-/// With `--strict` the archive is refused exactly if there is something to say about it.
+/// Checks that `--strict` refuses an archive exactly if the archive has a finding.
 fn check_strict(case: &Case, open: Open<'_>, options: ZipOptions) -> Option<String> {
     let strict = ZipOptions {
         strict: true,

@@ -1,8 +1,8 @@
-//! Hostile zips, rows A1 to A17 of the fault table: a table of archives, each with what must
-//! become of it. Every case is run three times: against the store in this process (also with
-//! `--strict`, with `--verify` and under a counting allocator), against the same as a remote archive,
-//! and through a real mount, where this process is the client and the daemon another. Random
-//! mutations of good archives follow in `mutations`.
+//! Level: hostile zips, rows A1 to A17 of the fault table: a table of archives with their expected
+//! results. Every case runs three times: against the store in this process (also with `--strict`,
+//! with `--verify` and under a counting allocator), against the same archive on a server, and
+//! through a real mount, with this process as the client and the daemon as another. `mutations`
+//! adds random mutations of good archives.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(

@@ -1,4 +1,4 @@
-//! Cases through a real mount: this process is the client.
+//! Cases run through a real mount, with this process as the client.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,12 +16,12 @@ use crate::cases::{Case, Expect, Outcome, random};
 use crate::in_process::{compare_listings, sample};
 use crate::support::{Mount, Refusal, scratch, wait_until};
 
-/// A reader that gets more than this for a file that must fail has been lied to.
+/// A file that must fail, but returns more bytes than this, is endless.
 const ENDLESS_BYTES: usize = 256 << 20;
-/// The log holds no more lines about failures in one second.
+/// The number of failures in one second that the log contains at least.
 const LOGGED_FAILURES: usize = 8;
 
-/// Runs a case and says everything that is wrong.
+/// Runs a case. Returns all problems.
 pub fn check(case: &Case) -> Vec<String> {
     let mut problems = Vec::new();
     let dir = scratch();
@@ -60,7 +60,7 @@ pub fn check(case: &Case) -> Vec<String> {
     problems
 }
 
-/// [`Mount::attempt`] has proved that nothing is left mounted.
+/// Checks the message of a refused mount. [`Mount::attempt`] has proved that nothing is left mounted.
 fn check_refusal(refusal: &Refusal, gist: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if refusal.code != Some(32) {
@@ -72,7 +72,7 @@ fn check_refusal(refusal: &Refusal, gist: &str) -> Vec<String> {
     problems
 }
 
-/// Every path below `root`, and whether it is a directory.
+/// Returns every path below `root`, and whether it is a directory.
 fn listing(root: &Path) -> BTreeMap<Vec<u8>, bool> {
     let mut all = BTreeMap::new();
     let mut pending = vec![(root.to_path_buf(), Vec::new())];
@@ -102,7 +102,7 @@ fn at(mount: &Mount, path: &[u8]) -> PathBuf {
     mount.join(OsStr::from_bytes(path))
 }
 
-/// Reads a whole file without believing its size; how far it came, if it fails.
+/// Reads a whole file, independently of its reported size.
 fn read(path: &Path) -> Result<Vec<u8>, io::Error> {
     let mut file = File::open(path)?;
     let mut all = Vec::new();
@@ -116,7 +116,7 @@ fn read(path: &Path) -> Result<Vec<u8>, io::Error> {
     }
 }
 
-/// The bad files first, then the good ones.
+/// Checks the bad files first, then the good ones.
 fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
     let mut problems = Vec::new();
     let is_good = |outcome: &Outcome| matches!(outcome, Outcome::Bytes(_));
@@ -126,7 +126,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
     for (path, outcome) in bad.chain(good) {
         let shown = path.escape_ascii().to_string();
         let mut note = |what: String| problems.push(format!("{shown}: {what}"));
-        // Names beyond PATH_MAX cannot be opened from here.
+        // Paths longer than PATH_MAX cannot be opened by this process.
         if mount.path().as_os_str().len() + path.len() > 4000 {
             continue;
         }
@@ -144,7 +144,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
             }
             Err(error) => note(format!("stat: {error}")),
         }
-        // Twice: a failure is for good.
+        // Twice, because a failure must be permanent.
         for round in 0..2 {
             let (errnos, gist) = match (outcome, read(&file)) {
                 (Outcome::Bytes(content), Ok(bytes)) if bytes == *content => {
@@ -198,7 +198,7 @@ fn check_files(case: &Case, mount: &Mount) -> Vec<String> {
     problems
 }
 
-/// Whether the log has a warning with all of these words, soon.
+/// Returns whether the log soon has a warning with all of these words.
 fn logged(mount: &Mount, words: &[&str]) -> bool {
     wait_until(Duration::from_secs(2), || {
         mount
@@ -208,7 +208,7 @@ fn logged(mount: &Mount, words: &[&str]) -> bool {
     })
 }
 
-/// Reads of ranges at random places, also beyond the end.
+/// Checks reads of random ranges, including ranges beyond the end.
 fn check_ranges(path: &Path, content: &[u8]) -> Option<String> {
     let file = File::open(path).ok()?;
     let mut state = 0xbeef_u64 | (content.len() as u64) << 20;

@@ -1,6 +1,6 @@
-//! Good archives with random bytes changed, cut out, moved or put in: whatever becomes of them,
-//! nothing panics, no allocation is out of proportion, and every file that is served whole has the
-//! checksum that the directory gives for its name.
+//! Good archives with random bytes changed, removed, moved or inserted. For every mutant, no code
+//! panics, no allocation is disproportionate, and every completely served file has the checksum
+//! that the directory has for its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,14 +18,14 @@ use crate::remote;
 use crate::support::{Mount, scratch};
 use crate::zipmaker::{End64, Entry, Zip};
 
-/// Of each archive.
+/// The number of mutants of each archive.
 const ROUNDS: u64 = 4000;
-/// A range that is read at a time.
+/// The size of a read in bytes.
 const PIECE: usize = 64 << 10;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An archive and what is in it.
+/// Returns an archive and its expected contents.
 fn archive(change: impl FnOnce(&mut Zip)) -> (Vec<u8>, Contents) {
     let files: [(&str, Vec<u8>); 7] = [
         ("zarr.json", b"{\"zarr_format\":3}".to_vec()),
@@ -80,12 +80,12 @@ fn archives() -> Vec<(Vec<u8>, Contents)> {
     ]
 }
 
-/// Changes 1 to 4 things.
+/// Makes 1 to 4 changes.
 fn mutate(state: &mut u64, original: &[u8], donor: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     for _ in 0..=random(state) % 4 {
         let mut below = |n: usize| (random(state) % (n.max(1) as u64)) as usize;
-        // Half of all places are in the last 1,500 bytes, where the directory is.
+        // Half of the changes are in the last 1,500 bytes, where the directory is.
         let mut at = below(bytes.len());
         if below(2) == 0 {
             at = bytes.len().saturating_sub(1 + below(1500));
@@ -143,8 +143,7 @@ fn mutate(state: &mut u64, original: &[u8], donor: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The checksums that anything in the file that looks like a record of the directory gives for
-/// each name.
+/// Returns the checksums for each name in all parts of the file that look like a directory record.
 fn claimed_checksums(bytes: &[u8]) -> BTreeMap<&[u8], BTreeSet<u32>> {
     let mut all: BTreeMap<&[u8], BTreeSet<u32>> = BTreeMap::new();
     for at in 0..bytes.len().saturating_sub(45) {
@@ -172,7 +171,7 @@ fn read_to_end(object: &dyn Object, buffer: &mut [u8]) -> Result<Vec<u8>, StoreE
     }
 }
 
-/// What became of the mutants of an archive.
+/// The results of the mutants of an archive.
 #[derive(Debug, Default)]
 struct Tally {
     refused: u64,
@@ -182,7 +181,7 @@ struct Tally {
     failed: u64,
 }
 
-/// Opens, lists and reads an archive; with `verify` what is served first must already be proved.
+/// Opens, lists and reads an archive; with `verify`, all served bytes must already be verified.
 fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tally: &mut Tally) {
     let options = ZipOptions {
         verify,
@@ -244,7 +243,7 @@ fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tal
     }
 }
 
-/// Mutates the archive of this number and judges every mutant.
+/// Mutates the archive with this number, and checks every mutant.
 fn run(number: usize) {
     let all = archives();
     let (original, contents) = &all[number];
@@ -271,7 +270,7 @@ fn run(number: usize) {
             "archive {number}, round {round}: see the panic above"
         );
     }
-    // All of this really happened, often.
+    // Each of these results occurred often.
     for (what, count) in [
         ("refused", tally.refused),
         ("opened", tally.opened),
@@ -319,7 +318,7 @@ fn an_archive_cut_at_any_length_is_refused() {
     assert_eq!(tally.opened, 0, "{tally:?}");
 }
 
-/// Mounts of mutants, of each archive.
+/// The number of mounted mutants of each archive.
 const MOUNTS: u64 = 24;
 
 #[test]

@@ -1,8 +1,8 @@
-//! The records of a zip, byte by byte, whether what they say is true or not.
+//! The records of a zip, byte by byte, with valid or invalid values.
 
 use crate::zipmaker::{Descriptor, End, End64, Entry, Fields};
 
-/// What is true of the directory.
+/// The real values of the directory.
 #[derive(Debug)]
 pub struct Facts {
     pub entries: u64,
@@ -10,7 +10,7 @@ pub struct Facts {
     pub directory_offset: u64,
 }
 
-/// Section 4.3.7.
+/// Appends a local file header (section 4.3.7).
 pub fn local_header(bytes: &mut Vec<u8>, fields: &Fields) {
     bytes.extend_from_slice(b"PK\x03\x04");
     let extra = common_fields(bytes, fields, None);
@@ -18,7 +18,7 @@ pub fn local_header(bytes: &mut Vec<u8>, fields: &Fields) {
     bytes.extend_from_slice(&extra);
 }
 
-/// Section 4.3.12.
+/// Appends a central directory header (section 4.3.12).
 pub fn central_header(bytes: &mut Vec<u8>, entry: &Entry, offset: u64) {
     let fields = &entry.central;
     bytes.extend_from_slice(b"PK\x01\x02");
@@ -42,7 +42,7 @@ pub fn central_header(bytes: &mut Vec<u8>, entry: &Entry, offset: u64) {
     bytes.extend_from_slice(&entry.comment);
 }
 
-/// From "version needed" to the length of the extra field; returns the extra field.
+/// Appends the fields from "version needed" to the length of the extra field; returns the extra field.
 fn common_fields(bytes: &mut Vec<u8>, fields: &Fields, offset64: Option<u64>) -> Vec<u8> {
     let mut extra = Vec::new();
     if fields.zip64 || offset64.is_some() {
@@ -144,7 +144,7 @@ pub fn end_record(bytes: &mut Vec<u8>, end: &End, facts: &Facts, comment: &[u8])
     bytes.extend_from_slice(comment);
 }
 
-/// One field of an extra area: its number and its bytes.
+/// Returns one field of an extra area, from its ID and its data.
 pub fn extra_field(id: u16, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put16(&mut bytes, id);
@@ -153,7 +153,7 @@ pub fn extra_field(id: u16, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The low half of a value that may be a lie.
+/// Returns the low half of a value that may be invalid.
 #[allow(clippy::cast_possible_truncation)]
 fn low16(value: u64) -> u16 {
     value as u16

@@ -1,4 +1,4 @@
-//! The same archives at a server: what is told of them must be what is told of a local file.
+//! The same archives on a server: the results must equal those of a local file.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use zarrfs::store::{
 
 use crate::in_process::{listing, memory_file, open_file, open_object, read_to_end};
 
-/// What is had of the end of an archive in the usual case, and so little that the rest has to be
-/// fetched.
+/// The size of the first request for the end of an archive, in bytes: the usual one, and one so
+/// small that the rest has to be fetched.
 pub const TAILS: [usize; 2] = [64 << 10, 300];
-/// Of bigger archives not every file is read.
+/// Of archives with more files, only some files are read.
 const MANY_FILES: usize = 1000;
 
-/// An archive at a server.
+/// An archive on a server.
 #[derive(Debug)]
 struct Remote {
     content: Vec<u8>,
@@ -33,7 +33,7 @@ impl SnapshotReader for Remote {
     }
 
     fn modified(&self) -> SystemTime {
-        // As that of `memory_file`.
+        // The modification time of `memory_file`.
         UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
 
@@ -61,7 +61,7 @@ impl SnapshotReader for Remote {
     }
 }
 
-/// Opens an archive as if it were at a server.
+/// Opens an archive as if it were on a server.
 pub fn open(archive: &[u8], tail: usize, options: ZipOptions) -> Result<ZipStore, ZipError> {
     let remote = Arc::new(Remote {
         content: archive.to_vec(),
@@ -80,8 +80,8 @@ fn read(store: &ZipStore, path: &[u8]) -> Result<Vec<u8>, StoreError> {
     read_to_end(object.as_ref(), 1 << 20)
 }
 
-/// Whether two reads have the same bytes, or failed in the same way: short entries are decoded by
-/// other means, which have other words for it.
+/// Returns whether two reads have the same bytes, or both failed. Short entries have another
+/// decoder, with other error messages.
 fn is_same(one: &Result<Vec<u8>, StoreError>, other: &Result<Vec<u8>, StoreError>) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => one == other,
@@ -90,7 +90,7 @@ fn is_same(one: &Result<Vec<u8>, StoreError>, other: &Result<Vec<u8>, StoreError
     }
 }
 
-/// Says where a remote archive differs from the same in a local file.
+/// Returns the differences between a remote archive and the same archive in a local file.
 pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
     let mut problems = Vec::new();
     let file = memory_file(archive);
@@ -99,9 +99,9 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
         let (local, remote) = match (local, open(archive, tail, options)) {
             (Ok(local), Ok(remote)) => (local, remote),
             (Err(local), Err(remote)) if local.to_string() == remote.to_string() => continue,
-            // What is fetched is counted too.
+            // Fetched bytes count towards the limit too.
             (Err(ZipError::TooLarge { .. }), Err(ZipError::TooLarge { .. })) => continue,
-            // Nor is more asked for than is worth it for an archive that cannot be right.
+            // For an archive that is certainly invalid, the number of further requests is limited.
             (Err(_), Err(remote)) if tail < TAILS[0] && remote.to_string().contains("strewn") => {
                 continue;
             }
@@ -127,7 +127,7 @@ pub fn differences(archive: &[u8], options: ZipOptions) -> Vec<String> {
             problems.push(format!("tail of {tail}: other capabilities"));
         }
         if tail == TAILS[0] && archive.len() > tail {
-            // The same files as with the shorter one, and the table reads them too.
+            // The same files as with the shorter tail; the table of cases reads them too.
             continue;
         }
         let step = if listed.len() > MANY_FILES { 997 } else { 1 };

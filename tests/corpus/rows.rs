@@ -4,7 +4,7 @@ use crate::cases::{self, Case};
 use crate::in_process;
 use crate::mounted;
 
-/// Runs all cases of a row at both levels and fails with everything that was wrong.
+/// Runs all cases of a row at both levels, and fails with all problems.
 fn run(cases: Vec<Case>) {
     let mut problems = Vec::new();
     for case in &cases {

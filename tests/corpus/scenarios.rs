@@ -1,5 +1,5 @@
-//! What one case of the table cannot show: reads before the one that fails, `--verify` and the
-//! memory of a daemon, and an archive of more than four gibibytes.
+//! Scenarios beyond a single case: reads before the failing one, the memory of a daemon with
+//! `--verify`, and an archive of more than 4 GiB.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -19,14 +19,14 @@ use crate::zipmaker::{DEFLATED, End, End64, Entry, Offset, ZSTD, Zip};
 
 const SIZE: usize = 3 << 20;
 
-/// A good and a bad stored entry of the same size.
+/// Returns a zip with a good and a bad stored entry of the same size.
 fn good_and_bad(size: usize) -> Vec<u8> {
     let content = noise(21, size);
     let bad = Entry::stored("bad", &content).with(|entry| entry.data[size / 2] ^= 1);
     Zip::of(vec![Entry::stored("good", &content), bad]).build()
 }
 
-/// What is read before the whole, as offset and size.
+/// Returns reads that precede the read of the whole entry, as offsets and sizes.
 fn earlier_reads(size: u64) -> Vec<(&'static str, Vec<(u64, usize)>)> {
     let mut state = 99;
     let scattered = (0..200)
@@ -59,7 +59,7 @@ fn a09_a_whole_stored_entry_is_judged_whatever_ranges_were_read_before() {
                 for name in ["good", "bad"] {
                     let object = open(name).unwrap();
                     for (offset, length) in &ranges {
-                        // Not judged yet: the bytes or EIO.
+                        // Not verified yet, so that both the bytes and EIO are allowed.
                         let _ = read_range(object.as_ref(), *offset, *length);
                     }
                 }
@@ -103,7 +103,7 @@ fn a09_a_bad_stored_entry_stays_bad_for_every_range_once_it_was_read_whole() {
     assert!(open_object(&store, &key).is_err(), "it can be opened again");
 }
 
-/// Has the kernel forget the pages of a file, so that it asks the daemon again.
+/// Drops the cached pages of a file, so that the kernel requests them again.
 fn forget_pages(path: &Path) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
@@ -218,7 +218,7 @@ fn a13_entries_and_a_directory_beyond_four_gib_are_served() {
         zip.end64 = Some(End64::default());
     });
     let (bytes, layout) = zip.build_with_layout();
-    // The zip64 record and its locator stand before the end record.
+    // The zip64 record and its locator precede the end record.
     let directory_bytes = layout.end - 56 - 20 - layout.directory;
     assert!(bytes.len() > layout.end);
     zip.end64 = Some(End64 {
@@ -240,7 +240,7 @@ fn a13_entries_and_a_directory_beyond_four_gib_are_served() {
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 2);
 }
 
-/// What a file reads as to its end: how many bytes, or the errno.
+/// Reads a file to its end. Returns the number of bytes, or the errno.
 fn length_read(path: &Path) -> Result<u64, i32> {
     let mut file = File::open(path).map_err(|e| e.raw_os_error().unwrap())?;
     let mut buffer = vec![0; 1 << 20];
@@ -256,7 +256,7 @@ fn length_read(path: &Path) -> Result<u64, i32> {
     }
 }
 
-/// RSS stays within the limit and this, whatever is read.
+/// The RSS stays within the memory limit plus this number of bytes.
 const BESIDES_THE_LIMIT: u64 = 64 << 20;
 
 #[test]

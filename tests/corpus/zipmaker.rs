@@ -1,5 +1,5 @@
-//! A zip writer that lies on request: every field of every record can be set by hand, and nothing
-//! is checked. Section numbers are those of APPNOTE 6.3.10.
+//! A zip writer for invalid archives: every field of every record can be set, and nothing is
+//! checked. Section numbers are those of APPNOTE 6.3.10.
 
 use crate::coders::{deflate, zstd_frame};
 use crate::records::{
@@ -10,48 +10,48 @@ pub const STORED: u16 = 0;
 pub const DEFLATED: u16 = 8;
 pub const ZSTD: u16 = 93;
 
-/// Sizes and CRC follow the data.
+/// Sizes and CRC follow the data (flag bit 3).
 pub const FLAG_DESCRIPTOR: u16 = 1 << 3;
 pub const FLAG_ENCRYPTED: u16 = 1;
 pub const FLAG_STRONG_ENCRYPTION: u16 = 1 << 6;
 pub const FLAG_UTF8: u16 = 1 << 11;
 pub const FLAG_MASKED: u16 = 1 << 13;
 
-/// What a local header and a central one both say of an entry.
+/// The fields that local and central headers of an entry have in common.
 #[derive(Debug, Clone)]
 pub struct Fields {
     pub version: u16,
     pub flags: u16,
     pub method: u16,
-    /// MS-DOS time and date, in this order in the low and the high half.
+    /// MS-DOS time in the low half, and date in the high half.
     pub time: u32,
     pub crc: u32,
     pub compressed: u64,
     pub size: u64,
-    /// Writes the sizes into a zip64 extra field (section 4.5.3).
+    /// Whether the sizes are in a zip64 extra field (section 4.5.3).
     pub zip64: bool,
     pub name: Vec<u8>,
     pub extra: Vec<u8>,
-    /// Claimed instead of the real lengths of name and extra field.
+    /// The declared length of the name, instead of the real one; likewise for the extra field.
     pub name_length: Option<u16>,
     pub extra_length: Option<u16>,
 }
 
-/// What follows the data of a streamed entry (section 4.3.9).
+/// The data descriptor of a streamed entry (section 4.3.9).
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     pub signature: bool,
     pub zip64: bool,
 }
 
-/// Where the central header says that the local one is.
+/// The offset of the local header in the central header.
 #[derive(Debug, Clone, Copy)]
 pub enum Offset {
-    /// Where it is.
+    /// The real offset.
     Real,
-    /// Anywhere.
+    /// This offset.
     At(u64),
-    /// Where another entry's is.
+    /// The offset of another entry.
     Of(usize),
 }
 
@@ -65,17 +65,17 @@ pub struct Entry {
     pub offset: Offset,
     pub disk: u16,
     pub made_by: u16,
-    /// Unix mode in the upper half, MS-DOS attributes in the lower.
+    /// The Unix mode in the upper half, MS-DOS attributes in the lower.
     pub external: u32,
     pub comment: Vec<u8>,
-    /// Writes neither local header nor data.
+    /// Whether both the local header and the data are left out.
     pub only_central: bool,
-    /// Writes no central header.
+    /// Whether the central header is left out.
     pub only_local: bool,
 }
 
 impl Entry {
-    /// An entry whose compressed form is `data`.
+    /// Creates an entry whose compressed form is `data`.
     pub fn coded(name: impl AsRef<[u8]>, method: u16, content: &[u8], data: Vec<u8>) -> Self {
         let fields = Fields {
             version: 20,
@@ -118,7 +118,7 @@ impl Entry {
         Self::coded(name, ZSTD, content, zstd_frame(content))
     }
 
-    /// A directory, as most writers store it.
+    /// Creates a directory, as most writers store it.
     pub fn directory(name: impl AsRef<[u8]>) -> Self {
         let mut entry = Self::stored(name, b"");
         entry.external = 0o40_755 << 16 | 0x10;
@@ -147,7 +147,7 @@ impl Entry {
         self
     }
 
-    /// As a writer to a pipe does it: the local header knows neither sizes nor CRC.
+    /// Makes the entry streamed: the local header has neither sizes nor CRC.
     pub fn streamed(mut self, signature: bool, zip64: bool) -> Self {
         self.local.flags |= FLAG_DESCRIPTOR;
         self.central.flags |= FLAG_DESCRIPTOR;
@@ -160,7 +160,7 @@ impl Entry {
     }
 }
 
-/// The end of central directory record (section 4.3.16), where it is not what it should be.
+/// The fields of the end of central directory record (section 4.3.16) that are replaced.
 #[derive(Debug, Clone, Default)]
 pub struct End {
     pub disk: Option<u16>,
@@ -172,7 +172,7 @@ pub struct End {
     pub comment_length: Option<u16>,
 }
 
-/// The zip64 records (sections 4.3.14 and 4.3.15), where they are not what they should be.
+/// The fields of the zip64 records (sections 4.3.14 and 4.3.15) that are replaced.
 #[derive(Debug, Clone, Default)]
 pub struct End64 {
     pub record_bytes: Option<u64>,
@@ -184,30 +184,30 @@ pub struct End64 {
     pub locator_disk: Option<u32>,
     pub locator_offset: Option<u64>,
     pub disks: Option<u32>,
-    /// Follows the fixed part of the record.
+    /// Data after the fixed part of the record.
     pub extensible: Vec<u8>,
 }
 
-/// An archive to be.
+/// The description of an archive.
 #[derive(Debug, Clone, Default)]
 pub struct Zip {
     pub entries: Vec<Entry>,
-    /// What stands before the first entry.
+    /// Bytes before the first entry.
     pub prefix: Vec<u8>,
-    /// The prefix was put there afterwards: offsets do not count it.
+    /// Whether the prefix was added later, so that offsets do not include it.
     pub prefix_uncounted: bool,
-    /// Between the last entry and the directory.
+    /// Bytes between the last entry and the directory.
     pub before_directory: Vec<u8>,
-    /// Between the directory and the end records.
+    /// Bytes between the directory and the end records.
     pub after_directory: Vec<u8>,
     pub end: End,
     pub end64: Option<End64>,
     pub comment: Vec<u8>,
-    /// Behind everything.
+    /// Bytes after all records.
     pub suffix: Vec<u8>,
 }
 
-/// Where everything came to lie in the file.
+/// The positions of the parts in the file.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     pub headers: Vec<usize>,
@@ -229,12 +229,12 @@ impl Zip {
         self
     }
 
-    /// The archive's bytes.
+    /// Returns the bytes of the archive.
     pub fn build(&self) -> Vec<u8> {
         self.build_with_layout().0
     }
 
-    /// The archive's bytes, and where its parts are.
+    /// Returns the bytes of the archive, and the positions of its parts.
     pub fn build_with_layout(&self) -> (Vec<u8>, Layout) {
         let mut bytes = self.prefix.clone();
         let mut layout = Layout::default();

@@ -1,7 +1,7 @@
 //! The fuzz targets over a fixed corpus: every seed and some mutants of it, the same in each run.
-//! `scripts/fuzz` runs the same targets without end and begins with the same seeds.
+//! `scripts/fuzz` runs the same targets endlessly, and starts with the same seeds.
 //!
-//! The documents and chunks among the seeds are written by `tests/fixtures/setup.sh`.
+//! `tests/fixtures/setup.sh` writes the documents and chunks among the seeds.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![allow(
@@ -33,9 +33,9 @@ use std::path::Path;
 use cases::random;
 use targets::TARGETS;
 
-/// Of each seed.
+/// The number of mutants of each seed.
 const MUTANTS: u64 = 20;
-/// Values that a hostile writer puts in place of others.
+/// Values that replace others, as a hostile writer would choose them.
 const TOKENS: [&[u8]; 12] = [
     b"18446744073709551615",
     b"4611686018427387904",
@@ -51,7 +51,7 @@ const TOKENS: [&[u8]; 12] = [
     b"<",
 ];
 
-/// Changes one to four places.
+/// Changes one to four positions.
 fn mutate(state: &mut u64, original: &[u8], donor: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     let mut below = |n: usize| (random(state) % (n.max(1) as u64)) as usize;
@@ -86,7 +86,7 @@ fn mutate(state: &mut u64, original: &[u8], donor: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs a target over its corpus; writes the input that breaks a promise to a file.
+/// Runs a target over its corpus, and writes an input that makes it panic to a file.
 fn run(name: &str) {
     let (_, target) = TARGETS.into_iter().find(|(is, _)| *is == name).unwrap();
     let seeds = seeds::of(name);
@@ -177,7 +177,7 @@ fn each_target_is_a_program_of_cargo_fuzz() {
     }
 }
 
-/// `scripts/fuzz` names the directory.
+/// `scripts/fuzz` sets the directory.
 #[test]
 #[ignore = "writes files for cargo-fuzz"]
 fn write_seeds() {

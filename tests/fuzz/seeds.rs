@@ -1,4 +1,4 @@
-//! Where the targets begin: hostile archives, documents and chunks of the fixtures, listings.
+//! The seeds of the targets: hostile archives, documents and chunks of the fixtures, listings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use crate::cases::{self, Case};
 
-/// Longer seeds are slow and have nothing that shorter ones lack.
+/// The size of the largest seed in bytes. Longer seeds are slow, and cover no additional code.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The seeds of a target.
+/// Returns the seeds of a target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     let mut seeds = match target {
         "zip_index" => archives(),
@@ -44,7 +44,7 @@ const REFERENCES: [&str; 6] = [
     r#"{".zmetadata":{"metadata":{}},"x/0":[null,0,1],"x/1":5,"x/2":["u",-1,1.5]}"#,
 ];
 
-/// Partitions that kerchunk and VirtualiZarr wrote, if they were.
+/// Returns partitions that kerchunk and VirtualiZarr wrote, if they exist.
 fn partitions() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/references");
     assert!(root.exists(), "no {root:?}: run tests/references/setup.sh");
@@ -89,7 +89,7 @@ fn archives() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Databases of a few keys, written by their libraries.
+/// Returns databases of a few keys, written by their libraries.
 fn databases() -> Vec<Vec<u8>> {
     let scratch = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases/write_dbm.py");
@@ -106,7 +106,7 @@ fn databases() -> Vec<Vec<u8>> {
     files.map(|file| bytes(&file.unwrap().path())).collect()
 }
 
-/// All files of this name in the fixtures.
+/// Returns all files with this name in the fixtures.
 fn named(name: &str) -> Vec<PathBuf> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures");
     assert!(
@@ -134,7 +134,7 @@ fn bytes(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_default()
 }
 
-/// Files of Icechunk repositories without compression, which hides everything from a mutation.
+/// Returns files of Icechunk repositories, uncompressed so that mutations reach their content.
 fn icechunk() -> Vec<Vec<u8>> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fixtures/icechunk");
     assert!(
@@ -179,7 +179,7 @@ fn consolidated() -> Vec<Vec<u8>> {
     named(".zmetadata").iter().map(|path| bytes(path)).collect()
 }
 
-/// The documents of arrays, each with a chunk of its array.
+/// Returns the documents of arrays, each with a chunk of its array.
 fn chunks() -> Vec<Vec<u8>> {
     let names = [".zarray", "zarr.json", "attributes.json"];
     let documents = names.map(named).concat();
@@ -192,7 +192,7 @@ fn chunks() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Arrays with the codecs, data types and grids of zarr-extensions, each with a chunk.
+/// Returns arrays with the codecs, data types and grids of zarr-extensions, each with a chunk.
 fn chains() -> Vec<Vec<u8>> {
     let array = |(data_type, fill, grid, codecs, chunk): (&str, &str, &str, &str, &[u8])| {
         let document = format!(
@@ -243,7 +243,7 @@ fn chains() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// The first file below an array whose name is that of a chunk.
+/// Returns the first file below an array whose name is that of a chunk.
 fn first_chunk(directory: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

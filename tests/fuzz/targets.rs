@@ -1,4 +1,4 @@
-//! The fuzz targets: functions of any bytes that panic if a parser breaks a promise.
+//! The fuzz targets: functions of arbitrary bytes that panic if a parser breaks a promise.
 
 use std::fs::File;
 use std::io::Write;
@@ -31,9 +31,9 @@ pub const TARGETS: [Target; 11] = [
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
-/// The most bytes that are read from one archive or decoded from one chunk.
+/// The largest number of bytes that are read from one archive or decoded from one chunk.
 const OUTPUT_BYTES: usize = 1 << 20;
-/// The most entries of an archive that are looked at.
+/// The largest number of entries of an archive that are examined.
 const ENTRIES: usize = 256;
 
 fn file_of(bytes: &[u8]) -> File {
@@ -43,11 +43,11 @@ fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-/// An archive: it is refused or lists names with which every entry can be opened or refused, and an
-/// entry has as many bytes as the listing says.
+/// An archive: it is refused, or its listed entries can each be opened or refused, and an entry has
+/// as many bytes as the listing declares.
 pub fn zip_index(archive: &[u8]) {
     let file = file_of(archive);
-    // A file that has just been written may still change, and costs a wait.
+    // A file that has just been written may still change, which would cost a wait.
     file.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000))
         .unwrap();
     let options = ZipOptions {
@@ -142,7 +142,7 @@ pub fn consolidated(document: &[u8]) {
     }
 }
 
-/// What a node says of itself holds together.
+/// Checks that the metadata of a node are consistent.
 fn examine(node: &Node) {
     assert!(node.info().is_object());
     if let Some(Some(consolidated)) = node.as_group().map(|group| group.consolidated.as_ref()) {
@@ -180,7 +180,7 @@ fn examine_all(consolidated: &Consolidated) {
     }
 }
 
-/// A document of an array, a zero byte, and the encoded bytes of its first chunk.
+/// The document of an array, a zero byte, and the encoded bytes of its first chunk.
 pub fn codec_chain(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == 0);
     let (document, encoded) = input.split_at(end.unwrap_or(input.len()));
@@ -219,14 +219,14 @@ pub fn codec_chain(input: &[u8]) {
     }
 }
 
-/// A page that a web server sends for a directory, as HTML and as JSON.
+/// A directory page of a web server, as HTML and as JSON.
 pub fn html_page(page: &[u8]) {
     let url = "http://store.example/data/?list=1".parse().unwrap();
     let names = fuzz_page(&url, page);
     assert!(names <= page.len());
 }
 
-/// A page of a listing of S3 or Azure: what is left of it has no odd key any more.
+/// A listing page of S3 or Azure: the parsed keys are all valid.
 pub fn xml_listing(listing: &[u8]) {
     if let Some((left, _)) = fuzz_listing(listing) {
         let again = fuzz_listing(&left).expect("what is left can be read");
@@ -234,7 +234,8 @@ pub fn xml_listing(listing: &[u8]) {
     }
 }
 
-/// A file of GNU dbm or Berkeley DB, or the index of `dbm.dumb`: it is refused or has no more keys than bytes.
+/// A GNU dbm or Berkeley DB file, or an index of `dbm.dumb`: refused, or with no more keys than
+/// bytes.
 pub fn dbm(database: &[u8]) {
     if let Some(keys) = fuzz_dbm(&file_of(database)) {
         assert!(keys <= database.len());
@@ -246,7 +247,7 @@ pub fn icechunk(file: &[u8]) {
     fuzz_icechunk(file);
 }
 
-/// References in JSON: they are read in the same way in pieces of any length.
+/// References in JSON: the result does not depend on the length of the pieces in which they are parsed.
 pub fn reference_json(document: &[u8]) {
     fuzz_json(document);
 }
