@@ -8,7 +8,6 @@
 mod anndata;
 mod around;
 mod branch;
-mod categories;
 mod cf;
 mod classic;
 mod content;
@@ -22,6 +21,7 @@ mod format_set;
 mod gather;
 mod georef;
 mod geotiff;
+mod group_column;
 mod h5;
 mod hdf5;
 mod layout;

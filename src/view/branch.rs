@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::categories::CategoricalColumn;
 use super::georef::grid::Grid;
+use super::group_column::GroupColumn;
 use super::node::ViewNode;
 use super::packed::StoredChunks;
 use crate::store::Key;
@@ -39,8 +39,8 @@ pub struct GroupTree {
     /// The groups in the group. Directories without a metadata document are left out unless they contain an
     /// array or a group.
     pub groups: Vec<GroupTree>,
-    /// The groups in the group that are categorical columns ([`Depth::Table`]).
-    pub(super) categorical: Vec<CategoricalColumn>,
+    /// The groups in the group that are columns ([`Depth::Table`]).
+    pub(super) group_columns: Vec<GroupColumn>,
     /// Names of the groups that the [`Depth`] excludes.
     pub groups_left_out: Vec<String>,
     /// Nodes below the group that have no known type or no usable name, and the reasons.

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use self::header::{Header, Type, Variable};
 use super::branch::GroupTree;
+use super::cf;
 use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item, certain_item};
 use super::layout::{
     self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
 };
 use super::node::ViewNode;
-use super::number::{NumberKind, Value};
+use super::number::{Number, NumberKind, Value};
 use crate::array::ArrayReader;
 
 /// Alignment in bytes of variables whose elements may fail to decode.
@@ -85,7 +86,10 @@ enum Elements {
 }
 
 fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, String> {
-    let dataset = Dataset::of(tree)?;
+    let mut dataset = Dataset::of(tree)?;
+    for variable in &mut dataset.root.variables {
+        apply_unsigned(variable, version);
+    }
     let mut notes = dataset.notes.clone();
     if !tree.groups_left_out.is_empty() {
         let names = tree.groups_left_out.join(", ");
@@ -141,6 +145,51 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         sources,
         notes,
     })
+}
+
+/// Applies `_Unsigned` to a variable whose numbers get a wider type in the file, and removes the attribute: for
+/// the wider type it would have another meaning.
+fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
+    let Item::Number(own) = variable.item else {
+        return;
+    };
+    let in_file = Type::of(own, version).and_then(|kind| kind.number);
+    let has_own_type = in_file
+        .is_some_and(|number| (number.kind, number.size_bytes) == (own.kind, own.size_bytes));
+    let text_of = |attribute: &Attribute| match &attribute.value {
+        Attr::Text(text) if attribute.name == "_Unsigned" => Some(text.clone()),
+        _ => None,
+    };
+    let Some(said) = variable.attributes.iter().find_map(text_of) else {
+        return;
+    };
+    if has_own_type {
+        return;
+    }
+    let is_other = |attribute: &Attribute| attribute.name != "_Unsigned";
+    variable.attributes.retain(is_other);
+    let kind = cf::unsigned(own.kind, Some(&said.into()));
+    let meant = Number { kind, ..own };
+    // The same bits, as attributes have them.
+    let same_bits = |value: &mut Value| {
+        if let Some(read) = own
+            .write(*value)
+            .and_then(|bits| Number::read(meant, &bits))
+        {
+            *value = read;
+        }
+    };
+    variable.item = Item::Number(meant);
+    variable.fill.iter_mut().for_each(same_bits);
+    for attribute in &mut variable.attributes {
+        if let Attr::Numbers(number, values) = &mut attribute.value
+            && *number == own
+            && dataset::is_of_values(&attribute.name)
+        {
+            *number = meant;
+            values.iter_mut().for_each(same_bits);
+        }
+    }
 }
 
 /// Returns the slowest dimension of the first variable that is too large for a fixed size. Other variables
@@ -225,7 +274,7 @@ fn plan(
              unlimited dimension (.cdf5.nc has no such limit)"
         ));
     }
-    let is_utf8 = texts.as_ref().is_some_and(|(_, bytes)| !bytes.is_ascii());
+    let is_text = texts.is_some();
     let elements = match (&variable.data, texts) {
         (Data::Texts(_), texts) => Elements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes)),
         (Data::Numbers(values), _) => {
@@ -244,7 +293,7 @@ fn plan(
         return Err("text along the unlimited dimension".into());
     }
     let mut attributes = attributes(&variable.attributes, version, &variable.name, notes);
-    if is_utf8 && attributes.iter().all(|there| there.name != "_Encoding") {
+    if is_text && attributes.iter().all(|there| there.name != "_Encoding") {
         attributes.push(header::Attribute {
             name: "_Encoding".into(),
             kind: Type::CHAR,

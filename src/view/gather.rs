@@ -6,11 +6,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::branch::{DecodedTexts, Depth, GroupArray, GroupTree};
-use super::categories::{CategoricalColumn, is_categorical};
 use super::content::NoContent;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
+use super::group_column::GroupColumn;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value, code_points};
@@ -132,7 +132,7 @@ impl Nodes {
             node: Arc::clone(node),
             arrays: Vec::new(),
             groups: Vec::new(),
-            categorical: Vec::new(),
+            group_columns: Vec::new(),
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         };
@@ -163,11 +163,11 @@ impl Nodes {
                 branch.arrays.push(array);
             } else if wanted.is_one_group() {
                 let column = match room.has_elements && wanted == Depth::Table {
-                    true => self.gather_categorical(&child, room).await?,
+                    true => self.gather_group_column(&child, room).await?,
                     false => None,
                 };
                 match column {
-                    Some(column) => branch.categorical.push(column),
+                    Some(column) => branch.group_columns.push(column),
                     None => branch.groups_left_out.push(child.name().to_owned()),
                 }
             } else {
@@ -227,16 +227,13 @@ impl Nodes {
         })
     }
 
-    /// Returns the categorical column that a group is; `None` for other groups.
-    async fn gather_categorical(
+    /// Returns the column that a group is, if its values have room; `None` for other groups.
+    async fn gather_group_column(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         room: &mut Room,
-    ) -> Result<Option<CategoricalColumn>, NoContent> {
-        if !is_categorical(node) {
-            return Ok(None);
-        }
-        let Some(mut column) = self.categorical_column(node).await? else {
+    ) -> Result<Option<GroupColumn>, NoContent> {
+        let Some(mut column) = self.group_column(node).await? else {
             return Ok(None);
         };
         let values = column.values.as_ref();
@@ -308,7 +305,7 @@ impl Nodes {
             node: Arc::clone(node),
             arrays,
             groups: Vec::new(),
-            categorical: Vec::new(),
+            group_columns: Vec::new(),
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         })

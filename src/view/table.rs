@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::branch::{GroupArray, GroupTree};
-use super::categories::{CategoricalColumn, Categories};
+use super::group_column::{Categories, GroupColumn};
 use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
@@ -69,8 +69,8 @@ impl Table {
                 Err(why) => notes.push(format!("{} is not in it: {why}", member.node.key())),
             }
         }
-        for group in &tree.categorical {
-            match categorical(group).and_then(|column| check(&column.data).map(|()| column)) {
+        for group in &tree.group_columns {
+            match group_column(group).and_then(|column| check(&column.data).map(|()| column)) {
                 Ok(column) => {
                     let columns = tables.entry(group.dimension.clone()).or_default();
                     columns.push(column);
@@ -168,7 +168,7 @@ fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String>
     })
 }
 
-fn categorical(group: &CategoricalColumn) -> Result<Column, String> {
+fn group_column(group: &GroupColumn) -> Result<Column, String> {
     if group.node.name().contains('\0') {
         return Err("a name with NUL".into());
     }

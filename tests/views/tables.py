@@ -134,6 +134,22 @@ def write():
     create(wrong, "categories", np.array(["a"], "U1"), 1)
     group.create_group("other", attributes={"encoding-type": "nullable-integer"})
 
+    # Text as anndata 0.13 writes it, whose index is a group, too.
+    group = root.create_group("strings", attributes={
+        "encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": ["some", "all"]})
+    nullable(group, "_index", np.array([f"cell \u00e4{i}" for i in range(ROWS)], object), np.zeros(ROWS, bool))
+    nullable(group, "some", np.array(["", "x", "y,\"z\""], object)[np.arange(ROWS) % 3], np.arange(ROWS) % 5 == 0)
+    nullable(group, "all", np.full(ROWS, "", object), np.ones(ROWS, bool))
+    nullable(group, "wrong", np.full(ROWS, "a", object), np.zeros(ROWS - 1, bool))
+
+
+def nullable(group, name, texts, mask):
+    """A column of strings as anndata writes it if some may be missing."""
+    column = group.create_group(name, attributes={
+        "encoding-type": "nullable-string-array", "encoding-version": "0.1.0", "na-value": "NaN"})
+    column.create_array("values", shape=texts.shape, chunks=(200,), dtype=str)[:] = texts
+    create(column, "mask", mask, 150)
+
 
 def categorical(group, name, codes, categories, dtype):
     """A column of texts as anndata writes it."""
@@ -163,6 +179,9 @@ def columns(name):
         found = {**{key: found[key] for key in ("cell", "z")}, "kind": decoded(group["kind"]), "a": found["a"]}
     if name == "kinds":
         found = {key: decoded(group[key]) for key in ("few", "many", "none")}
+    if name == "strings":
+        found = {key: np.where(group[key]["mask"][...], None, group[key]["values"][...].astype(object))
+                 for key in ("_index", "some", "all")}
     return found
 
 
@@ -318,7 +337,7 @@ def check(mount):
     def file(group, suffix):
         return os.path.join(mount, group, ".zarrfs", group + suffix)
 
-    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs", "kinds"):
+    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs", "kinds", "strings"):
         parquet(name, file(name, ".parquet"))
         if name == "encoded":
             parts(file(name, ".parquet"))
@@ -358,6 +377,10 @@ def check(mount):
     readme = open(os.path.join(mount, "kinds", ".zarrfs", "README.txt")).read()
     for text in ("kinds/number is not in it: its categories are no text", "kinds/wrong is not in it: code 7 of 1 categories"):
         assert text in readme, (text, readme)
+    readme = open(os.path.join(mount, "strings", ".zarrfs", "README.txt")).read()
+    assert "strings/wrong is not in it: its mask has no boolean for each value" in readme, readme
+    strings = pq.read_table(file("strings", ".parquet"))
+    assert [strings.column(key).null_count for key in ("_index", "some", "all")] == [0, -(-ROWS // 5), ROWS]
     kinds = pq.read_table(file("kinds", ".parquet"))
     assert kinds.column("few").null_count == (columns("kinds")["few"] == None).sum() > 0  # noqa: E711
     assert kinds.schema.field("few").nullable and not kinds.schema.field("many").nullable

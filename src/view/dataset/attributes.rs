@@ -68,7 +68,7 @@ pub(super) fn name_of(name: &str) -> Option<String> {
 pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
 /// Returns whether an attribute describes the values of elements.
-pub(super) fn is_of_values(name: &str) -> bool {
+pub(in crate::view) fn is_of_values(name: &str) -> bool {
     OF_STORED_VALUES.contains(&name) || OF_THE_TYPE.contains(&name)
 }
 

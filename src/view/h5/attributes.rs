@@ -13,6 +13,9 @@ const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
 
+/// The attribute that names the missing value of strings in AnnData: the text `NaN` or `NA`.
+const NA_VALUE: &str = "na-value";
+
 /// Texts in the heap, with their lengths and entries.
 #[derive(Debug, Default)]
 pub(super) struct Texts(HashMap<String, (u32, usize)>);
@@ -40,7 +43,9 @@ pub(super) fn encode(
 ) -> (Attribute, bool) {
     let value = match json {
         Json::Null => Some((Datatype::Number(F8), Payload::Null)),
-        Json::String(text) if cf::special(text).is_none() => of_text(json, texts, file),
+        Json::String(text) if name == NA_VALUE || cf::special(text).is_none() => {
+            of_text(json, texts, file)
+        }
         Json::Array(list) => texts_of_list(list, texts, file).or_else(|| {
             let (datatype, bytes) = values(list)?;
             Some((datatype, Payload::Many(list.len() as u64, bytes)))
@@ -166,5 +171,7 @@ mod tests {
             panic!("no texts");
         };
         assert_eq!(list[1], first);
+        let (na_value, _) = encode(NA_VALUE, &json!("NaN"), &mut texts, &mut file);
+        assert_eq!(na_value.datatype, Datatype::VariableText);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::PLAIN;
 use super::thrift::Fields;
-use crate::view::categories::Categories;
+use crate::view::group_column::Categories;
 
 /// Returns a dictionary page with its header; `None` if it is too long.
 pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {

@@ -1,0 +1,261 @@
+//! Columns of AnnData that are groups of two arrays (anndata, "On-disk format"): categorical arrays, with `codes`
+//! and `categories`, and nullable arrays of strings, with `values` and `mask`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::branch::Depth;
+use super::content::NoContent;
+use super::node::ViewNode;
+use super::nodes::Nodes;
+use super::number::{Number, NumberKind};
+use crate::zarr::Scalar;
+
+/// The maximum number of decoded rows of one column.
+const MAX_ROWS: u64 = 4 << 20;
+
+/// A group that is a column.
+#[derive(Debug, Clone)]
+pub(super) struct GroupColumn {
+    /// The group.
+    pub(super) node: Arc<ViewNode>,
+    /// The name of the dimension of the rows, and their count.
+    pub(super) dimension: (Option<String>, u64),
+    /// The values, or why they cannot be read.
+    pub(super) values: Result<Arc<Categories>, String>,
+}
+
+/// The different values of a column, and the index of the value of each row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Categories {
+    /// The different values.
+    texts: Vec<String>,
+    /// The index of the value of each row; negative if the row has no value.
+    codes: Vec<i32>,
+}
+
+impl Categories {
+    /// Checks that each code is the index of a text, or -1.
+    fn new(texts: Vec<String>, codes: Vec<i32>) -> Result<Self, String> {
+        let count = i32::try_from(texts.len()).map_err(|_| "too many categories")?;
+        match codes.iter().find(|code| !(-1..count).contains(*code)) {
+            Some(code) => Err(format!("code {code} of {count} categories")),
+            None => Ok(Self { texts, codes }),
+        }
+    }
+
+    /// Returns the different values of `texts`, in the order of the first row of each; rows for which `mask` is
+    /// set have no value.
+    fn of_rows(texts: &[String], mask: &[u8]) -> Result<Self, String> {
+        if texts.len() != mask.len() {
+            return Err(format!(
+                "{} values, but a mask of {}",
+                texts.len(),
+                mask.len()
+            ));
+        }
+        let mut known: HashMap<&str, i32> = HashMap::new();
+        let mut different = Vec::new();
+        let mut codes = Vec::with_capacity(texts.len());
+        for (text, is_missing) in texts.iter().zip(mask) {
+            codes.push(match *is_missing {
+                0 => *known.entry(text).or_insert_with(|| {
+                    different.push(text.clone());
+                    // The number of rows is limited.
+                    i32::try_from(different.len() - 1).unwrap_or(i32::MAX)
+                }),
+                _ => -1,
+            });
+        }
+        Self::new(different, codes)
+    }
+
+    /// Returns the different values.
+    pub(super) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Returns the index of the value of each row; `None` for a row without a value.
+    pub(super) fn codes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
+        self.codes.iter().map(|code| u32::try_from(*code).ok())
+    }
+
+    /// Returns the value of each row; `None` for a row without a value.
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+        self.codes().map(|code| {
+            let text = self.texts.get(usize::try_from(code?).ok()?)?;
+            Some(text.as_str())
+        })
+    }
+
+    /// Returns the memory of the texts and codes in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let texts = self.texts.iter();
+        let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
+        texts + size_of_val(&self.codes[..])
+    }
+}
+
+/// The arrays of a group that is a column.
+#[derive(Debug, Clone, Copy)]
+struct Members {
+    /// The array with one element for each row.
+    rows: &'static [u8],
+    other: &'static [u8],
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Categorical,
+    NullableStrings,
+}
+
+/// Returns the arrays of a group whose attributes declare a column; `None` for other nodes.
+fn members(node: &ViewNode) -> Option<Members> {
+    let attributes = node.metadata().attributes().ok()?;
+    match attributes.get("encoding-type")?.as_str()? {
+        _ if node.is_array() => None,
+        "categorical" => Some(Members {
+            rows: b"codes",
+            other: b"categories",
+            kind: Kind::Categorical,
+        }),
+        "nullable-string-array" => Some(Members {
+            rows: b"values",
+            other: b"mask",
+            kind: Kind::NullableStrings,
+        }),
+        _ => None,
+    }
+}
+
+impl Nodes {
+    /// Returns the column that a group is; `None` for other groups, and if no array has its rows along one axis.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(super) async fn group_column(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<Option<GroupColumn>, NoContent> {
+        let Some(members) = members(node) else {
+            return Ok(None);
+        };
+        let child = |name: &[u8]| node.key().join(name).ok();
+        let (Some(rows), Some(other)) = (child(members.rows), child(members.other)) else {
+            return Ok(None);
+        };
+        let Some(rows) = self.node_if_present(&rows).await? else {
+            return Ok(None);
+        };
+        let Some(([length], name)) = rows.metadata().as_array().and_then(|array| {
+            let name = array.dimension_names.first().cloned().flatten();
+            Some((<[u64; 1]>::try_from(&array.shape[..]).ok()?, name))
+        }) else {
+            return Ok(None);
+        };
+        let most = MAX_ROWS.min(self.engine().memory_limit_bytes() / 64);
+        let values = match self.node_if_present(&other).await? {
+            _ if length > most => Err(format!("more than {most} rows of text")),
+            None => {
+                let name = String::from_utf8_lossy(members.other);
+                Err(format!("it has no `{name}`"))
+            }
+            Some(other) => match members.kind {
+                Kind::Categorical => self.categories(&rows, &other).await?,
+                Kind::NullableStrings => self.nullable_strings(&rows, &other).await?,
+            },
+        };
+        Ok(Some(GroupColumn {
+            node: Arc::clone(node),
+            dimension: (name, length),
+            values: values.map(Arc::new),
+        }))
+    }
+
+    /// Decodes texts of a column. The inner error is the reason why they cannot be decoded.
+    async fn column_texts(
+        self: &Arc<Self>,
+        node: &ViewNode,
+    ) -> Result<Result<Arc<Vec<String>>, String>, NoContent> {
+        Ok(match self.texts_of(node, Depth::Table).await? {
+            Some(Ok(texts)) if texts.iter().any(|text| text.contains('\0')) => {
+                Err("text with NUL in it".into())
+            }
+            Some(texts) => texts,
+            None => Err(format!("`{}` is no text", node.name())),
+        })
+    }
+
+    /// Decodes strings of which some are missing. The inner error is the reason why they cannot be decoded.
+    async fn nullable_strings(
+        self: &Arc<Self>,
+        values: &ViewNode,
+        mask: &ViewNode,
+    ) -> Result<Result<Categories, String>, NoContent> {
+        let shape = |node: &ViewNode| node.metadata().as_array().map(|array| array.shape.clone());
+        let is_bool = mask
+            .array_view()
+            .is_some_and(|view| matches!(view.data_type().scalar, Scalar::Bool));
+        if !is_bool || shape(mask) != shape(values) {
+            return Ok(Err("its mask has no boolean for each value".into()));
+        }
+        let texts = match self.column_texts(values).await? {
+            Ok(texts) => texts,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mask = self.all_bytes(mask).await?;
+        Ok(Categories::of_rows(&texts, &mask))
+    }
+
+    /// Decodes the categories. The inner error is the reason why they cannot be decoded.
+    async fn categories(
+        self: &Arc<Self>,
+        codes: &ViewNode,
+        categories: &ViewNode,
+    ) -> Result<Result<Categories, String>, NoContent> {
+        let texts = match self.column_texts(categories).await? {
+            Ok(texts) => texts,
+            Err(why) => return Ok(Err(why)),
+        };
+        let view = codes.array_view();
+        let number = view.as_ref().and_then(|view| view.number());
+        let Some((number, 1)) = number.filter(|(number, _)| number.kind != NumberKind::Float)
+        else {
+            return Ok(Err("its codes are no integers".into()));
+        };
+        let bytes = self.all_bytes(codes).await?;
+        let code = |bytes: &[u8]| i32::try_from(Number::read(number, bytes)?.whole()?).ok();
+        let codes: Option<Vec<i32>> = bytes.chunks_exact(number.size_bytes).map(code).collect();
+        let codes = codes.ok_or_else(|| "its codes are too large".to_owned());
+        Ok(codes.and_then(|codes| Categories::new(texts.to_vec(), codes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masked_rows_have_no_value() {
+        let texts = ["b", "a", "", "b"].map(str::to_owned);
+        let known = Categories::of_rows(&texts, &[0, 1, 0, 0]).unwrap();
+        assert_eq!(known.texts(), ["b", ""]);
+        let rows: Vec<_> = known.rows().collect();
+        assert_eq!(rows, [Some("b"), None, Some(""), Some("b")]);
+        assert!(Categories::of_rows(&texts, &[0]).is_err());
+    }
+
+    #[test]
+    fn codes_are_those_of_categories_or_of_no_value() {
+        let texts = || vec!["a".to_owned(), "b".to_owned()];
+        let known = Categories::new(texts(), vec![1, -1, 0]).unwrap();
+        let rows: Vec<_> = known.rows().collect();
+        assert_eq!(rows, [Some("b"), None, Some("a")]);
+        for codes in [vec![2], vec![-2], vec![0, i32::MAX]] {
+            let why = Categories::new(texts(), codes).unwrap_err();
+            assert!(why.contains("of 2 categories"), "{why}");
+        }
+    }
+}
