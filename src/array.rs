@@ -1,10 +1,10 @@
-//! Arrays as the bytes of their elements: found, read, decoded in parallel, cached.
+//! Arrays as the bytes of their elements. Chunks are found, read, decoded in parallel, and cached.
 //!
-//! A *read chunk* is the unit of reading: a chunk, or an inner chunk where chunks are shards. Modules
-//! below say *chunk* for it, too. It is decoded whole, once, however many requests wait for it
-//! (`cache`); every byte that decoding takes is reserved first (`memory`); the CPU pool decodes
-//! (`chunk_loader`), also ahead of a sequential reader (`readahead`). The bytes of an array and those
-//! of its chunks differ only by arithmetic (`geometry`).
+//! A *read chunk* is the unit of reading: an inner chunk if chunks are shards, otherwise a chunk. The
+//! modules also call it *chunk*. A read chunk is decoded whole, and once for all requests that wait for
+//! it (`cache`). All memory for decoding is reserved first (`memory`). The CPU pool decodes
+//! (`chunk_loader`), also ahead of a sequential reader (`readahead`). `geometry` maps the bytes of an
+//! array to those of its chunks.
 
 mod batch;
 mod buffers;

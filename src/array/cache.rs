@@ -1,4 +1,4 @@
-//! Decoded chunks: kept within a budget, and each decoded once however many wait for it.
+//! The cache of decoded chunks, with a size limit. A chunk is decoded once for all requests that wait for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,32 +15,32 @@ use crate::cache::WeightedLru;
 use crate::store::{StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Which read chunk of which array.
+/// Identifies a read chunk of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ChunkId {
-    /// The array, as one mount counts them.
+    /// The number of the array in its mount.
     pub(super) array: u64,
-    /// The chunk, in C order over the grid.
+    /// The number of the chunk in C order over the grid.
     pub(super) chunk: u64,
-    /// The inner chunk of a shard, in C order; the whole chunk if there is none.
+    /// The number of the inner chunk in C order over its shard; `None` for a whole chunk.
     pub(super) inner: Option<u64>,
 }
 
 /// A decoded read chunk.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The elements in C order; nothing if the chunk is proven to be absent: all fill values.
+    /// The elements in C order; `None` for fill values, if the chunk is proven to be absent.
     pub(super) bytes: Option<Arc<Vec<u8>>>,
-    /// The content of the chunk that it was decoded from; nothing if there was none.
+    /// The version of the stored chunk that was decoded; `None` if the store has none.
     pub(super) version: Option<Version>,
-    /// When that was last known to be so, in milliseconds since the process began to count.
+    /// When the version was last known to be current, as [`now_ms`] counts.
     checked_ms: AtomicU64,
     memory: Option<(Reservation, Arc<Buffers>)>,
 }
 
 impl Chunk {
-    /// A chunk that was decoded; its buffer goes to `buffers` in the end. `checked_ms` is when the
-    /// chunk was opened for it.
+    /// Creates a decoded chunk, whose drop returns its buffer to `buffers`. `checked_ms` is the time when
+    /// the stored chunk was opened.
     pub(super) fn decoded(
         bytes: Vec<u8>,
         version: Version,
@@ -56,7 +56,7 @@ impl Chunk {
         }
     }
 
-    /// A chunk that is proven to be absent; `version` is that of the shard that lacks it.
+    /// Creates a chunk that is proven to be absent; `version` is that of the shard without it.
     pub(super) fn absent(version: Option<Version>, checked_ms: u64) -> Self {
         Self {
             bytes: None,
@@ -66,12 +66,12 @@ impl Chunk {
         }
     }
 
-    /// When it was last known to be current, as [`now_ms`] counts.
+    /// Returns when the chunk was last known to be current, as [`now_ms`] counts.
     pub(super) fn checked_ms(&self) -> u64 {
         self.checked_ms.load(Ordering::Relaxed)
     }
 
-    /// It was current at that time.
+    /// Records that the chunk was current at this time.
     pub(super) fn refresh(&self, checked_ms: u64) {
         self.checked_ms.fetch_max(checked_ms, Ordering::Relaxed);
     }
@@ -91,14 +91,14 @@ impl Drop for Chunk {
     }
 }
 
-/// Milliseconds since the process first counted them; never 0.
+/// Returns the milliseconds since the first call in this process, plus 1; never 0.
 pub(super) fn now_ms() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed().as_millis();
     u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// Decoded chunks, the least recently used ones first to go.
+/// A cache of decoded chunks, which evicts the least recently used ones first.
 #[derive(Debug)]
 pub(super) struct ChunkCache {
     state: Mutex<State>,
@@ -110,33 +110,33 @@ struct State {
     chunks: WeightedLru<ChunkId, Arc<Chunk>>,
     loads: HashMap<ChunkId, InFlight>,
     next_load: u64,
-    /// Chunks that were read to their end, oldest first, and their bytes.
+    /// The chunks that a sequential reader has read to their end, oldest first, and their sizes in bytes.
     used_up: VecDeque<(ChunkId, u64)>,
     used_up_bytes: u64,
 }
 
-/// Chunks that were read to their end are kept for so many bytes more: the kernel asks for parts
-/// of a file ahead and not always in order, and what it has it does not ask for again.
+/// The total size in bytes of the chunks that stay after they were read to their end. Some must stay, because
+/// the kernel's readahead is not always in order; few are enough, because the kernel caches the pages.
 const USED_UP_BYTES: u64 = 16 << 20;
-/// And for so many chunks more.
+/// The number of these chunks that stay even if they are larger.
 const USED_UP_CHUNKS: usize = 4;
 
-/// Absent chunks take no bytes; more of them than this are not remembered.
+/// The largest number of cached chunks. Absent chunks take no bytes, so the size does not limit them.
 const MAX_CHUNKS: usize = 1 << 18;
 
-/// What a caller has to do for a chunk.
+/// What a caller has to do to get a chunk.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// Nothing: here it is.
+    /// Nothing: the cache has the chunk.
     Ready(Arc<Chunk>),
-    /// Decode it, and complete the load.
+    /// Decode the chunk, and complete the load.
     Lead(Leader),
-    /// Wait for the caller that decodes it.
+    /// Wait for the caller that decodes the chunk.
     Wait(Load),
 }
 
 impl ChunkCache {
-    /// An empty cache for at most `budget_bytes`.
+    /// Creates an empty cache for at most `budget_bytes`.
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             state: Mutex::new(State {
@@ -150,7 +150,7 @@ impl ChunkCache {
         }
     }
 
-    /// Bytes that may be kept.
+    /// Returns the largest total size of the cached chunks in bytes.
     pub(super) fn budget_bytes(&self) -> u64 {
         self.budget_bytes
     }
@@ -159,12 +159,12 @@ impl ChunkCache {
         self.state.lock()
     }
 
-    /// A chunk that is there.
+    /// Returns a cached chunk.
     pub(super) fn get(&self, id: &ChunkId) -> Option<Arc<Chunk>> {
         self.lock().chunks.get(id).cloned()
     }
 
-    /// A chunk that is there and `fresh`; or the duty to decode it, or to wait for who does.
+    /// Returns a cached chunk that is `fresh`, a leader to decode the chunk, or a load in flight to wait for.
     pub(super) fn claim(
         self: &Arc<Self>,
         id: ChunkId,
@@ -205,7 +205,7 @@ impl ChunkCache {
         })
     }
 
-    /// Evicts chunks of at least `bytes`; returns whether there were any.
+    /// Evicts chunks until at least `bytes` are free or none are left. Returns whether this freed any bytes.
     pub(super) fn evict(&self, bytes: u64) -> bool {
         let mut evicted = Vec::new();
         let mut state = self.lock();
@@ -216,13 +216,13 @@ impl ChunkCache {
             freed += chunk.cost();
             evicted.push(chunk);
         }
-        // Freed without the lock: it takes time.
+        // The chunks are dropped without the lock, because freeing them takes time.
         drop(state);
         freed > 0
     }
 
-    /// A reader that goes from beginning to end has come to the end of a chunk: it goes soon, so
-    /// that a long file does not push out what is read at random.
+    /// Marks a chunk that a sequential reader has read to its end for early eviction. Otherwise a long
+    /// file would evict the chunks of random reads.
     pub(super) fn use_up(&self, id: ChunkId) {
         let mut given = Vec::new();
         let mut state = self.lock();
@@ -230,7 +230,7 @@ impl ChunkCache {
             return;
         };
         if cost == 0 {
-            // Absent: there is nothing to give up.
+            // An absent chunk has no memory to free.
             return;
         }
         if state.used_up.back() == Some(&(id, cost)) {
@@ -278,12 +278,12 @@ struct InFlight {
     interest: Weak<Interest>,
 }
 
-/// Lives as long as a request waits for a chunk; notifies the leader at its end.
+/// The interest in a chunk, shared by all requests that wait for it. The last drop notifies the leader.
 #[derive(Debug)]
 pub(super) struct Interest(Arc<Notify>);
 
 impl Interest {
-    /// Whether the leader is gone: the chunk has been decoded, or has failed.
+    /// Returns whether the leader is gone, because the chunk was decoded or its load has failed.
     pub(super) fn is_over(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -303,7 +303,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Wants the chunk without waiting for it.
+    /// Returns the interest, for a caller that does not wait for the chunk.
     pub(super) fn into_interest(self) -> Arc<Interest> {
         self.interest
     }
@@ -315,36 +315,36 @@ impl Load {
     }
 }
 
-/// The duty to decode a chunk. Dropped without a result, it is abandoned, and a waiter takes over.
+/// The duty to decode a chunk. If a leader is dropped without a result, a waiter takes over.
 #[derive(Debug)]
 pub(super) struct Leader {
     cache: Arc<ChunkCache>,
     id: ChunkId,
     number: u64,
-    /// Keeps the chunk wanted, unless a request does.
+    /// The leader's own interest, which a request can take.
     load: Option<Load>,
     abandoned: Arc<Notify>,
     sender: Option<oneshot::Sender<Outcome>>,
 }
 
 impl Leader {
-    /// Makes the load that of a request: it is abandoned if no request waits any more. `None` the second
-    /// time.
+    /// Gives the load to a request, so that the load is abandoned once no request waits for it. Returns
+    /// `None` the second time.
     pub(super) fn take_load(&mut self) -> Option<Load> {
         self.load.take()
     }
 
-    /// Notified once no request waits for the chunk any more.
+    /// Returns the [`Notify`] that is notified once no request waits for the chunk any more.
     pub(super) fn abandoned(&self) -> Arc<Notify> {
         Arc::clone(&self.abandoned)
     }
 
-    /// Inserts the chunk into the cache, if there is one, and wakes the waiters.
+    /// Wakes the waiters, and inserts the chunk of a successful load into the cache.
     pub(super) fn complete(mut self, result: Outcome) {
         self.cache
             .complete(self.id, self.number, result.as_ref().ok());
         if let Some(sender) = self.sender.take() {
-            // No request may wait any more.
+            // The send fails if no request waits any more.
             let _ = sender.send(result);
         }
     }
@@ -463,7 +463,7 @@ mod tests {
         assert!(abandoned.notified().now_or_never().is_none());
         drop(other);
         assert!(abandoned.notified().now_or_never().is_some());
-        // Another request starts anew, and is not disturbed by the end of the first load.
+        // Another request starts a new load, which the end of the first load does not affect.
         let again = lead(&cache, 6);
         drop(demand);
         assert!(matches!(cache.claim(id(6), |_| true), Claim::Wait(_)));

@@ -1,4 +1,4 @@
-//! Loading the chunks that a read needs: from the cache, or decoded in parallel.
+//! Loads the chunks that a read needs from the cache, or decodes them in parallel.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::reader::ArrayReader;
 use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::StoreError;
 
-/// Chunks smaller than this are decoded in groups of about this size by the read that needs them:
-/// handing each to another thread would take longer.
+/// The size of a group of small local chunks in bytes, because handing each chunk to another thread takes
+/// longer than decoding it. The read itself decodes a single group.
 const GROUP_BYTES: u64 = 128 << 10;
-/// Opening so many keys takes longer than handing them over, however small they are.
+/// The largest number of chunks in a group: opening so many keys takes longer than handing them over.
 const MAX_GROUP: usize = 64;
-/// Inner chunks of one chunk of a remote store that are fetched together.
+/// The size in bytes of the inner chunks of one remote chunk that are fetched together.
 const FETCHED_GROUP_BYTES: u64 = 4 << 20;
-/// How often a chunk is tried whose leader was dropped.
+/// The number of retries for a chunk whose leader was dropped, or that is outdated.
 const ATTEMPTS: usize = 2;
 
-/// A leader has one load to give away.
+/// Returns the error of a leader that has already given its load away.
 fn second_load(id: &ChunkId) -> StoreError {
     StoreError::internal(format!("a second load of chunk {}", id.chunk))
 }
@@ -28,7 +28,7 @@ fn second_load(id: &ChunkId) -> StoreError {
 type Leaders = Vec<(ChunkId, Leader)>;
 
 impl ArrayReader {
-    /// The chunks, if all of them are decoded and current.
+    /// Returns the chunks, if all of them are decoded and current.
     pub(super) fn try_load(&self, ids: &[ChunkId]) -> Option<Vec<Arc<Chunk>>> {
         let cache = &self.engine.cache;
         let fresh = |id| cache.get(id).filter(|chunk| self.chunks.is_fresh(chunk));
@@ -37,7 +37,7 @@ impl ArrayReader {
         Some(chunks)
     }
 
-    /// The chunks, decoded in parallel where they have to be.
+    /// Returns the chunks, and decodes missing ones in parallel.
     pub(super) async fn load(
         self: &Arc<Self>,
         ids: &[ChunkId],
@@ -56,7 +56,7 @@ impl ArrayReader {
                     State::Loading(load.ok_or_else(|| second_load(id))?)
                 }
                 Claim::Wait(load) => {
-                    // It may stand in the queue of prefetch.
+                    // The load may still be in the prefetch queue.
                     runtime::promote_prefetch();
                     State::Loading(load)
                 }
@@ -83,7 +83,7 @@ impl ArrayReader {
         Ok(chunks)
     }
 
-    /// Waits for a chunk; decodes it again if it is older than a change that is known by now.
+    /// Waits for a chunk. Decodes it again if the store is known to have changed since.
     async fn wait(self: &Arc<Self>, id: ChunkId, mut load: Load) -> Result<Arc<Chunk>, StoreError> {
         let mut attempts = 0;
         loop {
@@ -121,11 +121,11 @@ impl ArrayReader {
         self.engine.cache.claim(id, is_fresh)
     }
 
-    /// How many chunks are decoded by one task.
+    /// Returns the number of chunks that one task decodes.
     pub(super) fn group_chunks(&self) -> usize {
         let group_bytes = match (self.chunks.is_remote(), self.chunks.has_inner()) {
             (true, true) => FETCHED_GROUP_BYTES,
-            // One request for each, all at the same time.
+            // Each chunk takes a request, and all requests are sent at the same time.
             (true, false) => 0,
             (false, _) => GROUP_BYTES,
         };
@@ -135,7 +135,7 @@ impl ArrayReader {
             .clamp(1, MAX_GROUP)
     }
 
-    /// Has chunks decoded by tasks of the CPU pool, so many in each.
+    /// Spawns tasks on the CPU pool that decode at most `group` chunks each.
     pub(super) fn submit(self: &Arc<Self>, mut leaders: Leaders, group: usize, priority: Priority) {
         if self.chunks.is_remote() {
             // Inner chunks of one chunk are fetched together.
@@ -156,7 +156,7 @@ impl ArrayReader {
         }
     }
 
-    /// Decodes chunks; ends, with the requests that it has sent, once none of them is wanted any more.
+    /// Decodes chunks. If they are remote, cancels its network requests once no read waits for the chunks.
     async fn decode_unless_abandoned(&self, leaders: Leaders) {
         if !self.chunks.is_remote() {
             return self.decode_all(leaders).await;

@@ -1,7 +1,7 @@
-//! Decoding ahead of a sequential reader.
+//! Readahead: decodes chunks ahead of a sequential reader.
 //!
-//! What a remote array has asked for ahead of its readers is wanted as long as one of its files is open
-//! ([`OpenReader`]); then its requests are cancelled, unless a read waits for the same chunks.
+//! Prefetches of a remote array continue as long as one of its files is open ([`OpenReader`]). The last
+//! close cancels their requests, unless a read waits for the same chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::runtime::{Priority, accepts_prefetch};
 use crate::store::Window;
 use crate::sync::Mutex;
 
-/// Prefetch tasks that one reader starts at a time.
+/// The largest number of prefetch tasks that one reader starts at a time.
 const MAX_TASKS: usize = 64;
 
-/// Runs that are looked at to find what to decode ahead: a session thread does it.
+/// The largest number of runs in which chunks to prefetch are searched, because a session thread does this.
 const MAX_AHEAD_RUNS: u64 = 1 << 14;
 
-/// The chunks that are decoded ahead of the readers of a remote array.
+/// The prefetched chunks of a remote array.
 #[derive(Debug, Default)]
 pub(super) struct DecodedAhead(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open files that the array fills.
+    /// The number of open files that contain elements of the array.
     open_files: usize,
-    /// Chunks that are being fetched.
+    /// The interests in the chunks that are being prefetched.
     wanted: Vec<Arc<Interest>>,
 }
 
-/// An open file that an array fills: chunks are only fetched ahead while there is one.
+/// An open file that contains elements of an array. Dropping the last one cancels the prefetches.
 #[derive(Debug)]
 pub struct OpenReader(Arc<ArrayReader>);
 
@@ -45,14 +45,14 @@ impl Drop for OpenReader {
             0 => std::mem::take(&mut state.wanted),
             _ => Vec::new(),
         };
-        // Their end wakes tasks.
+        // The interests are dropped without the lock, because their drop wakes tasks.
         drop(state);
         drop(unwanted);
     }
 }
 
 impl ArrayReader {
-    /// Notes that a file is open that the array fills. `None` if nothing is fetched for it: the chunks are local.
+    /// Records an open file with elements of the array. `None` for a local array, which needs no record.
     pub fn opened(self: &Arc<Self>) -> Option<OpenReader> {
         if !self.chunks.is_remote() {
             return None;
@@ -61,15 +61,15 @@ impl ArrayReader {
         Some(OpenReader(Arc::clone(self)))
     }
 
-    /// Notes a read, and starts to decode what a sequential reader will read next.
+    /// Records a read, and starts to decode the bytes that a sequential reader will read next.
     pub(super) fn read_ahead(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) {
         let size_bytes = order.geometry.size_bytes();
         let bytes = self.window_bytes;
         let window = Window {
             bytes,
-            // Looking for chunks at every read costs more than it brings.
+            // A search for chunks at every read costs more than it gains.
             step_bytes: bytes / 2,
-            // A round trip to the source takes longer than to decode what nobody may want.
+            // A round trip to a remote store takes longer than decoding chunks in vain.
             first_bytes: if self.chunks.is_remote() { bytes } else { 0 },
         };
         let Some(ahead) = order.readahead.observe(range, &window, size_bytes) else {
@@ -81,7 +81,7 @@ impl ArrayReader {
         }
     }
 
-    /// Starts to decode a range; returns how far.
+    /// Starts to decode a range. Returns the end of the bytes whose chunks were started.
     fn prefetch(self: &Arc<Self>, order: &ElementOrder, range: &Range<u64>) -> u64 {
         if !accepts_prefetch(MAX_TASKS) {
             return range.start;
@@ -97,7 +97,7 @@ impl ArrayReader {
         if self.chunks.is_remote() {
             let mut state = self.ahead.0.lock();
             state.wanted.retain(|interest| !interest.is_over());
-            // Without an open file, it is decoded whoever wants it.
+            // Without an open file, the leaders keep their loads, so that the decoding is not cancelled.
             if state.open_files > 0 {
                 let loads = leaders
                     .iter_mut()
@@ -109,8 +109,8 @@ impl ArrayReader {
         reached
     }
 
-    /// The chunks of a range, as many as may be started at a time, and how far they reach. In each
-    /// row of chunks only so many runs are looked at as meet all of its chunks.
+    /// Returns the chunks of a range that may be started at a time, and the end of their bytes. In each
+    /// row of chunks, the search ends after the runs that meet all chunks of the row.
     fn chunks_of(&self, geometry: &Geometry, range: &Range<u64>) -> (Vec<u64>, u64) {
         let (plane, row) = (geometry.plane_bytes().max(1), geometry.outer_bytes().max(1));
         let chunk_bytes = geometry.chunk_bytes().max(1);

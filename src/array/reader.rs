@@ -1,4 +1,4 @@
-//! One array, ready to be read as the bytes of its elements.
+//! Reads one array as the bytes of its elements.
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -19,35 +19,35 @@ use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
 ///
-/// Nothing wrong is ever read: a chunk that is proven to be absent is fill values, one that is
-/// there is decoded whole and checked, and anything else is an error.
+/// Reads never return wrong bytes. A chunk that is proven to be absent has fill values. A present chunk is
+/// decoded whole and checked, unless it is stored unencoded. Anything else is an error.
 #[derive(Debug)]
 pub struct ArrayReader {
     pub(super) chunks: ArrayChunks,
     pub(super) engine: Arc<Engine>,
     /// The elements in C order.
     pub(super) row_major: ElementOrder,
-    /// The read chunks one behind the other, each of them whole; in C order if they have several shapes.
+    /// The read chunks concatenated, each of them whole. If they have several shapes, elements in C order.
     chunk_major: ElementOrder,
-    /// Read chunks of one chunk, if all have the same shape.
+    /// The read chunks of one chunk, if all chunks have the same shape.
     chunk_geometry: Geometry,
-    /// One read chunk by itself.
+    /// A single read chunk.
     inner_geometry: Geometry,
     pub(super) window_bytes: u64,
     pub(super) ahead: DecodedAhead,
-    /// How much one read may hold while it waits for more.
+    /// The largest size in bytes of the chunks that a read holds while it waits for more.
     held_bytes: u64,
 }
 
-/// Which elements of an array a read is of, and in which order.
+/// The elements of an array that a read covers, and their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of them in C order.
+    /// All elements in C order.
     RowMajor,
-    /// The read chunks in C order over their grid, one behind the other; each is as it is stored, also
+    /// The read chunks in C order over their grid, concatenated. Each is whole, including the elements
     /// beyond the array's edge.
     ChunkMajor,
-    /// One chunk as it is stored, also beyond the array's edge, by its number in C order over the grid.
+    /// One whole chunk, also beyond the array's edge, by its number in C order over the grid.
     Chunk(u64),
     /// One inner chunk, by its number in C order over the grid of inner chunks of the whole array.
     Inner(u64),
@@ -61,22 +61,22 @@ pub(super) struct ReadRun<'a> {
     pub(super) range: Range<u64>,
 }
 
-/// Chunks that one read holds at a time.
+/// The largest size in bytes of the chunks that one read holds at a time.
 const MAX_HELD_BYTES: u64 = 64 << 20;
-/// Runs at least as long as this are read from the store as they are, where nothing is encoded.
+/// The length in bytes from which the runs of unencoded chunks are read directly from the store.
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
-/// Chunks of a remote store are fetched whole up to this size, encoded or not.
+/// Remote chunks up to this size in bytes are fetched whole, encoded or not.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
-/// At least so much is decoded ahead of a sequential reader.
+/// The smallest readahead window of a sequential reader in bytes.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
 
 impl ArrayReader {
-    /// Prepares an array at `key` of a store. `document` is the key and the version of `metadata`:
-    /// reads fail once it is another one.
+    /// Prepares an array at `key` of a store. `document` has the key and the version of `metadata`; reads
+    /// fail once the version has changed.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], which say why its elements cannot
-    /// be read.
+    /// [`StoreError::Unsupported`] or [`StoreError::Corrupt`], with the reason why the elements cannot be
+    /// read.
     pub fn open(
         store: Arc<dyn Store>,
         key: Key,
@@ -120,25 +120,25 @@ impl ArrayReader {
         })
     }
 
-    /// Size of the whole array in bytes.
+    /// Returns the size of the whole array in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.row_major.geometry.size_bytes()
     }
 
-    /// Size in bytes of all chunks, one behind the other: what lies beyond the edges of the array
-    /// counts.
+    /// Returns the total size of all read chunks in bytes, including the elements beyond the edges of the
+    /// array.
     pub fn chunk_major_bytes(&self) -> u64 {
         self.chunk_major.geometry.size_bytes()
     }
 
-    /// Elements of a read chunk along each axis; none if chunks have several shapes, so that they cannot be
-    /// read one behind the other.
+    /// Returns the number of elements of a read chunk along each axis. `None` if chunks have several
+    /// shapes, so that they cannot be concatenated.
     pub fn read_chunk_shape(&self) -> Option<&[u64]> {
         let is_regular = self.chunks.is_regular();
         is_regular.then(|| self.chunks.read_chunk_shape())
     }
 
-    /// Elements that are read as a run of bytes. `None` if there is no such run.
+    /// Returns the read of `size` bytes from `offset`, up to the end of the extent; `None` if it is empty.
     fn run(&self, extent: Extent, offset: u64, size: usize) -> Option<ReadRun<'_>> {
         let geometry = match extent {
             Extent::RowMajor => Cow::Borrowed(&self.row_major.geometry),
@@ -162,7 +162,7 @@ impl ArrayReader {
         })
     }
 
-    /// Notes a read of a whole array for readahead.
+    /// Reports a read to readahead, if its extent is the whole array.
     fn observe(self: &Arc<Self>, run: &ReadRun<'_>) {
         let is_whole = matches!(run.extent, Extent::RowMajor | Extent::ChunkMajor);
         if is_whole && !self.reads_directly(&run.geometry) {
@@ -170,9 +170,9 @@ impl ArrayReader {
         }
     }
 
-    /// Reads `size` bytes from `offset` of an extent into `buffer`, fewer only at the end, if all
-    /// chunks of it are decoded or need no decoding. `served` has the versions of the chunks that the
-    /// same file was served from, if the store can change.
+    /// Reads `size` bytes from `offset` of an extent into `buffer`, fewer only at the end. `None` unless
+    /// all needed chunks are decoded or need no decoding. `served` has the versions of the chunks that
+    /// the same file has served, if the store can change.
     ///
     /// # Errors
     /// As [`ArrayReader::read`].
@@ -195,8 +195,8 @@ impl ArrayReader {
     /// [`ArrayReader::try_read`].
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if a chunk has another version than `served` says; otherwise why a chunk
-    /// cannot be loaded.
+    /// [`StoreError::Stale`] if a chunk has another version than in `served`; otherwise the reason why a
+    /// chunk cannot be loaded.
     pub async fn read(
         self: &Arc<Self>,
         extent: Extent,
@@ -211,11 +211,11 @@ impl ArrayReader {
         self.fill(&run, served).await
     }
 
-    /// Reads `size_bytes` from `offset` of one chunk, fewer only at its end, if it has that version in the
-    /// store.
+    /// Reads `size_bytes` from `offset` of one chunk, fewer only at its end, if the chunk in the store has
+    /// this version.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if it has another one, or is gone; otherwise why it cannot be loaded.
+    /// [`StoreError::Stale`] if the chunk has another version or is absent; otherwise why loading failed.
     pub async fn read_chunk(
         self: &Arc<Self>,
         number: u64,
@@ -227,7 +227,7 @@ impl ArrayReader {
         let _reader = self.engine.admit_reader(self.key()).await?;
         let mut chunk = self.load_one(id).await?;
         if chunk.version != Some(version) {
-            // What is cached may be older.
+            // The cached chunk may be outdated.
             self.chunks.distrust();
             chunk = self.load_one(id).await?;
         }
@@ -252,37 +252,37 @@ impl ArrayReader {
         chunk.ok_or_else(|| self.internal("no chunk was loaded"))
     }
 
-    /// Size of a decoded chunk in bytes; 0 if the array has no such chunk.
+    /// Returns the size of a decoded chunk in bytes; 0 if the array has no such chunk.
     pub fn chunk_bytes(&self, chunk: u64) -> u64 {
         self.chunks.chunk_bytes(chunk).unwrap_or(0)
     }
 
-    /// Size of the largest decoded read chunk in bytes.
+    /// Returns the size of the largest decoded read chunk in bytes.
     pub fn read_chunk_bytes(&self) -> u64 {
         self.row_major.geometry.chunk_bytes()
     }
 
-    /// Whether the array cannot change.
+    /// Returns whether the array cannot change.
     pub fn is_constant(&self) -> bool {
         self.chunks.is_constant()
     }
 
-    /// What decodes it.
+    /// Returns the decoder of the array.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Where the array is in the store.
+    /// Returns the key of the array in the store.
     pub fn key(&self) -> &Key {
         self.chunks.key()
     }
 
-    /// The version of the metadata that it was opened with; 0 where they cannot change.
+    /// Returns the version of the metadata with which the array was opened; 0 if they cannot change.
     pub fn document_version(&self) -> u64 {
         self.chunks.document_version()
     }
 
-    /// How the chunks are found and decoded.
+    /// Returns the keys, grid and pipelines of the chunks.
     pub fn chunks(&self) -> &ArrayChunks {
         &self.chunks
     }
@@ -291,18 +291,18 @@ impl ArrayReader {
         StoreError::internal(what).with_key(self.key().clone())
     }
 
-    /// Whether chunks are read from the store as they are, run by run.
+    /// Returns whether runs are read directly from the store, without decoding.
     fn reads_directly(&self, geometry: &Geometry) -> bool {
-        // Remote chunks are fetched whole, unless they are large.
+        // Small remote chunks are fetched whole.
         let is_worth_it = !self.chunks.is_remote() || geometry.chunk_bytes() > MAX_FETCHED_BYTES;
-        // The header of a remote chunk would take a request.
+        // The header of a remote chunk would take a request of its own.
         let is_raw = |header: &[u8]| header.is_empty() || !self.chunks.is_remote();
         self.chunks.raw_header().is_some_and(is_raw)
             && geometry.run_bytes() >= DIRECT_RUN_BYTES
             && is_worth_it
     }
 
-    /// The chunks that a run needs from `at` on, as many as one read holds at a time.
+    /// Returns the chunks that a run needs from `at` on, as many as one read may hold at a time.
     fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<ChunkId>), StoreError> {
         let batch = Batch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
@@ -324,7 +324,7 @@ impl ArrayReader {
         }
     }
 
-    /// Fills the buffer with a run if its chunks are at hand.
+    /// Fills the buffer with a run, if its chunks are decoded or need no decoding.
     fn try_fill(
         &self,
         run: &ReadRun<'_>,
@@ -354,7 +354,7 @@ impl ArrayReader {
         Ok(Some(Data::Filled(0..length)))
     }
 
-    /// Reads a run that is not empty, some chunks at a time.
+    /// Reads a run that is not empty, in batches of chunks.
     async fn fill(
         self: &Arc<Self>,
         run: &ReadRun<'_>,
@@ -370,7 +370,7 @@ impl ArrayReader {
         let mut at = run.range.start;
         while at < run.range.end {
             let (batch, ids) = self.batch(run, at)?;
-            // Before chunks are held: a read that waits for memory must not hold any.
+            // Reserved before the chunks are loaded: a read that waits for memory must not hold chunks.
             if let Some(served) = served {
                 let name = |chunk| self.chunks.chunk_key(chunk);
                 served.make_room(&ids, name).await?;
@@ -391,7 +391,7 @@ impl ArrayReader {
         Ok(Data::Shared(target.into(), 0..length))
     }
 
-    /// A buffer for a reply.
+    /// Allocates a zeroed buffer for a reply.
     pub(super) fn zeroed(&self, need_bytes: u64) -> Result<Vec<u8>, StoreError> {
         bytemuck::try_zeroed_vec(in_memory(need_bytes)?).map_err(|()| StoreError::TooLarge {
             key: self.key().clone(),
@@ -400,8 +400,8 @@ impl ArrayReader {
         })
     }
 
-    /// Copies the chunks of a batch to their place in `target`; or returns the bytes of the only chunk
-    /// if the run lies in it.
+    /// Copies the chunks of a batch to their place in `target`. If a single decoded chunk contains the whole
+    /// run, returns the bytes of that chunk instead.
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn copy_batch(
         &self,
@@ -421,7 +421,7 @@ impl ArrayReader {
             && batch.end - at == whole
         {
             if let Some(bytes) = &chunk.bytes {
-                // The reply is made from the chunk itself.
+                // The reply shares the buffer of the chunk.
                 let start = in_memory(single.offset)?;
                 self.note_end(run.order, ids, &run.geometry, single);
                 let end = start + in_memory(whole)?;
@@ -485,7 +485,7 @@ impl ArrayReader {
         }
     }
 
-    /// Copies a run of a chunk to the beginning of `target`, which is what lies behind it then.
+    /// Copies a run of a chunk to the beginning of `target`, and advances `target` to the bytes after it.
     fn copy_run(&self, run: Run, chunk: &Chunk, target: &mut &mut [u8]) -> Result<(), StoreError> {
         let (start, length) = (in_memory(run.offset)?, in_memory(run.length)?);
         let to = self.split(target, run)?;
@@ -496,8 +496,8 @@ impl ArrayReader {
         Ok(())
     }
 
-    /// Whether chunks go when they were read to their end. The kernel has them then, as long as all that it
-    /// has of a file is current; chunks that would have to be fetched again stay if all of them fit.
+    /// Returns whether chunks are evicted early after a read to their end, because the kernel caches their
+    /// pages. It drops the pages of a changed file, so remote chunks that can change stay if all fit.
     fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
         let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
         let stays = self.chunks.is_remote() && !self.is_constant() && fits;
