@@ -1,5 +1,5 @@
-//! Inode numbers for stores that can change or that keep no index: a hash of the key and, for a
-//! file, of its version. The table holds only numbers that the kernel has looked up and not
+//! Inode numbers for stores that can change or that have no index: a hash of the key and, for a
+//! file, of its version. The table has only the numbers that the kernel has looked up and not
 //! forgotten.
 
 use std::collections::HashMap;
@@ -20,35 +20,35 @@ use crate::store::{
 };
 use crate::sync::{Mutex, MutexGuard};
 
-/// The tree of a store without an index, or of a part of it.
+/// The tree of a store without an index, or of a prefix of such a store.
 #[derive(Debug)]
 pub struct HashedTree {
     store: Arc<dyn Store>,
     root: Key,
     numbers: Numbers,
-    /// Numbers that the kernel knows.
+    /// The numbers that the kernel knows.
     known: Mutex<HashMap<Ino, Known>>,
-    /// Of the values of a remote store.
+    /// The readahead of values, for a remote store.
     values: Option<KeyReadahead>,
-    /// Of the attributes of a remote store that lists none.
+    /// The readahead of attributes, for a remote store whose listings are not complete.
     attributes: Option<KeyReadahead>,
 }
 
-/// The numbers of one tree.
+/// The range of the inode numbers of one tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
-    /// That of the root.
+    /// The number of the root.
     root: Ino,
-    /// All others are this one and some lower bits.
+    /// The bits that all other numbers have; `mask` selects the bits of the hash.
     base: u64,
     mask: u64,
 }
 
-/// The last place in a listing that a number has room for.
+/// The largest cookie of a listing that fits into a number.
 const MAX_PLACE: u64 = (1 << 40) - 1;
 
 impl Numbers {
-    /// Positive as signed numbers, and never the root's.
+    /// Numbers that are positive as signed integers and differ from the root's.
     pub(super) const NATIVE: Self = Self {
         root: Ino::ROOT,
         base: 1 << 62,
@@ -68,7 +68,7 @@ impl Numbers {
         self.of(ino.0.wrapping_add(1))
     }
 
-    /// The number of a key, unless another key has it (see [`HashedTree::intern`]).
+    /// Returns the number of a key, unless another key has the same number (see [`HashedTree::intern`]).
     fn number(self, root: &Key, key: &Key, stat: &Stat) -> Ino {
         match key == root {
             true => self.root,
@@ -76,11 +76,11 @@ impl Numbers {
         }
     }
 
-    /// The number of a listed name, as a directory shows it; `None` for a name that no key has.
+    /// Returns the number of a listed name, as a directory shows it; `None` for a name that no key can have.
     ///
-    /// A file without attributes has no version yet, so its number is another one after the lookup. Until
-    /// then it is the place in the listing: fts(3), which `find`, `du` and `rm` use, sorts long directories
-    /// by these numbers, and so keeps the order of the store.
+    /// A file without attributes has no version yet, so its number changes with the lookup. Until then, the
+    /// number contains the position in the listing: fts(3), which `find`, `du` and `rm` use, sorts long
+    /// directories by these numbers, and so keeps the order of the store.
     pub(super) fn listed(self, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
         check_component(listed.name).ok()?;
         let (prefix, name) = (prefix.as_bytes(), listed.name);
@@ -101,7 +101,7 @@ impl Numbers {
         }
     }
 
-    /// The number of a key, which is given in parts, and of the version of a value.
+    /// Hashes a key, which is given in parts, and the version of a value to a number.
     fn hashed(self, key: &[&[u8]], stat: Option<&Stat>) -> Ino {
         let mut hasher = SipHasher13::new();
         for part in key {
@@ -115,7 +115,7 @@ impl Numbers {
     }
 }
 
-/// What stands behind a number.
+/// The key of a number, with its kind and version.
 #[derive(Debug)]
 struct Known {
     key: Key,
@@ -125,12 +125,12 @@ struct Known {
 }
 
 impl HashedTree {
-    /// A tree with the prefix `root` at its root.
+    /// Creates a tree with the prefix `root` at its root.
     pub fn new(store: Arc<dyn Store>, root: Key) -> Self {
         Self::numbered(store, root, Numbers::NATIVE)
     }
 
-    /// A tree beside others: its root has the number `base`, and the lower `bits` tell the rest.
+    /// Creates a tree beside others. Its root has the number `base`; the lower `bits` bits identify its keys.
     pub(super) fn beside(store: Arc<dyn Store>, root: Key, base: u64, bits: u32) -> Self {
         let numbers = Numbers {
             root: Ino(base),
@@ -161,7 +161,7 @@ impl HashedTree {
         self.known.lock()
     }
 
-    /// Gives the key its number and counts a lookup.
+    /// Assigns a number to the key, and increments its lookup count.
     fn intern(&self, key: Key, stat: Stat) -> Node {
         let mut ino = self.numbers.number(&self.root, &key, &stat);
         if ino == self.numbers.root {
@@ -186,14 +186,14 @@ impl HashedTree {
                         there.lookups = there.lookups.saturating_add(1);
                         return Node { ino, stat };
                     }
-                    // Two keys with one hash: the later one takes the next free number.
+                    // Two keys have the same hash: the later one takes the next free number.
                     ino = self.numbers.after(ino);
                 }
             }
         }
     }
 
-    /// Key, kind and version behind a number.
+    /// Returns the key, kind and version of a number.
     fn find(&self, ino: Ino) -> Result<(Key, Kind, Version), StoreError> {
         if ino == self.numbers.root {
             return Ok((self.root.clone(), Kind::Prefix, Version(0)));
@@ -218,7 +218,7 @@ impl HashedTree {
         }
     }
 
-    /// The attributes of a number, if its key has the same content still.
+    /// Returns the attributes `stat` of a number, if its key still has the same content.
     fn current(&self, ino: Ino, stat: Stat) -> Result<Stat, StoreError> {
         let (key, kind, version) = self.find(ino)?;
         match stat.kind == kind && stat.version == version {
@@ -227,7 +227,7 @@ impl HashedTree {
         }
     }
 
-    /// The object that was opened for a number, if it has the content that the number stands for.
+    /// Returns an opened object if it has the version of its number, and reports the opening to readahead.
     fn opened(
         &self,
         key: &Key,
@@ -377,7 +377,7 @@ impl Tree for HashedTree {
     }
 }
 
-/// An open directory; its cookies are those of the store.
+/// An open directory, with the cookies of the store's listing.
 #[derive(Debug)]
 struct HashedDir {
     numbers: Numbers,

@@ -1,5 +1,5 @@
-//! The orders in which programs visit the keys of a store: as they are listed, by name (a shell's
-//! `*`), by inode number (`cp -r`, `find`), or by the numbers in names (chunks over their grid).
+//! The orders in which programs visit the keys of a store: as listed, by name (a shell's `*`), by
+//! inode number (`cp -r`, `find`), or by the numbers in names (chunks over their grid).
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use crate::sync::Mutex;
 /// An order of the names in one directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyOrder {
-    /// As the store lists them: chunks in C order over their grid where names come from metadata.
+    /// The order of the store's listing. Chunks listed from metadata are in C order over their grid.
     Listing,
     /// By the bytes of the name.
     Name,
     /// By inode number.
     Inode,
-    /// By the numbers in the name: chunks in C order over their grid, whatever the order of the listing.
+    /// By the numbers in the name: chunks in C order over their grid, independent of the listing.
     Number,
 }
 
@@ -36,14 +36,14 @@ fn by_numbers(one: &[u8], other: &[u8]) -> Ordering {
     parts(one).cmp(parts(other))
 }
 
-/// A way from one key to the next.
+/// A rule that leads from one key to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     /// The order in each directory.
     pub(super) order: KeyOrder,
-    /// Ranks from one key to the next in the directory that the first one is in.
+    /// The number of ranks from one key to the next, in the directory of the first key.
     pub(super) stride: usize,
-    /// The prefix that is not left. Prefixes below it are visited depth first.
+    /// The prefix that contains all keys of the step. Prefixes below it are visited depth first.
     pub(super) top: Key,
 }
 
@@ -56,17 +56,17 @@ struct Directory {
     by_number: Permutation,
 }
 
-/// Names in listing order, one behind the other in memory.
+/// Names in listing order, concatenated in memory.
 #[derive(Debug, Default)]
 struct Names {
     bytes: Vec<u8>,
-    /// Where each name ends.
+    /// The end of each name in `bytes`.
     ends: Vec<u32>,
     kinds: Vec<Kind>,
 }
 
 impl Names {
-    /// Adds a name; returns whether there is room for more.
+    /// Adds a name; returns whether more names are allowed.
     fn push(&mut self, name: &[u8], kind: Kind) -> bool {
         self.bytes.extend_from_slice(name);
         self.ends.extend(u32::try_from(self.bytes.len()));
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// An order as indexes in listing order, and back.
+/// A map from ranks in an order to indexes in listing order, and back.
 #[derive(Debug)]
 struct Permutation {
     index_at: Vec<u32>,
@@ -163,23 +163,23 @@ impl Directory {
     }
 }
 
-/// A name takes so much beside its bytes: its end, its kind, and its place in three orders and back.
+/// The bytes that a name takes beside its text: its end, its kind, and its entries in three permutations.
 const NAME_BYTES: u64 = 32;
-/// Directories with more names have no order that is worth its memory.
+/// The largest number and total bytes of names in a directory. The order of more is not worth its memory.
 const MAX_NAMES: usize = 1 << 18;
 const MAX_NAMES_BYTES: usize = 8 << 20;
-/// Pages of names that are fetched to know an order, where that takes requests.
+/// The largest number of pages of a listing that are fetched for an order, if a page takes a request.
 const MAX_PAGES: usize = 4;
-/// All directories of a tree together take at most so much, or one of them twice as much.
+/// The largest size of all directories of a tree in bytes. A single directory may take twice as much.
 const BUDGET_BYTES: u64 = 8 << 20;
-/// Directories that are known at a time.
+/// The largest number of cached directories.
 const MAX_DIRECTORIES: usize = 4096;
-/// The latest keys in which pairs are looked for.
+/// The number of latest keys in which pairs are searched.
 const MAX_PAIRED: usize = 5;
-/// How long an order is trusted. A wrong one costs a prefetch, never a wrong answer.
+/// The time that an order is trusted. A wrong order costs a prefetch, and never causes a wrong reply.
 const TTL: Duration = Duration::from_secs(60);
 
-/// The names of a directory, and when they were listed.
+/// The names of a directory, and the time when they were listed.
 type Known = (Option<Arc<Directory>>, Instant);
 
 /// The orders of the directories of one tree.
@@ -187,7 +187,7 @@ type Known = (Option<Arc<Directory>>, Instant);
 pub(super) struct KeyOrders {
     store: Arc<dyn Store>,
     numbers: Numbers,
-    /// `None` is a directory with too many names.
+    /// The cached directories; `None` if the names could not be listed or are too many.
     known: Mutex<WeightedLru<Key, Known>>,
 }
 
@@ -214,7 +214,7 @@ impl KeyOrders {
         directory
     }
 
-    /// `None` if the names are not known, or too many.
+    /// Lists a directory; `None` if listing fails or returns too many names.
     async fn load(&self, prefix: &Key) -> Option<Directory> {
         let mut listing = self.store.list(prefix).await.ok()?;
         let (mut names, mut inodes) = (Names::default(), Vec::new());
@@ -245,10 +245,10 @@ impl KeyOrders {
         None
     }
 
-    /// The step that keys which were used lately follow. A program with one thread shows it with the last
-    /// two keys, unless `is_certain` is wanted; one with several threads with two pairs among the latest
-    /// keys, and a stride with three keys of one directory. If keys follow each other in several orders, it
-    /// is that of the stream which was continued last, `usual`.
+    /// Returns the step of the recently used keys. It shows in the last two keys (a program with one
+    /// thread), unless `is_certain` requires more, or in two pairs among the latest keys (several threads).
+    /// A stride shows in three keys of one directory. If several orders match, `usual`, the order of the
+    /// stream that was continued last, takes precedence.
     pub(super) async fn step(
         &self,
         newest: &Key,
@@ -287,8 +287,8 @@ impl KeyOrders {
         self.stride(newest, previous, older).await
     }
 
-    /// The step that begins at a key, if the key is the first value of its directory in some order: the
-    /// first one in the order `usual`, if it is given. Documents do not count.
+    /// Returns the step that begins at a key, if the key is the first value of its directory in some order.
+    /// The order `usual` is tried first. Documents are not counted.
     pub(super) async fn first_step(&self, key: &Key, usual: Option<KeyOrder>) -> Option<Step> {
         let top = key.parent();
         let directory = self.directory(&top).await?;
@@ -307,8 +307,8 @@ impl KeyOrders {
         Some(Step { order, stride, top })
     }
 
-    /// The prefix in which one key directly follows another, if it does: a directory that has both, or
-    /// one of the grid of an array, which has numbers only. Keys of different arrays say nothing about
+    /// Returns the prefix in which `other` directly follows `one`, if it does: the directory of both keys, or
+    /// a prefix of a chunk grid, where the names are numbers. Keys of different arrays are no evidence of
     /// the arrays that follow.
     async fn is_next(&self, one: &Key, other: &Key, order: KeyOrder) -> Option<Key> {
         let top = common_prefix(one, other);
@@ -324,7 +324,7 @@ impl KeyOrders {
         (rank(one)?.checked_add(1) == rank(other)).then_some(top)
     }
 
-    /// The step in equal strides to the newest of three keys of one directory.
+    /// Returns the step of three keys of one directory in equal strides, the last of which is `newest`.
     async fn stride(&self, newest: &Key, middle: &Key, older: &[Key]) -> Option<Step> {
         let top = newest.parent();
         let first = older.iter().skip(1).find(|key| key.parent() == top)?;
@@ -336,7 +336,7 @@ impl KeyOrders {
         (middle.checked_add(stride) == Some(last)).then_some(Step { order, stride, top })
     }
 
-    /// The next key of a step; `None` at its end.
+    /// Returns the next key of a step; `None` at its end.
     pub(super) async fn after(&self, key: &Key, step: &Step) -> Option<Key> {
         let (mut at, mut stride) = (key.clone(), step.stride);
         loop {
@@ -356,7 +356,7 @@ impl KeyOrders {
                     return Some(first);
                 }
             }
-            // A stride does not lead from one directory to another.
+            // A stride ends with its directory.
             if prefix == step.top || prefix.is_root() || stride > 1 {
                 return None;
             }
@@ -364,7 +364,7 @@ impl KeyOrders {
         }
     }
 
-    /// The first value below a prefix.
+    /// Returns the first value below a prefix.
     async fn first(&self, mut prefix: Key, order: KeyOrder) -> Option<Key> {
         loop {
             let directory = self.directory(&prefix).await?;
@@ -377,7 +377,7 @@ impl KeyOrders {
     }
 }
 
-/// The longest prefix that both keys are below.
+/// Returns the longest prefix that contains both keys.
 fn common_prefix(one: &Key, other: &Key) -> Key {
     let mut prefix = one.parent();
     while !prefix.is_root() && child(other, &prefix).is_none() {
@@ -386,7 +386,7 @@ fn common_prefix(one: &Key, other: &Key) -> Key {
     prefix
 }
 
-/// The name below a prefix that leads to a key.
+/// Returns the first component of a key below a prefix.
 fn child<'a>(key: &'a Key, prefix: &Key) -> Option<&'a [u8]> {
     let below = key.below(prefix)?;
     let below = below.strip_prefix(b"/").unwrap_or(below);
@@ -411,7 +411,7 @@ mod tests {
         KeyOrders::new(store, Numbers::NATIVE)
     }
 
-    /// The keys behind one, as far as a step leads.
+    /// Returns the keys that follow `from` in a step.
     fn all_after(orders: &KeyOrders, from: &str, step: &Step) -> Vec<String> {
         let mut found = Vec::new();
         let mut at = key(from);
@@ -438,7 +438,7 @@ mod tests {
             block_on(orders.step(&key("b/0"), &elsewhere, true, None)),
             None
         );
-        // Of several threads, the last two need not follow each other.
+        // With several threads, the last two keys need not follow each other.
         let older = [key("a/1"), key("a/2"), key("a/0")];
         let step = block_on(orders.step(&key("a/3"), &older, true, None)).unwrap();
         assert_eq!((step.stride, &step.top), (1, &key("a")));

@@ -1,16 +1,15 @@
-//! Readahead across keys: the keys that a program will open next, when it opens them in an order.
+//! Readahead across keys: prefetches the keys that a program will open next, if it opens keys in an order.
 //!
-//! Two keys that follow each other in some order ([`KeyOrder`]), or three
-//! in equal strides, start a stream; after streams that were not continued, more keys are needed. One key
-//! does if it is opened right after its directory and is the first value in it. The
-//! window of a stream doubles whenever the program has to wait for a key that is still being fetched, so
-//! it becomes what latency times bandwidth needs; it halves when the store has no memory for more. Where
-//! the store joins prefetches, a window is filled once half of it is used, so that there is something to
-//! join. A stream that is not continued and whose files are closed ends after [`IDLE`], and cancels its
-//! requests.
+//! Two keys that follow each other in some order ([`KeyOrder`]), or three in equal strides, start a
+//! stream. After streams that were not continued, more keys are needed. A single key is enough if it is
+//! opened right after its directory and is the first value of the directory. The window of a stream
+//! doubles when the program has to wait for a key in flight, and so grows to the product of latency and
+//! bandwidth. It halves when the store has no memory for more. If the store joins prefetches, a window is
+//! filled once half of it is used, so that several prefetches can share a request. A stream that is not
+//! continued and has no open files ends after [`IDLE`], and cancels its requests.
 //!
-//! Lock order: the lock of the state is not held while a directory is listed, a prefetch is started or
-//! a task is dropped.
+//! Lock order: the lock of the state is not held while a directory is listed, a prefetch is polled or a
+//! task is dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -24,35 +23,35 @@ use crate::runtime;
 use crate::store::{Key, Object, Prefetch, Store};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Programs, or threads of them, that are told apart.
+/// The largest number of streams, which are programs or their threads.
 const MAX_STREAMS: usize = 8;
-/// Keys that were opened lately, in which an order is looked for.
+/// The number of recently used keys in which an order is searched.
 const MAX_RECENT: usize = 12;
-/// Keys that a new stream fetches, at most.
+/// The largest number of keys that a new stream prefetches.
 const FIRST_WINDOW: usize = 16;
-/// The same as long as the size of values is unknown.
+/// As [`FIRST_WINDOW`], as long as the size of values is unknown.
 const FIRST_WINDOW_OF_UNKNOWN: usize = 8;
-/// Values that a new stream fetches have about so many bytes together.
+/// The approximate total size in bytes of the values that a new stream prefetches.
 const FIRST_WINDOW_BYTES: u64 = 16 << 20;
-/// Keys that any stream fetches, at most.
+/// The largest number of keys that any stream prefetches.
 const MAX_WINDOW: usize = 64;
-/// Keys that a program with several threads may open later than their successors.
+/// The number of keys that a program with several threads may open later than their successors.
 const MAX_DISORDER: usize = 16;
-/// A stream of which so many keys were used was no accident.
+/// The number of used keys from which a stream counts as continued.
 const CONTINUED: usize = 4;
-/// Directories that were opened lately.
+/// The number of recently opened directories that are recorded.
 const MAX_LISTED: usize = 8;
-/// A program that opens the first key of a directory so soon after it has opened the directory is expected to
-/// read all keys.
+/// A program that opens the first key of a directory within this time after the directory is expected
+/// to read all keys.
 const JUST_LISTED: Duration = Duration::from_secs(1);
-/// After so many accidents a pair of keys starts no stream.
+/// After this number of streams that were not continued, a pair of keys starts no stream.
 const MAX_FALSE_STARTS: u32 = 2;
-/// A stream without open files ends after this time.
+/// The time since its last use after which a stream without open files ends.
 const IDLE: Duration = Duration::from_secs(1);
-/// Any other stream ends after this time.
+/// The time since its last use after which any other stream ends.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 
-/// Watches which keys of a tree are used, and prefetches those that follow.
+/// Observes which keys of a tree are used, and prefetches the keys that follow.
 #[derive(Debug)]
 pub(super) struct KeyReadahead(Arc<Shared>);
 
@@ -60,7 +59,7 @@ pub(super) struct KeyReadahead(Arc<Shared>);
 struct Shared {
     store: Arc<dyn Store>,
     what: Prefetch,
-    /// Keys are prefetched several at a time.
+    /// Whether the store joins prefetches, so that keys are prefetched several at a time.
     in_batches: bool,
     orders: Arc<KeyOrders>,
     state: Mutex<State>,
@@ -68,39 +67,39 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The newest key first.
+    /// The recently used keys, newest first.
     recent: VecDeque<Key>,
-    /// Directories that a program has opened, and when, the newest first.
+    /// The recently opened directories with the time of the opening, newest first.
     listed: VecDeque<(Key, Instant)>,
-    /// Size of the value that was opened last, or of the first one that was prefetched; 0 if it is not known.
+    /// The size in bytes of the last opened value, or else of the first prefetched one; 0 if unknown.
     value_bytes: u64,
     streams: Vec<Stream>,
     next_id: u64,
-    /// Streams that were not continued since the last one that was.
+    /// The number of streams that were not continued, since the last continued one.
     false_starts: u32,
-    /// The order of the stream that was continued last.
+    /// The order of the last continued stream.
     usual: Option<KeyOrder>,
     is_recognizing: bool,
     is_watched: bool,
 }
 
-/// Keys that are used one after the other.
+/// Keys that are used in an order.
 #[derive(Debug)]
 struct Stream {
     id: u64,
     step: Step,
-    /// The last key that a prefetch was started for.
+    /// The last key whose prefetch was started.
     cursor: Key,
-    /// Keys that are prefetched and not used yet, in order.
+    /// The prefetched keys that are not used yet, in order.
     ahead: VecDeque<Ahead>,
-    /// Keys of `ahead` that were opened lately: their prefetches go on until a read joins them.
+    /// The keys of `ahead` that were opened recently: their prefetches continue until a read joins them.
     opened: VecDeque<Ahead>,
-    /// Number of keys in `ahead` that is aimed at.
+    /// The target length of `ahead`.
     window: usize,
-    /// Number of keys of `ahead` that were used.
+    /// The number of prefetched keys that were used.
     used: usize,
     last_used: Instant,
-    /// The object that was opened last.
+    /// The last opened object.
     object: Option<Weak<dyn Object>>,
     is_filling: bool,
 }
@@ -109,9 +108,9 @@ struct Stream {
 struct Ahead {
     key: Key,
     state: AheadState,
-    /// The window was widened because the program waits for this key.
+    /// Whether the window was widened because the program waits for this key.
     is_awaited: bool,
-    /// Dropping it cancels the prefetch.
+    /// The prefetch; dropping the task cancels it.
     _task: Task<()>,
 }
 
@@ -119,12 +118,12 @@ struct Ahead {
 enum AheadState {
     InFlight,
     Done,
-    /// The store has no memory for it, or failed.
+    /// The store has no memory for the prefetch, or the prefetch failed.
     Refused,
 }
 
 impl State {
-    /// The stream that has prefetched a key, and the key's place in it.
+    /// Returns the indexes of the stream that has prefetched a key, and of the key in its `ahead`.
     fn place_of(&self, key: &Key) -> Option<(usize, usize)> {
         let mut streams = self.streams.iter().enumerate();
         streams.find_map(|(number, stream)| {
@@ -133,20 +132,20 @@ impl State {
         })
     }
 
-    /// Whether the use of a key says nothing about the next one: programs read the documents of a node at
-    /// any time. One that has listed the directory before will most likely read all of it, in order.
+    /// Returns whether the use of a key is no evidence of the next key: programs read the documents of a node
+    /// at any time. A program that has listed the directory before will most likely read all keys, in order.
     fn is_ignored(&self, key: &Key) -> bool {
         is_document(key) && self.listed_at(&key.parent()).is_none()
     }
 
-    /// When a program has last opened a directory, to list it.
+    /// Returns the last time when a program opened a directory to list it.
     fn listed_at(&self, prefix: &Key) -> Option<Instant> {
         let mut listed = self.listed.iter();
         listed.find_map(|(listed, at)| (listed == prefix).then_some(*at))
     }
 
-    /// Whether the opening of a key may start a stream by itself: its directory has just been listed, and no
-    /// stream that was started so has been an accident.
+    /// Returns whether the opening of a key may start a stream by itself: its directory was just listed, no
+    /// other of its keys was used recently, and no false start followed the last continued stream.
     fn may_be_first(&self, key: &Key) -> bool {
         let listed_at = self.listed_at(&key.parent());
         listed_at.is_some_and(|at| at.elapsed() < JUST_LISTED)
@@ -158,7 +157,7 @@ impl State {
                 .any(|recent| recent.parent() == key.parent())
     }
 
-    /// Number of keys that a new stream fetches.
+    /// Returns the number of keys that a new stream prefetches.
     fn first_window(&self, what: Prefetch) -> usize {
         match (what, self.value_bytes) {
             (Prefetch::Attributes, _) => FIRST_WINDOW,
@@ -178,7 +177,7 @@ impl State {
 }
 
 impl Stream {
-    /// Notes the use of a key that is prefetched. Returns keys that the program has passed over, or has
+    /// Records the use of a prefetched key. Returns the removed keys, which the program has skipped or has
     /// opened long ago.
     fn advance(&mut self, place: usize) -> Vec<Ahead> {
         let Some(used) = self.ahead.remove(place) else {
@@ -199,13 +198,13 @@ impl Stream {
         dropped
     }
 
-    /// Sets the window, which grows no faster than the stream has proved to be one.
+    /// Sets the window, whose limit grows with the number of used keys.
     fn set_window(&mut self, window: usize) {
         let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
         self.window = window.clamp(1, most.min(MAX_WINDOW));
     }
 
-    /// Widens the window if a key is still being fetched, for which the program waits.
+    /// Widens the window if the key that the program waits for is still in flight.
     fn await_key(&mut self, place: usize) {
         if let Some(ahead) = self.ahead.get_mut(place)
             && ahead.state == AheadState::InFlight
@@ -216,7 +215,7 @@ impl Stream {
         }
     }
 
-    /// Marks the stream as one that is being filled; returns its number if it was none and needs more keys.
+    /// Marks a stream that needs more keys as being filled; returns its ID, unless it was marked before.
     fn begin_filling(&mut self, in_batches: bool) -> Option<u64> {
         let is_low = !in_batches || self.ahead.len() <= self.window / 2;
         let begins = is_low && !self.is_filling;
@@ -234,7 +233,7 @@ impl Stream {
 }
 
 impl KeyReadahead {
-    /// Watches a tree of a remote store; `what` is what is prefetched.
+    /// Observes a tree of a remote store; `what` tells whether values or attributes are prefetched.
     pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
             in_batches: store.joins_prefetches(),
@@ -245,7 +244,7 @@ impl KeyReadahead {
         }))
     }
 
-    /// Notes that a program has opened a directory, to list it.
+    /// Records that a program has opened a directory to list it.
     pub(super) fn note_listed(&self, prefix: &Key) {
         let mut state = self.0.state.lock();
         state.listed.retain(|(listed, _)| listed != prefix);
@@ -253,7 +252,7 @@ impl KeyReadahead {
         state.listed.truncate(MAX_LISTED);
     }
 
-    /// Notes the use of a key: that it was opened, or for attributes that it was looked up.
+    /// Records the use of a key: its opening, or for attributes its lookup.
     pub(super) fn observe(&self, key: &Key, object: Option<&Arc<dyn Object>>) {
         let mut state = self.0.state.lock();
         if state.is_ignored(key) {
@@ -289,14 +288,14 @@ impl KeyReadahead {
         }
     }
 
-    /// Notes that a key is looked up, and that this waits for an answer: if the key follows others
-    /// that were used, it will be used, too, and those behind it need not wait for the answer. If it is
-    /// being prefetched, the window is too small.
+    /// Records that a lookup of a key waits for the store. If the key follows used keys, it will be used
+    /// too, so the prefetch of its successors starts at once. If the key itself is being prefetched, the
+    /// window is too small.
     pub(super) fn anticipate(&self, key: &Key) {
         self.anticipate_use(key, false);
     }
 
-    /// Notes that a key is opened, and that this waits for an answer, as [`KeyReadahead::anticipate`] does.
+    /// As [`KeyReadahead::anticipate`], for the opening of a key.
     pub(super) fn anticipate_open(&self, key: &Key) {
         self.anticipate_use(key, true);
     }
@@ -324,8 +323,8 @@ impl KeyReadahead {
         self.recognize(state, recent, may_be_first);
     }
 
-    /// Looks for an order in keys, the newest first, and starts a stream; if the newest key may be the first
-    /// one of a stream, also in the keys of its directory.
+    /// Searches for an order in `recent`, newest first, and starts a stream. If the newest key may be the
+    /// first one of a stream, its directory is searched too.
     fn recognize(&self, mut state: MutexGuard<'_, State>, recent: Vec<Key>, may_be_first: bool) {
         if (recent.len() < 2 && !may_be_first) || state.is_recognizing {
             return;
@@ -359,7 +358,7 @@ impl Shared {
         is_certain: bool,
         usual: Option<KeyOrder>,
     ) -> Option<Step> {
-        // Attributes are only fetched where a lookup brings no more than them.
+        // Attributes are prefetched only if a lookup fetches nothing but attributes.
         let is_wanted = match self.what {
             Prefetch::Attributes => self.store.prefetch(newest, self.what).await,
             Prefetch::Value => true,
@@ -370,12 +369,12 @@ impl Shared {
         }
     }
 
-    /// Starts a stream behind a key, unless one has its next key already.
+    /// Starts a stream after a key, unless another stream has the next key already.
     async fn start(self: &Arc<Self>, key: &Key, step: Step) {
         let Some(next) = self.orders.after(key, &step).await else {
             return;
         };
-        // Documents lead to the values beside them, not to the nodes below.
+        // A document starts a stream of the values beside it, but not of nodes below it.
         if is_document(key) && (is_document(&next) || next.parent() != key.parent()) {
             return;
         }
@@ -426,7 +425,7 @@ impl Shared {
         runtime::spawn(fill(Arc::downgrade(self), id)).detach();
     }
 
-    /// The last key that was prefetched, if the stream needs more; else notes that it is filled.
+    /// Returns the last prefetched key and the step; `None`, and ends the filling, if the window is full.
     fn next_of(&self, id: u64) -> Option<(Key, Step)> {
         let mut state = self.state.lock();
         let stream = state.streams.iter_mut().find(|stream| stream.id == id)?;
@@ -479,13 +478,13 @@ async fn fill(shared: Weak<Shared>, id: u64) {
     {
         match shared.orders.after(&cursor, &step).await {
             Some(next) => shared.prefetch(id, &next),
-            // The stream is at its end: it is not filled again.
+            // The stream is at its end. It stays marked as being filled, so that it is not filled again.
             None => return,
         }
     }
 }
 
-/// Ends streams that are not continued, as long as there are any.
+/// Ends streams that are not continued, until no stream is left.
 async fn watch(shared: Weak<Shared>) {
     loop {
         runtime::timeout(IDLE / 2, std::future::pending::<()>()).await;

@@ -1,9 +1,9 @@
-//! The views as a namespace: a directory of views for each node, which the mount shows as `.zarrfs`
-//! in every directory of the native tree, and the view tree, a directory for each group.
+//! The namespace of views. Each node has a directory of views, which the mount shows as `.zarrfs` in
+//! the directories of the native tree. The view tree has a directory for each group.
 //!
-//! An inode number is a hash of the node, of the content of its metadata and of what is made of
-//! it: it is the same after a remount, and another one when the metadata change. The table holds
-//! only numbers that the kernel has looked up and not forgotten.
+//! An inode number is a hash of the node, the content of its metadata, and the kind of the view. It is
+//! the same after a remount, and changes with the metadata. The table has only the numbers that the
+//! kernel has looked up and not forgotten.
 
 mod current;
 mod examples;
@@ -44,14 +44,14 @@ pub(super) struct ViewTree {
 struct Known {
     view: View,
     parent: Ino,
-    /// The file, if it is one.
+    /// The file, if the view is one.
     object: Option<Arc<ViewFile>>,
     lookups: u64,
 }
 
-/// The file of the last failed requests, among the views of the root; it is not listed.
+/// The name of the file of the last failed requests, among the views of the root; it is not listed.
 pub const ERRORS_FILE: &[u8] = b"errors.txt";
-/// The directory of views.
+/// The name of the directory of views.
 pub(super) const HIDDEN: &[u8] = b".zarrfs";
 
 impl ViewTree {
@@ -65,27 +65,27 @@ impl ViewTree {
         }
     }
 
-    /// Finds the directory of views of a native directory, which has the number `parent`.
+    /// Looks up the directory of views of a native directory, whose number is `parent`.
     pub(super) async fn lookup_hidden(&self, key: &Key, parent: Ino) -> Result<Node, StoreError> {
         self.intern(self.hidden(key).await?, parent)
     }
 
-    /// The number of the directory of views of a native directory.
+    /// Returns the number of the directory of views of a native directory.
     pub(super) async fn hidden_number(&self, key: &Key) -> Result<Ino, StoreError> {
         Ok(self.hidden(key).await?.number())
     }
 
-    /// Finds the root of the view tree in the directory `parent`.
+    /// Looks up the root of the view tree in the directory `parent`.
     pub(super) async fn lookup_group(&self, parent: Ino) -> Result<Node, StoreError> {
         self.intern(self.group().await?, parent)
     }
 
-    /// The number of the root of the view tree.
+    /// Returns the number of the root of the view tree.
     pub(super) async fn group_number(&self) -> Result<Ino, StoreError> {
         Ok(self.group().await?.number())
     }
 
-    /// Whether a number is that of a directory of views of the root.
+    /// Returns whether a number is that of a directory of views of the root.
     pub(super) fn is_of_root(&self, ino: Ino) -> bool {
         let known = self.known();
         ino == Ino::ROOT
@@ -94,7 +94,7 @@ impl ViewTree {
                 .is_some_and(|it| it.view.is_dir_of(&self.root))
     }
 
-    /// As [`Tree::open_dir`], with more names behind those of the views, unless a view is called so.
+    /// As [`Tree::open_dir`], with the names in `more` after the views, except those that a view has.
     pub(super) async fn open_dir_with(
         &self,
         ino: Ino,
@@ -138,14 +138,14 @@ impl ViewTree {
         self.known.lock()
     }
 
-    /// The view behind a number that a lookup gave, and its file.
+    /// Returns the view and the file of a number from a lookup.
     fn looked_up(&self, ino: Ino) -> Result<(View, Option<Arc<ViewFile>>), StoreError> {
         let known = self.known();
         let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
         Ok((found.view.clone(), found.object.clone()))
     }
 
-    /// The view behind a number.
+    /// Returns the view of a number.
     async fn view(&self, ino: Ino) -> Result<View, StoreError> {
         match ino {
             Ino::ROOT => self.group().await,
@@ -158,7 +158,7 @@ impl ViewTree {
         known.get(&ino).map_or(Ino::ROOT, |known| known.parent)
     }
 
-    /// Gives a view its number and counts a lookup.
+    /// Assigns a number to a view, and increments its lookup count.
     fn intern(&self, found: impl Into<FoundView>, parent: Ino) -> Result<Node, StoreError> {
         let FoundView { view, content } = found.into();
         let object = view.object(content, &self.nodes);
@@ -195,8 +195,8 @@ impl ViewTree {
                     }
                 }
             }
-            // Two views with one hash, or content that has changed while it is open: the later
-            // one takes the next free number.
+            // Two views have the same hash, or the content has changed while it is open: the
+            // later one takes the next free number.
             ino = Ino((ino.0.wrapping_add(1) & (VIEW_BIT - 1)) | VIEW_BIT);
         }
     }
@@ -239,7 +239,7 @@ impl Tree for ViewTree {
         if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
             known.shrink_to_fit();
         }
-        // Not under the lock: a file may hold much.
+        // Dropped without the lock, because a file may own much memory.
         drop(known);
         drop(forgotten);
     }

@@ -7,10 +7,10 @@ use super::super::hashed::Numbers;
 use crate::runtime::block_on;
 use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
 
-/// Keys that a new stream fetches in these tests, whose values have no size.
+/// The number of keys that a new stream prefetches in these tests, where the size of values is unknown.
 const WINDOW: usize = FIRST_WINDOW_OF_UNKNOWN;
 
-/// Counts prefetches, which take a while, or refuses them.
+/// A store that records prefetches, and can let them hang or refuse them.
 #[derive(Debug)]
 struct Prefetches {
     inner: Arc<dyn Store>,
@@ -151,7 +151,7 @@ fn keys_in_order_are_fetched_once_each_and_the_window_grows_while_the_reader_wai
     store.hangs.store(true, Ordering::Relaxed);
     readahead.observe(&key(1), None);
     assert!(settles(&store, WINDOW));
-    // The reader waits for one that is in flight.
+    // The reader waits for a key in flight.
     readahead.observe(&key(2), None);
     readahead.observe(&key(3), None);
     let window = 2 * WINDOW;
@@ -188,7 +188,7 @@ fn a_window_is_filled_when_half_of_it_is_used_if_the_store_joins_prefetches() {
     assert!(settled(WINDOW + WINDOW / 2));
 }
 
-/// Waits for a moment; returns false.
+/// Sleeps for 20 ms; returns false.
 fn pause() -> bool {
     std::thread::sleep(Duration::from_millis(20));
     false
@@ -281,7 +281,7 @@ fn documents_of_a_directory_that_was_listed_lead_to_the_values_beside_them() {
 #[test]
 fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     let (readahead, store) = watched();
-    // Without a listing, and for a key that is not the first.
+    // No stream starts without a listing, or for a key that is not the first one.
     readahead.anticipate_open(&key(0));
     readahead.note_listed(&Key::new(b"a").unwrap());
     readahead.anticipate_open(&key(3));
@@ -290,7 +290,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     readahead.anticipate_open(&key(0));
     assert!(settles(&store, WINDOW));
     assert_eq!(store.keys.lock().first(), Some(&key(1)));
-    // After a stream that was not continued, it takes two keys.
+    // After a stream that was not continued, two keys are needed.
     let (readahead, store) = watched();
     readahead.0.state.lock().false_starts = 1;
     readahead.note_listed(&Key::new(b"a").unwrap());

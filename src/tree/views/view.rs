@@ -1,4 +1,4 @@
-//! Views of nodes, and their numbers.
+//! Views of nodes, and their inode numbers.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::tree::Ino;
 use crate::tree::mux::VIEW_BIT;
 use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
 
-/// A node, and what is made of it.
+/// A view of a node.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) node: Arc<ViewNode>,
     pub(super) kind: ViewKind,
 }
 
-/// What is made of a node.
+/// The kind of a view.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ViewKind {
-    /// The directory of its views, beside its keys.
+    /// The directory of the node's views, beside its keys.
     Hidden,
-    /// Its directory in the view tree.
+    /// The directory of the node in the view tree.
     Group,
     /// A directory of chunks, or of inner chunks.
     Chunks {
@@ -32,13 +32,13 @@ pub(super) enum ViewKind {
         dir: ChunkDir,
         inner: bool,
     },
-    /// A file; which content it has, if the metadata of the node alone do not tell.
+    /// A file of a format; the rendering identifies content that depends on more than the node's metadata.
     File(Format, Option<Rendering>),
     /// A chunk, by its number.
     Chunk(u64),
     /// An inner chunk, by its number.
     Inner(u64),
-    /// The last failed requests; how many failed until then.
+    /// The file of the last failed requests, and the number of failures until then.
     Errors(Arc<ErrorsText>),
 }
 
@@ -58,8 +58,8 @@ impl From<View> for FoundView {
     }
 }
 
-/// Views are the same if they are made of the same version of a node: its directory entry and its
-/// number are then the same too.
+/// Two views are equal if their kind, node and version of the node are equal. Then their directory
+/// entries and numbers are equal too.
 impl PartialEq for View {
     fn eq(&self, other: &Self) -> bool {
         self.node.key() == other.node.key()
@@ -69,7 +69,7 @@ impl PartialEq for View {
 }
 
 impl View {
-    /// Something else of the same node.
+    /// Returns another view of the same node.
     pub(super) fn with(&self, kind: ViewKind) -> Self {
         Self {
             node: Arc::clone(&self.node),
@@ -77,19 +77,19 @@ impl View {
         }
     }
 
-    /// Whether it is a directory of views of the node at `key`.
+    /// Returns whether the view is a directory of views of the node at `key`.
     pub(super) fn is_dir_of(&self, key: &Key) -> bool {
         matches!(self.kind, ViewKind::Hidden | ViewKind::Group) && self.node.key() == key
     }
 
-    /// The number of the view, unless another view has that.
+    /// Returns the number of the view, unless another view has the same number.
     pub(super) fn number(&self) -> Ino {
         let (kind, index, depth) = match &self.kind {
             ViewKind::Hidden => (0, 0, 0),
             ViewKind::Group => (1, 0, 0),
             ViewKind::Chunks { dir, inner, .. } => (2 + u8::from(*inner), dir.index, dir.depth),
-            // Whatever its rendering: a listing has the number without making it. Another rendering
-            // takes the next number while the kernel knows this one.
+            // Does not depend on the rendering, so that a listing needs none. Another rendering takes
+            // the next number while the kernel knows this one.
             ViewKind::File(format, _) => (4, u64::from(format.number()), 0),
             ViewKind::Chunk(number) => (6, *number, 0),
             ViewKind::Inner(number) => (7, *number, 0),
@@ -98,7 +98,7 @@ impl View {
         self.hash(kind, index, depth)
     }
 
-    /// The number that the top of `chunks/` or `inner/` has.
+    /// Returns the number of the directory `chunks/` or `inner/`.
     pub(super) fn cells_number(&self, inner: bool) -> Ino {
         self.hash(2 + u8::from(inner), 0, 0)
     }
@@ -113,7 +113,7 @@ impl View {
         Ino((hasher.finish() & (VIEW_BIT - 1)) | VIEW_BIT)
     }
 
-    /// The view below the mount that leads here, for messages.
+    /// Returns the key of the view below the mount, for messages.
     pub(super) fn key(&self) -> Key {
         let node = self.node.key();
         let below = match &self.kind {
@@ -129,7 +129,7 @@ impl View {
         hidden.join(below.as_bytes()).unwrap_or_default()
     }
 
-    /// The file; `content` is what its format says. `None` for a directory.
+    /// Returns the file of the view; `content` is that of its format. `None` for a directory.
     pub(super) fn object(
         &self,
         content: Option<Content>,
@@ -150,7 +150,7 @@ impl View {
         Some(Arc::new(file))
     }
 
-    /// What stat(2) tells.
+    /// Returns the attributes for stat(2).
     pub(super) fn stat(&self, object: Option<&ViewFile>) -> Stat {
         match object {
             Some(object) => object.stat(),
