@@ -1,4 +1,4 @@
-//! One computed file, open for reading.
+//! View files, and their open handles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use super::nodes::Nodes;
 use crate::array::{ArrayReader, Extent, Handle, OpenReader, ServedVersions};
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
-/// A computed file, as one inode: it has one version of each chunk as long as it is open.
+/// A view file, as one inode. While it is open, it serves a single version of each chunk.
 #[derive(Debug)]
 pub struct ViewFile {
     made_of: FileContent,
     version: Version,
     modified: SystemTime,
-    /// What was served of a source that can change.
+    /// The versions of the served chunks, if the source can change.
     served: Option<Arc<ServedVersions>>,
 }
 
@@ -32,7 +32,7 @@ enum FileContent {
     Inner(Arc<ArrayReader>, u64),
 }
 
-/// A picture, whose content is cached under a number that changes with the versions of its chunks.
+/// A picture. The ID of its cached content is renewed when the versions of its chunks may have changed.
 #[derive(Debug)]
 struct OpenPicture {
     nodes: Arc<Nodes>,
@@ -53,7 +53,7 @@ impl OpenPicture {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Renders the content again when it is read next.
+    /// Makes the next read render the content again.
     fn renew(&self) {
         self.id
             .store(self.nodes.new_picture_id(), Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl ViewFile {
         }
     }
 
-    /// The file that a format has made of a node; `None` if it is a directory.
+    /// Creates the file of a node from the content of a format; `None` if the content is a directory.
     pub fn of(nodes: &Arc<Nodes>, node: &Arc<ViewNode>, content: Content) -> Option<Self> {
         let made_of = match content {
             Content::Text(text) => FileContent::Text(Arc::new(text)),
@@ -89,16 +89,16 @@ impl ViewFile {
         Some(Self::new(made_of, Version(node.version()), node.modified()))
     }
 
-    /// A file of a text.
+    /// Creates a file with a text.
     pub fn text(text: Vec<u8>, version: Version, modified: SystemTime) -> Self {
         Self::new(FileContent::Text(Arc::new(text)), version, modified)
     }
 
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if the name must be looked up again, because the file has changed while
-    /// another handle is open.
+    /// [`StoreError::Stale`] if the file has changed while another handle is open, so that its name must
+    /// be looked up again.
     pub async fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
         let readers = self.made_of.readers();
         let handle = match &self.served {
@@ -134,7 +134,7 @@ impl ViewFile {
         Ok(handle)
     }
 
-    /// Whether it cannot be opened any more, so that a lookup gives another inode.
+    /// Returns whether the file cannot be opened any more, so that a lookup returns another inode.
     pub fn is_retired(&self) -> bool {
         let readers = self.made_of.readers().iter();
         let arrays: Vec<_> = readers.map(|reader| reader.chunks()).collect();
@@ -143,7 +143,7 @@ impl ViewFile {
             .is_some_and(|served| served.is_retired(&arrays))
     }
 
-    /// One chunk.
+    /// Creates the file of one chunk.
     pub fn chunk(
         reader: Arc<ArrayReader>,
         chunk: u64,
@@ -153,7 +153,7 @@ impl ViewFile {
         Self::new(FileContent::Chunk(reader, chunk), version, modified)
     }
 
-    /// One inner chunk.
+    /// Creates the file of one inner chunk.
     pub fn inner(
         reader: Arc<ArrayReader>,
         inner: u64,
@@ -165,7 +165,7 @@ impl ViewFile {
 }
 
 impl FileContent {
-    /// The arrays that it is filled from.
+    /// Returns the arrays whose elements the file contains.
     fn readers(&self) -> &[Arc<ArrayReader>] {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
@@ -196,7 +196,7 @@ impl ViewFile {
         }
     }
 
-    /// What stat(2) tells.
+    /// Returns the attributes for stat(2).
     pub fn stat(&self) -> Stat {
         Stat {
             kind: Kind::Object,
@@ -208,11 +208,11 @@ impl ViewFile {
     }
 }
 
-/// An open file.
+/// An open handle of a view file.
 #[derive(Debug)]
 struct OpenView {
     file: Arc<ViewFile>,
-    /// Of a source that can change.
+    /// The handle of the record of served versions, if the source can change.
     handle: Option<Handle>,
     _readers: Vec<OpenReader>,
 }
@@ -289,7 +289,7 @@ impl Object for OpenView {
         true
     }
 
-    // Another text is another place: the node's version or the rendering says so.
+    // Another text has another inode, because the node's version or the rendering differs.
     fn is_constant(&self) -> bool {
         self.handle.as_ref().is_none_or(Handle::keeps_pages)
     }
