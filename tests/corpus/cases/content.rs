@@ -75,7 +75,7 @@ pub fn a09() -> Vec<Case> {
     cases
 }
 
-/// Claims `size` in both headers.
+/// Sets the declared size in both headers.
 fn sized(entry: Entry, size: u64) -> Entry {
     entry.both(|f| {
         f.size = size;
@@ -83,7 +83,7 @@ fn sized(entry: Entry, size: u64) -> Entry {
     })
 }
 
-/// Claims `size` and as many compressed bytes.
+/// Returns a stored entry that declares `size` and the same compressed size.
 fn stored_of(size: u64) -> Entry {
     sized(Entry::stored("a", &noise(3, 1000)), size).both(|f| f.compressed = size)
 }
@@ -210,7 +210,7 @@ pub fn a10() -> Vec<Case> {
         one("zstd_frame_claims_1_tib", frame(1 << 40, 1000), "corrupt"),
         one("zstd_frame_claims_one_more", frame(1001, 1000), "corrupt"),
         one("zstd_frame_claims_none", frame(0, 1000), "corrupt"),
-        // All ones say that the size is not known.
+        // A size of all ones means that the size is unknown.
         Case::among_good("zstd_frame_claims_all_ones", vec![frame(u64::MAX, 1000)])
             .file_or_fails("a", &text(1000)),
         Case::among_good(

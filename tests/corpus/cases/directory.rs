@@ -1,5 +1,5 @@
-//! A1, A2, A14, A17: what is no archive, directories that lie about themselves, too big an index,
-//! and what could make a parser loop.
+//! A1, A2, A14, A17: files that are no archives, invalid central directories, an index over the memory
+//! limit, and archives that could make a parser loop.
 
 use super::{Case, among_good, first, good_alone, last, noise, text};
 use crate::records::local_header;
@@ -52,7 +52,7 @@ pub fn a01() -> Vec<Case> {
     cases
 }
 
-/// The good archive with another end record.
+/// Returns a case of the good archive with another end record.
 fn ends(name: &str, end: End) -> Case {
     Case::refused(
         name,
@@ -61,7 +61,7 @@ fn ends(name: &str, end: End) -> Case {
     )
 }
 
-/// The good archive with other zip64 records; the plain end record refers to them.
+/// Returns a case of the good archive with other zip64 records, to which the plain end record refers.
 fn ends64(name: &str, end64: End64) -> Case {
     let zip = good_alone().with(|zip| {
         zip.end = referring();
@@ -70,7 +70,7 @@ fn ends64(name: &str, end64: End64) -> Case {
     Case::refused(name, zip.build(), DIRECTORY)
 }
 
-/// An end record that leaves everything to the zip64 one.
+/// Returns an end record that refers to the zip64 record for all values.
 pub fn referring() -> End {
     End {
         entries: Some(u16::MAX),
@@ -87,7 +87,7 @@ pub fn a02() -> Vec<Case> {
         bytes[layout.directory + at] = value;
         Case::refused(name, bytes, DIRECTORY)
     };
-    // The second record: behind the first one's 46 bytes and its name.
+    // The offset of the second record: after the 46 bytes and the name of the first record.
     let second = 46 + "good/first".len();
     let mut cases = vec![
         ends(

@@ -1,11 +1,11 @@
-//! A13, A15, A16: what is unusual but right, files that are special elsewhere, zips in zips.
+//! A13, A15, A16: unusual but valid archives, special files such as links and devices, zips in zips.
 
 use super::directory::referring;
 use super::{Case, among_good, first, good_alone, last, noise, text};
 use crate::records::{extra_field, put16, put32};
 use crate::zipmaker::{End64, Entry, Offset, Zip};
 
-/// The content of the `i`-th of many files.
+/// Returns the content of file `i` of many files.
 fn tiny(i: usize) -> Vec<u8> {
     format!("{i}").into_bytes()
 }
@@ -14,7 +14,7 @@ fn tiny_name(i: usize) -> String {
     format!("c/{}/{i}", i / 1000)
 }
 
-/// Very many tiny files; without zip64 the 16-bit count wraps.
+/// Returns an archive of very many tiny files; without zip64 the 16-bit count wraps.
 pub fn many(files: usize, zip64: bool) -> Zip {
     let entries = (0..files).map(|i| Entry::stored(tiny_name(i), &tiny(i)));
     Zip::of(entries.collect()).with(|zip| {
@@ -30,7 +30,7 @@ pub fn many_files(case: Case, files: usize) -> Case {
     (0..files).fold(case, |case, i| case.file(tiny_name(i), &tiny(i)))
 }
 
-/// The good archive, changed in a way that changes nothing.
+/// Returns a case of the good archive with a change that must not affect the files.
 fn good(name: &str, change: impl FnOnce(&mut Zip)) -> Case {
     Case::served(name, good_alone().with(change).build()).good()
 }
@@ -150,7 +150,7 @@ pub fn a13() -> Vec<Case> {
         good("a_comment_with_a_record_of_too_many_entries", |zip| {
             zip.comment = [&false_end(9999, 150, 10)[..], b"and more"].concat();
         }),
-        // An end record of nothing is also true of any file: no answer but an empty tree is wrong.
+        // An end record of an empty archive fits any file. Only an empty tree is a wrong result.
         Case::refused_or_served(
             "a_comment_with_an_end_record_of_nothing",
             good_alone()

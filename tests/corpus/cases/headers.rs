@@ -1,4 +1,4 @@
-//! A8: local headers that are not what the directory says.
+//! A8: local headers that differ from the central directory.
 
 use rustix::io::Errno;
 
@@ -6,13 +6,13 @@ use super::places::{NOTE, OVERLAP, again};
 use super::{Case, noise, spare, text};
 use crate::zipmaker::{Entry, FLAG_DESCRIPTOR, FLAG_ENCRYPTED, Fields, Offset};
 
-/// The entry `a`, whose local header is changed, among good ones.
+/// Returns a case of the entry `a`, with a changed local header, among good entries.
 fn local(name: &str, gist: &'static str, change: impl FnOnce(&mut Fields)) -> Case {
     let entry = Entry::deflated("a", &text(1000)).local(change);
     Case::among_good(name, vec![entry, spare()]).corrupt("a", gist)
 }
 
-/// The stored entry `a`, whose local header is elsewhere.
+/// Returns a case of the stored entry `a`, with another offset of its local header.
 fn elsewhere(name: &str, gist: &'static str, offset: Offset) -> Case {
     let entry = Entry::stored("a", &noise(2, 100)).with(|entry| entry.offset = offset);
     Case::among_good(name, vec![entry, spare()]).corrupt("a", gist)
@@ -188,7 +188,7 @@ pub fn a08() -> Vec<Case> {
 }
 
 impl Case {
-    /// The entry at good/first's own place spoils that one too; good/last goes on.
+    /// Expects that `good/first`, whose offset the entry `a` has, fails too, and that `good/last` is served.
     fn replaced_first(self) -> Self {
         self.fails_to_open("good/first", Errno::IO, OVERLAP)
             .note(NOTE)

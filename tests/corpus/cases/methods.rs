@@ -1,4 +1,4 @@
-//! A12: encrypted entries, methods that are not built in, archives of several files.
+//! A12: encrypted entries, unsupported methods, and split archives.
 
 use rustix::io::Errno;
 
@@ -25,7 +25,7 @@ fn flags(flags: u16) -> impl Fn(&mut Fields) {
     move |fields| fields.flags |= flags
 }
 
-/// Nothing of a part of a split archive can be read.
+/// Returns a case of one part of a split archive, none of whose entries can be read.
 fn split(name: &str, end: End, end64: Option<End64>) -> Case {
     let zip = among_good(Vec::new()).with(|zip| {
         zip.end = end;
@@ -38,7 +38,7 @@ fn split(name: &str, end: End, end64: Option<End64>) -> Case {
 }
 
 pub fn a12() -> Vec<Case> {
-    // WinZip AES: version 2, "AE", 256 bits, really stored.
+    // WinZip AES: version 2, "AE", 256 bits, with "stored" as the real method.
     let aes = extra_field(0x9901, b"\x02\0AE\x03\0\0");
     let aes_entry = |flags: u16| {
         entry().both(|f| {
@@ -127,7 +127,7 @@ pub fn a12() -> Vec<Case> {
             vec![entry().with(|entry| entry.disk = 1)],
         )
         .file_or_fails("a", &noise(6, 400)),
-        // What zip -s writes if one file is enough.
+        // The output of `zip -s` if one file is enough.
         Case::served(
             "a_split_archive_of_one_file",
             among_good(Vec::new())

@@ -1,5 +1,5 @@
-//! What a case is: an archive, and what must become of it. The cases themselves are in the modules
-//! below, by row of the fault table.
+//! Cases: archives with their expected results. The submodules have the cases, by row of the fault
+//! table.
 
 use std::collections::BTreeMap;
 
@@ -25,27 +25,27 @@ pub use names::{a03, a04, a05, a06};
 pub use places::a07;
 pub use segments::{a11, long_text};
 
-/// What must become of one file.
+/// The expected result of one file.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// Exactly these bytes.
     Bytes(Vec<u8>),
-    /// open(2) fails, and the log says why.
+    /// open(2) fails, and the log contains this reason.
     FailsToOpen(Errno, &'static str),
-    /// Opening or reading it fails with one of these, and the log says why.
+    /// Opening or reading the file fails with one of these errnos, and the log contains this reason.
     Fails(&'static [Errno], &'static str),
     /// Exactly these bytes, or EIO.
     BytesOrFails(Vec<u8>),
 }
 
-/// What must become of an archive.
+/// The expected result of an archive.
 #[derive(Debug, Clone)]
 pub enum Expect {
-    /// The mount fails, and the message says why.
+    /// The mount fails, and the message contains this reason.
     Refused(&'static str),
-    /// The mount shows exactly these files, and the directories above them.
+    /// The mount shows exactly the files and empty directories of the case, and their parent directories.
     Served,
-    /// Either is right, but nothing else is.
+    /// Either of the results above.
     RefusedOrServed,
 }
 
@@ -56,11 +56,11 @@ pub struct Case {
     pub archive: Vec<u8>,
     pub expect: Expect,
     pub files: BTreeMap<Vec<u8>, Outcome>,
-    /// Directories that no file is in.
+    /// The expected directories without files.
     pub empty: Vec<Vec<u8>>,
-    /// What the log says at the mount, and `--strict` refuses.
+    /// The finding that the log contains after the mount, and for which `--strict` refuses the archive.
     pub note: Option<&'static str>,
-    /// `--memory-limit`, in bytes.
+    /// The value of `--memory-limit`, in bytes.
     pub memory_limit_bytes: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Case {
         Self::new(name, archive, Expect::RefusedOrServed)
     }
 
-    /// `entries` between two good ones, which must be served whatever becomes of the others.
+    /// Creates a case of `entries` between two good ones, which must be served in any case.
     pub fn among_good(name: impl Into<String>, entries: Vec<Entry>) -> Self {
         Self::served(name, among_good(entries).build()).good()
     }
@@ -111,7 +111,7 @@ impl Case {
         self
     }
 
-    /// Reading it is EIO.
+    /// Expects EIO from opening or reading the file.
     pub fn corrupt(self, path: impl AsRef<[u8]>, gist: &'static str) -> Self {
         self.fails(path, &[Errno::IO], gist)
     }
@@ -153,7 +153,7 @@ impl Case {
         self
     }
 
-    /// Every path that must be listed; true for directories.
+    /// Returns every path that must be listed; true for directories.
     pub fn listing(&self) -> BTreeMap<Vec<u8>, bool> {
         let mut all = BTreeMap::new();
         for (path, is_directory) in self
@@ -171,17 +171,17 @@ impl Case {
     }
 }
 
-/// Content of `good/first`.
+/// Returns the content of `good/first`.
 pub fn first() -> Vec<u8> {
     noise(1, 700)
 }
 
-/// Content of `good/last`.
+/// Returns the content of `good/last`.
 pub fn last() -> Vec<u8> {
     text(3000)
 }
 
-/// An archive with `entries` between two good ones: `good/first` is stored, `good/last` deflated.
+/// Returns an archive of `entries` between `good/first`, which is stored, and `good/last`, which is deflated.
 pub fn among_good(entries: Vec<Entry>) -> Zip {
     let mut all = vec![Entry::stored("good/first", &first())];
     all.extend(entries);
@@ -189,17 +189,17 @@ pub fn among_good(entries: Vec<Entry>) -> Zip {
     Zip::of(all)
 }
 
-/// Bytes of no entry, so that what lies before them does not seem to reach into the next one.
+/// Returns bytes without a central header, so that the entry before them does not overlap the next one.
 pub fn spare() -> Entry {
     Entry::stored("spare", &[b' '; 300]).with(|entry| entry.only_local = true)
 }
 
-/// An archive of the two good entries alone.
+/// Returns an archive of only the two good entries.
 pub fn good_alone() -> Zip {
     among_good(Vec::new())
 }
 
-/// A random number generator with a seed (xorshift).
+/// Returns the next number of a random number generator (xorshift) with this state.
 pub fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -207,7 +207,7 @@ pub fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// `len` bytes that no coder makes smaller.
+/// Returns `len` bytes that no coder compresses.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -218,7 +218,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// `len` bytes that every coder makes smaller, and in which every place is different.
+/// Returns `len` bytes of numbered lines, which every coder compresses, but which do not repeat.
 pub fn text(len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 32);
     let mut line = 0_u64;

@@ -1,4 +1,4 @@
-//! A3 to A6: names that no directory can hold, names in any encoding, names that occur twice, and
+//! A3 to A6: names that are invalid in a directory, names in any encoding, names that occur twice, and
 //! files that are also directories.
 
 use rustix::io::Errno;
@@ -140,7 +140,7 @@ pub fn a04() -> Vec<Case> {
         .file("X", b"upper")
         .file("x", b"lower"),
     );
-    // Info-ZIP's Unicode path would be another name for the same entry.
+    // The Unicode path extra field of Info-ZIP has another name for the same entry.
     let mut unicode = vec![1];
     unicode.extend(crc32fast::hash(b"raw").to_le_bytes());
     unicode.extend(b"../elsewhere");

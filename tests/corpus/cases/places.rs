@@ -10,7 +10,7 @@ use crate::zipmaker::{Entry, Offset, Zip};
 pub const OVERLAP: &str = "entries overlap at 0x";
 pub const NOTE: &str = "overlap others and cannot be read";
 
-/// `entry` once more under another name, without bytes of its own.
+/// Returns `entry` once more under another name, without its own local header and data.
 pub fn again(entry: &Entry, name: &str, offset: Offset) -> Entry {
     entry.clone().with(|entry| {
         entry.central.name = name.into();
@@ -28,7 +28,7 @@ fn overlapping(case: Case, names: &[&str]) -> Case {
         .note(NOTE)
 }
 
-/// The bytes of an entry's local header and data.
+/// Returns the bytes of an entry's local header and data.
 fn whole(entry: &Entry) -> Vec<u8> {
     let mut bytes = Vec::new();
     local_header(&mut bytes, &entry.local);
@@ -36,8 +36,8 @@ fn whole(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
-/// D. Fifield's zip bomb: each file's deflate data quotes the local header of the next one in a
-/// stored block and goes on with the next one's data, so that all share one kernel.
+/// Returns D. Fifield's zip bomb, whose files share one kernel. The deflate data of each file quotes the
+/// local header of the next file in a stored block, and continues with the data of the next file.
 fn quoted_bomb(files: usize) -> Zip {
     let kernel = vec![b'a'; 100_000];
     let mut data = deflate(&kernel);
@@ -62,7 +62,7 @@ fn quoted_bomb(files: usize) -> Zip {
         entries.push(Entry::coded(format!("f{i:03}"), 8, &content, data.clone()));
     }
     entries.reverse();
-    // Only the first is written whole: it holds all the others.
+    // Only the first entry is written, because its data contains all others.
     let mut at = 0;
     for entry in &mut entries {
         entry.offset = Offset::At(at);
@@ -87,7 +87,7 @@ pub fn a07() -> Vec<Case> {
         "outer",
         &[&noise(4, 100)[..], &whole(&inner), b"end"].concat(),
     );
-    // good/first comes first: 30 bytes of header, 10 of name, 700 of data.
+    // The entry `good/first` comes first: 30 bytes of header, 10 of name, 700 of data.
     let outer_at = 30 + 10 + 700;
     let inner_at = outer_at + 30 + 5 + 100;
     let inside = again(&inner, "inner", Offset::At(inner_at));
@@ -132,7 +132,7 @@ pub fn a07() -> Vec<Case> {
     for i in 0..40_u64 {
         reordered = reordered.file(format!("{i}"), &noise(i, 10 * i as usize));
     }
-    // The local extra field of the first is a whole second entry.
+    // The local extra field of the first entry is a whole second entry.
     let quoted = Entry::stored("quoted", b"");
     let quoting =
         Entry::stored("quoting", b"").local(|f| f.extra = extra_field(0x4242, &whole(&quoted)));

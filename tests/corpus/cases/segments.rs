@@ -1,4 +1,4 @@
-//! A11: deflated and zstd entries of all sizes, also those that are decoded in segments.
+//! A11: deflated and zstd entries of all sizes, including sizes that are decoded in segments.
 
 use super::{Case, noise, text};
 use crate::coders::{
@@ -6,10 +6,10 @@ use crate::coders::{
 };
 use crate::zipmaker::{Entry, ZSTD};
 
-/// Bigger than what is decoded whole.
+/// A size in bytes above the limit for decoding an entry whole.
 pub const BIG: usize = 70 << 20;
 
-/// More than is decoded whole, and different everywhere.
+/// Returns a text that is too long to be decoded whole, with different noise after each repeated block.
 pub fn long_text() -> Vec<u8> {
     let block = text(250_000);
     let mut bytes = Vec::with_capacity(BIG);
