@@ -62,6 +62,15 @@ pub trait NodeResolver {
 }
 
 impl ViewNode {
+    /// Returns whether the node is an array along one dimension of this name and length that also has this name.
+    pub fn is_coordinate_of(&self, dimension: &str, length: u64) -> bool {
+        let is_along = |array: &zarr::Array| {
+            let names = array.dimension_names.iter().flatten();
+            array.shape == [length] && names.eq([dimension])
+        };
+        self.name() == dimension && self.metadata().as_array().is_some_and(is_along)
+    }
+
     /// Returns the node as an array of elements of constant size; `None` for other nodes.
     pub fn array_view(&self) -> Option<ArrayView<'_>> {
         let zarr::Node::Array(array) = self.metadata() else {

@@ -1,5 +1,6 @@
 //! A group with all nodes below it: the input of the formats of groups.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::georef::grid::Grid;
@@ -68,6 +69,46 @@ impl GroupTree {
     pub(super) fn all_arrays_mut(&mut self) -> Vec<&mut GroupArray> {
         let below = self.groups.iter_mut().flat_map(Self::all_arrays_mut);
         self.arrays.iter_mut().chain(below).collect()
+    }
+
+    /// Returns the dimensions that have no array of their name in the groups that their arrays are in. Dimensions
+    /// of one name and several lengths, or of the name of a group, are left out.
+    pub(super) fn without_coordinates(&self) -> Vec<(String, u64)> {
+        let mut found = BTreeMap::new();
+        self.find_without_coordinates(&mut Vec::new(), &mut found);
+        let is_group = |name: &str| {
+            let names = self.groups.iter().map(|group| group.node.name());
+            let others = self.groups_left_out.iter().map(String::as_str);
+            names.chain(others).any(|group| group == name)
+        };
+        let only = |(name, length): (&str, Option<u64>)| Some((name.to_owned(), length?));
+        let found = found.into_iter().filter(|(name, _)| !is_group(name));
+        found.filter_map(only).collect()
+    }
+
+    /// `names` are the names of the arrays in the groups above; `found` gets no length for a name with several.
+    fn find_without_coordinates<'a>(
+        &'a self,
+        names: &mut Vec<HashSet<&'a str>>,
+        found: &mut BTreeMap<&'a str, Option<u64>>,
+    ) {
+        names.push(self.arrays.iter().map(|array| array.node.name()).collect());
+        let metadata = self.arrays.iter().map(|array| array.node.metadata());
+        for array in metadata.filter_map(|metadata| metadata.as_array()) {
+            let dimensions = array.dimension_names.iter().zip(&array.shape);
+            for (name, length) in
+                dimensions.filter_map(|(name, length)| Some((name.as_deref()?, length)))
+            {
+                if !names.iter().any(|names| names.contains(name)) {
+                    let known = found.entry(name).or_insert(Some(*length));
+                    *known = known.filter(|known| known == length);
+                }
+            }
+        }
+        for group in &self.groups {
+            group.find_without_coordinates(names, found);
+        }
+        names.pop();
     }
 
     /// Returns all arrays, including those of the groups below.

@@ -96,7 +96,46 @@ impl Nodes {
     ) -> Result<GroupTree, NoContent> {
         let mut room = self.room(has_elements);
         let has_crs = self.is_below_crs(node).await?;
-        self.gather(node, depth, 0, has_crs, &mut room).await
+        let mut tree = self.gather(node, depth, 0, has_crs, &mut room).await?;
+        if matches!(depth, Depth::Own | Depth::All) {
+            self.inherit_coordinates(&mut tree, has_crs, &mut room)
+                .await?;
+        }
+        Ok(tree)
+    }
+
+    /// Adds the coordinates of dimensions that have none in the tree, from the nearest group above it: the groups
+    /// of an xarray DataTree inherit them.
+    async fn inherit_coordinates(
+        self: &Arc<Self>,
+        tree: &mut GroupTree,
+        has_crs: bool,
+        room: &mut Room,
+    ) -> Result<(), NoContent> {
+        let mut inherited = Vec::new();
+        for (dimension, length) in tree.without_coordinates() {
+            let mut group = tree.node.key().clone();
+            for _ in 0..MAX_DEPTH {
+                if group.is_root() {
+                    break;
+                }
+                group = group.parent();
+                let Ok(key) = group.join(dimension.as_bytes()) else {
+                    break;
+                };
+                if let Some(node) = self.node_if_present(&key).await?
+                    && node.is_coordinate_of(&dimension, length)
+                {
+                    room.take(node.memory_bytes)?;
+                    inherited.push(self.gather_array(node, Depth::Own, has_crs, room).await?);
+                    break;
+                }
+            }
+        }
+        tree.arrays.extend(inherited);
+        tree.arrays
+            .sort_by(|one, other| one.node.name().cmp(other.node.name()));
+        Ok(())
     }
 
     fn gather<'a>(

@@ -51,4 +51,5 @@ mod translated;
 mod unlimited;
 mod versions;
 mod writers;
+mod xarrays;
 mod zfp;

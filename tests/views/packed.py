@@ -24,7 +24,7 @@ ZLIB = numcodecs.Zlib(3)
 ARRAYS = {
     "plain": ((50, 70), (16, 32), "<f4", 0, [], ZLIB, False, "C"),
     "shuffled": ((30, 40, 50), (7, 16, 50), "<i2", -5, [numcodecs.Shuffle(2)], ZLIB, True, "C"),
-    "turned": ((25, 48), (10, 48), ">f8", np.nan, [], ZLIB, True, "C"),
+    "turned": ((30, 48), (10, 48), ">f8", np.nan, [], ZLIB, True, "C"),
     "checked": ((64, 64), (32, 16), "<i4", 3, [numcodecs.Shuffle(4), numcodecs.Fletcher32()], ZLIB, True, "C"),
     "last": ((20, 33), (9, 9), "<u8", 0, [numcodecs.Shuffle(8), ZLIB, numcodecs.Fletcher32()], None, False, "C"),
     "raw": ((40, 64), (16, 32), "<u2", 0, [], None, True, "C"),
@@ -39,6 +39,8 @@ ARRAYS = {
     "columns": ((33, 16), (16, 16), "<f4", 7, [], ZLIB, True, "F"),
     "uneven": ((33, 16), (16, 16), "<f8", 7, [numcodecs.Shuffle(4)], ZLIB, True, "C"),
     "zstd": ((48, 64), (16, 32), "<f4", 7, [], numcodecs.Zstd(1), False, "C"),
+    # As strips, the last one would have more rows than the image.
+    "cut": ((25, 50), (10, 50), "<i2", 0, [], ZLIB, False, "C"),
 }
 DECODED = {"gzip", "half", "columns", "uneven", "zstd", "v3zstd"}
 NAMES = ["band", "y", "x"]

@@ -60,7 +60,7 @@ impl Axis {
             ..Self::default()
         };
         let node = match name {
-            Some(name) => context.coordinate(name)?,
+            Some(name) => context.coordinate(name, length)?,
             None => None,
         };
         let Some((node, name)) = node.zip(name) else {

@@ -48,7 +48,7 @@ impl Bands {
                 coordinates: None,
             };
             if let Some(name) = &axis.name
-                && let Some(node) = context.coordinate(name)?
+                && let Some(node) = context.coordinate(name, length)?
             {
                 match places(context, &node, length)? {
                     Ok(places) => {

@@ -343,21 +343,30 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the coordinates of a dimension: the array with its name in the same group, or an invalid node
-    /// of this name.
+    /// of this name; else the coordinates of this name and length in the nearest group above, which the groups
+    /// of an xarray DataTree inherit.
     ///
     /// # Errors
     /// Errors of the store.
     pub(in crate::view) fn coordinate(
         &self,
         dimension: &str,
+        length: u64,
     ) -> Result<Option<Arc<ViewNode>>, NoContent> {
-        let Some(group) = self.groups.ancestors.first() else {
-            return Ok(None);
-        };
-        match group.key().join(dimension.as_bytes()) {
-            Ok(key) if key != *self.view.node.key() => self.array_at(&key),
-            _ => Ok(None),
+        for (distance, group) in self.groups.ancestors.iter().enumerate() {
+            let Ok(key) = group.key().join(dimension.as_bytes()) else {
+                return Ok(None);
+            };
+            if key == *self.view.node.key() {
+                return Ok(None);
+            }
+            if let Some(node) = self.array_at(&key)?
+                && (distance == 0 || node.is_coordinate_of(dimension, length))
+            {
+                return Ok(Some(node));
+            }
         }
+        Ok(None)
     }
 
     /// Returns the arrays of the other levels of the pyramid, with their entries.

@@ -272,6 +272,14 @@ pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], S
              16, nor as wide as the image"
         ));
     }
+    // Readers allocate the rows of the image, and some refuse a strip that decodes to more.
+    if !is_tile && !pixels.height.is_multiple_of(rows) {
+        return Err(format!(
+            "chunks of {rows} rows as strips of TIFF: the last one would have more rows than the image of \
+             {} rows",
+            pixels.height
+        ));
+    }
     let block_bytes = rows
         .checked_mul(width)
         .and_then(|n| n.checked_mul(pixels.pixel_bytes()));

@@ -1,0 +1,23 @@
+//! xarray reads of a view what it reads of the store.
+
+use std::path::Path;
+
+use crate::netcdf::python;
+use crate::support::*;
+
+#[test]
+fn files_have_what_xarray_reads_of_the_store() {
+    let Some(mut command) = python() else {
+        return;
+    };
+    let directory = scratch();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views/xarrays.py");
+    run(command.arg(&script).arg("write").arg(directory.path()));
+    for name in ["signs", "texts", "tree"] {
+        let store = directory.path().join(format!("{name}.zarr"));
+        let mount = Mount::new(&store);
+        let mut command = python().unwrap();
+        let command = command.arg(&script).arg(name);
+        run(command.args([&store, mount.path()]));
+    }
+}
