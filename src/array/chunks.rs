@@ -65,7 +65,7 @@ impl ArrayChunks {
         let is_regular = parts.grid.regular_chunk_shape().is_some();
         let stored_fill = match parts.fill_value {
             FillValue::Fixed(bytes) => bytes.clone(),
-            FillValue::Undefined | FillValue::Variable(_) => FillValue::undefined(data_type),
+            FillValue::Undefined | FillValue::Variable(_) => vec![0; data_type.size_bytes],
         };
         let (data_type, fill) = match data_type.widened() {
             Some(wide) => {

@@ -17,9 +17,11 @@ pub(super) fn to_json(
 ) -> Result<Value, String> {
     match (data_type, fill) {
         (DataType::Fixed(fixed), FillValue::Fixed(bytes)) => element(target, fixed, bytes),
-        (DataType::Fixed(fixed), FillValue::Undefined) => {
-            element(target, fixed, &FillValue::undefined(fixed))
-        }
+        (DataType::Fixed(fixed), FillValue::Undefined) => match fixed.scalar {
+            // What is not defined may be anything: as zarr-python reads it.
+            Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => Ok(i64::MIN.into()),
+            _ => element(target, fixed, &vec![0; fixed.size_bytes]),
+        },
         (DataType::Variable(Variable::Text | Variable::Bytes), FillValue::Undefined) => {
             Ok("".into())
         }

@@ -25,22 +25,11 @@ pub enum FillValue {
     /// A variable-length element in the canonical form of its type: text is a string, bytes are base64
     /// (standard alphabet, padded), an array is a list, and an object is any value.
     Variable(Value),
-    /// `null` (undefined in v2, invalid in v3): NaT for times, else zero bytes or an empty element.
+    /// `null` (undefined in v2, invalid in v3): zero bytes, or an empty element.
     Undefined,
 }
 
 impl FillValue {
-    /// Returns the element for [`FillValue::Undefined`]: of all permitted ones, that of zarr-python 3.
-    pub fn undefined(fixed: &Fixed) -> Vec<u8> {
-        match fixed.scalar {
-            Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => match order {
-                ByteOrder::Little => i64::MIN.to_le_bytes().to_vec(),
-                ByteOrder::Big => i64::MIN.to_be_bytes().to_vec(),
-            },
-            _ => vec![0; fixed.size_bytes],
-        }
-    }
-
     /// Parses a `fill_value` for elements of `data_type`. `null` is invalid in v3, but GDAL writes it for
     /// integer arrays without a fill value.
     ///

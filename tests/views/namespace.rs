@@ -587,23 +587,3 @@ fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
     inodes(stores.mount(&["--tree", "views"]).path());
     goes_on(&mount, &stores);
 }
-
-#[test]
-fn times_without_a_fill_value_are_no_dates() {
-    let stores = Stores::new();
-    for (name, data_type) in [("little", "<M8[D]"), ("big", ">m8[s]")] {
-        stores.v2(
-            name,
-            json!({"dtype": data_type, "fill_value": null, "shape": [2], "chunks": [1]}),
-            &[],
-        );
-    }
-    stores.v2("number", json!({"fill_value": null, "shape": [2]}), &[]);
-    let mount = stores.mount(&[]);
-    let bytes = |name: &str| read(view(&mount, name, &format!("{name}.bin"))).unwrap();
-    assert_eq!(bytes("little"), i64::MIN.to_le_bytes().repeat(2));
-    assert_eq!(bytes("big"), i64::MIN.to_be_bytes().repeat(2));
-    assert_eq!(bytes("number"), [0; 8]);
-    let chunk = read(view(&mount, "little", "chunks/1")).unwrap();
-    assert_eq!(chunk, i64::MIN.to_le_bytes());
-}

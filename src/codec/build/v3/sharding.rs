@@ -72,7 +72,7 @@ impl Builder<'_> {
                 InnerFill::Bytes(fixed(stored, bytes.clone())?)
             }
             (DataType::Fixed(stored), FillValue::Undefined) => {
-                InnerFill::Bytes(fixed(stored, FillValue::undefined(stored))?)
+                InnerFill::Bytes(fixed(stored, vec![0; stored.size_bytes])?)
             }
             (DataType::Variable(Variable::Text), FillValue::Variable(Value::String(text))) => {
                 InnerFill::Element(Element::Text(text.clone()))
