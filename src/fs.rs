@@ -133,6 +133,29 @@ pub struct Fs {
     started: Instant,
 }
 
+/// The attributes of a listed name.
+#[derive(Debug, Clone, Copy)]
+pub enum Attributes {
+    /// The present attributes.
+    Current(Node),
+    /// The present attributes need waiting; these are the ones that the kernel has of the number. The kernel
+    /// applies attributes of a listing to the inode, whatever their time to live: others, such as a size
+    /// of 0, would truncate a file that is being read.
+    Known(Node),
+    /// The present attributes need waiting, and the kernel does not know the number.
+    None,
+}
+
+impl Attributes {
+    /// Returns the node whose lookup count was incremented.
+    pub fn adopted(self) -> Option<Node> {
+        match self {
+            Self::Current(node) | Self::Known(node) => Some(node),
+            Self::None => None,
+        }
+    }
+}
+
 impl Fs {
     /// Builds the file system of a tree, and starts the local I/O pool.
     ///
@@ -369,7 +392,7 @@ impl Fs {
     }
 
     /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`. A name with attributes counts
-    /// as a lookup; a name whose attributes need waiting gets none, and the kernel looks it up later.
+    /// as a lookup.
     ///
     /// # Errors
     /// The errors of the source.
@@ -378,17 +401,25 @@ impl Fs {
         ino: Ino,
         directory: &mut dyn DirStream,
         cookie: u64,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let visited = directory.visit(cookie, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
-                return visit(&entry, None);
+                return visit(&entry, Attributes::None);
             }
-            let Some(Ok(node)) = self.tree.try_adopt(ino, &entry) else {
-                return visit(&entry, None);
+            let known = || {
+                let stat = self.tree.adopt_known(entry.ino)?;
+                let ino = entry.ino;
+                Some(Attributes::Known(Node { ino, stat }))
             };
-            let flow = visit(&entry, Some(node));
-            if flow.is_break() {
+            let attributes = match self.tree.try_adopt(ino, &entry) {
+                Some(Ok(node)) => Attributes::Current(node),
+                _ => known().unwrap_or(Attributes::None),
+            };
+            let flow = visit(&entry, attributes);
+            if flow.is_break()
+                && let Some(node) = attributes.adopted()
+            {
                 // The entry did not fit, so the kernel has not seen it.
                 self.tree.forget(node.ino, 1);
             }

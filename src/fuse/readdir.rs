@@ -11,7 +11,7 @@ use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 use super::Service;
 use super::in_flight::{Refuse, RequestId};
 use super::reply::{file_attr, kind, report, without_attributes};
-use crate::fs::{Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Visited};
+use crate::fs::{Attributes, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Visited};
 use crate::tree::DirStream;
 
 /// The number of names in the first READDIRPLUS reply. The kernel starts each listing with
@@ -36,11 +36,11 @@ pub(super) trait Page: Refuse {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError>;
 
     /// Adds a name; breaks if the name does not fit.
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()>;
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: Attributes) -> ControlFlow<()>;
 
     fn send(self);
 }
@@ -52,12 +52,14 @@ impl Page for ReplyDirectory {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
-        fs.readdir(directory, part.offset, &mut |entry| visit(entry, None))
+        fs.readdir(directory, part.offset, &mut |entry| {
+            visit(entry, Attributes::None)
+        })
     }
 
-    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Option<Node>) -> ControlFlow<()> {
+    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Attributes) -> ControlFlow<()> {
         let name = OsStr::from_bytes(entry.name);
         let kind = kind(entry.kind == Kind::Prefix);
         full(self.add(INodeNo(entry.ino.0), entry.next, kind, name))
@@ -75,27 +77,29 @@ impl Page for ReplyDirectoryPlus {
         fs: &Fs,
         part: &Part,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Option<Node>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let mut left = match part.offset {
             0 => FIRST_PLUS_NAMES,
             _ => usize::MAX,
         };
         let ino = Ino(part.ino.0);
-        fs.readdirplus(ino, directory, part.offset, &mut |entry, node| {
+        fs.readdirplus(ino, directory, part.offset, &mut |entry, attributes| {
             let Some(fewer) = left.checked_sub(1) else {
                 return ControlFlow::Break(());
             };
             left = fewer;
-            visit(entry, node)
+            visit(entry, attributes)
         })
     }
 
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, node: Option<Node>) -> ControlFlow<()> {
-        // A name without attributes, and `.` and `..`, which the kernel only lists, get a zero TTL:
-        // the kernel must look the name up before use.
-        let ttl = node.map_or(Duration::ZERO, |_| fs.policy().ttl);
-        let node = node.unwrap_or_else(|| without_attributes(entry.ino, entry.kind));
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: Attributes) -> ControlFlow<()> {
+        // With a TTL of zero, the kernel looks the name up before it uses it. It only lists `.` and `..`.
+        let (ttl, node) = match attributes {
+            Attributes::Current(node) => (fs.policy().ttl, node),
+            Attributes::Known(node) => (Duration::ZERO, node),
+            Attributes::None => (Duration::ZERO, without_attributes(entry.ino, entry.kind)),
+        };
         let attr = file_attr(&node, fs.policy());
         let name = OsStr::from_bytes(entry.name);
         full(self.add(attr.ino, entry.next, name, &ttl, &attr, Generation(0)))
@@ -139,11 +143,12 @@ impl<P: Page> Filled<P> {
         part: &Part,
         directory: &mut dyn DirStream,
     ) -> Result<Visited, FsError> {
-        P::visit(fs, part, directory, &mut |entry, node| {
-            let flow = self.page.put(fs, entry, node);
+        P::visit(fs, part, directory, &mut |entry, attributes| {
+            let flow = self.page.put(fs, entry, attributes);
             if flow.is_continue() {
                 self.has_names = true;
-                self.adopted.extend(node.map(|node| node.ino));
+                self.adopted
+                    .extend(attributes.adopted().map(|node| node.ino));
             }
             flow
         })

@@ -119,8 +119,8 @@ impl Numbers {
 #[derive(Debug)]
 struct Known {
     key: Key,
-    kind: Kind,
-    version: Version,
+    /// The attributes that the last lookup has returned.
+    stat: Stat,
     lookups: u64,
 }
 
@@ -173,16 +173,16 @@ impl HashedTree {
                 Slot::Vacant(slot) => {
                     slot.insert(Known {
                         key,
-                        kind: stat.kind,
-                        version: stat.version,
+                        stat,
                         lookups: 1,
                     });
                     return Node { ino, stat };
                 }
                 Slot::Occupied(mut slot) => {
                     let there = slot.get_mut();
-                    if there.key == key && there.kind == stat.kind && there.version == stat.version
-                    {
+                    let (kind, version) = (there.stat.kind, there.stat.version);
+                    if there.key == key && kind == stat.kind && version == stat.version {
+                        there.stat = stat;
                         there.lookups = there.lookups.saturating_add(1);
                         return Node { ino, stat };
                     }
@@ -200,7 +200,7 @@ impl HashedTree {
         }
         let known = self.known();
         let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
-        Ok((found.key.clone(), found.kind, found.version))
+        Ok((found.key.clone(), found.stat.kind, found.stat.version))
     }
 
     fn child(&self, parent: Ino, name: &[u8]) -> Result<Key, StoreError> {
@@ -300,6 +300,13 @@ impl Tree for HashedTree {
             }
             None => self.try_lookup(parent, entry.name),
         }
+    }
+
+    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+        let mut known = self.known();
+        let there = known.get_mut(&ino)?;
+        there.lookups = there.lookups.saturating_add(1);
+        Some(there.stat)
     }
 
     fn forget(&self, ino: Ino, lookups: u64) {

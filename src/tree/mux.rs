@@ -223,6 +223,11 @@ impl Tree for MuxTree {
         }
     }
 
+    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+        let (tree, ino) = self.tree(ino);
+        tree.adopt_known(ino)
+    }
+
     fn forget(&self, ino: Ino, lookups: u64) {
         let (tree, ino) = self.tree(ino);
         tree.forget(ino, lookups);

@@ -338,6 +338,17 @@ fn d14_keys_that_are_no_names_hide_nothing_else() {
 }
 
 #[test]
+fn a_listing_changes_no_key_that_is_mapped() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let mount = remote.mount(&["--ttl", "0"]);
+        stays_mapped(&mount.join(remote.key("big", 0)));
+        stays_mapped(&remote.view(&mount, "z", 1));
+        remote.siblings_work(&mount);
+    }
+}
+
+#[test]
 fn d14_a_million_keys_are_streamed() {
     let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 1_000_000);

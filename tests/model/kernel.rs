@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use zarrfs::fs::{
-    Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Opened, StoreError, Visited, with_buffer,
+    Attributes, Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Opened, StoreError, Visited,
+    with_buffer,
 };
 use zarrfs::runtime::block_on;
 use zarrfs::tree::DirStream;
@@ -123,7 +124,7 @@ fn fill(
     directory: &mut dyn DirStream,
     names: &mut Vec<Name>,
 ) -> Result<Visited, FsError> {
-    let mut put = |entry: &Entry<'_>, node: Option<Node>| {
+    let mut put = |entry: &Entry<'_>, attributes: Attributes| {
         if names.len() == part.most {
             return ControlFlow::Break(());
         }
@@ -131,13 +132,15 @@ fn fill(
             name: entry.name.to_vec(),
             kind: entry.kind,
             next: entry.next,
-            node,
+            node: attributes.adopted(),
         });
         ControlFlow::Continue(())
     };
     match part.is_plus {
         true => fs.readdirplus(part.ino, directory, part.cookie, &mut put),
-        false => fs.readdir(directory, part.cookie, &mut |entry| put(entry, None)),
+        false => fs.readdir(directory, part.cookie, &mut |entry| {
+            put(entry, Attributes::None)
+        }),
     }
 }
 

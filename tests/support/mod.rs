@@ -293,6 +293,15 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Asserts that a file that is mapped keeps its bytes while its directory is listed. A page that the kernel
+/// takes for one beyond the end of the file ends the process with SIGBUS.
+pub fn stays_mapped(path: &Path) {
+    let script = "import mmap, os, sys; path = sys.argv[1]; file = open(path, 'rb'); bytes = file.read(); \
+                  mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); \
+                  assert all(os.listdir(os.path.dirname(path)) and mapped[:] == bytes for _ in range(10))";
+    run(Command::new("python3").arg("-c").arg(script).arg(path));
+}
+
 /// Runs a shell script that must succeed, and returns its output.
 pub fn sh(script: &str) -> String {
     run(Command::new("bash").args(["-euo", "pipefail", "-c", script]))

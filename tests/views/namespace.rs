@@ -531,6 +531,24 @@ fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
 }
 
 #[test]
+fn a_listing_changes_no_file_that_is_mapped() {
+    let stores = Stores::new();
+    let value: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    stores.v2(
+        "a",
+        json!({"shape": [1 << 20], "chunks": [1 << 20]}),
+        &[("0", &value)],
+    );
+    let mount = stores.mount(&[]);
+    let directory = view(&mount, "a", "");
+    for name in ["a.bin", "chunks/0"] {
+        assert!(read(directory.join(name)).unwrap() == value, "{name}");
+        stays_mapped(&directory.join(name));
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
 fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
