@@ -26,6 +26,8 @@ pub struct ViewNode {
     pub(super) version: u64,
     pub(super) modified: SystemTime,
     pub(super) attributes: Option<Vec<u8>>,
+    /// Why the document of the attributes could not be read; `None` if it was read, or does not exist.
+    pub(super) unread_attributes: Option<String>,
     /// The maximum memory of the metadata, in bytes.
     pub(super) memory_bytes: u64,
     /// The reservation of that memory, if it counts against the limit while the node is in use.
@@ -95,10 +97,11 @@ impl ViewNode {
     }
 
     pub(super) fn attributes_text(&self) -> Result<Vec<u8>, String> {
+        if let Some(why) = &self.unread_attributes {
+            return Err(why.clone());
+        }
         match (&self.attributes, self.node.attributes()) {
             (Some(text), Ok(_)) => Ok(text.clone()),
-            // The attributes are in a document that could not be read.
-            (None, _) if self.broken.is_some() => Err(self.broken.clone().unwrap_or_default()),
             (None, Ok(attributes)) => Ok(pretty(&Value::Object(attributes.clone()))),
             (_, Err(error)) => Err(error.to_string()),
         }

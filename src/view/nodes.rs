@@ -203,6 +203,7 @@ impl Nodes {
         let mut problems = Vec::new();
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
         let detected = found.documents().own_node();
+        let mut unread_attributes = found.problem.clone();
         let mut broken = found.problem;
         let is_implicit = detected
             .as_ref()
@@ -215,7 +216,12 @@ impl Nodes {
                     problems.push(format!("{ignored} is not read, {} is", detected.read));
                 }
                 detected.node.unwrap_or_else(|error| {
-                    broken = Some(format!("{}: {error}", detected.read));
+                    let why = format!("{}: {error}", detected.read);
+                    // Attributes of v2 have a document of their own.
+                    if !matches!(detected.read, ".zarray" | ".zgroup") {
+                        unread_attributes = Some(why.clone());
+                    }
+                    broken = Some(why);
                     implicit()
                 })
             }
@@ -263,6 +269,7 @@ impl Nodes {
                 false => memory_bytes,
             },
             attributes,
+            unread_attributes,
             _memory: (memory_bytes > MAX_UNCOUNTED_BYTES).then_some(memory),
         })
     }
