@@ -22,10 +22,8 @@ pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist:
         assert_eq!(errno(fs::metadata(&path)), ENOENT, "{path:?}");
     }
     let mut listed = names(view(mount, node, ""));
-    if key == ".zarray" {
-        // Attributes of v2 have a document of their own.
-        listed.retain(|name| name != "attributes.json");
-    }
+    // Attributes are known if their document is JSON, and those of v2 have a document of their own.
+    listed.retain(|name| name != "attributes.json");
     assert_eq!(listed, ["README.txt", "info.json"], "{node}");
     native(mount, stores, &format!("{node}/{key}"));
 }

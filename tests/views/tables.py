@@ -375,7 +375,7 @@ def check(mount):
         assert text in readme, (text, readme)
     # A row without a value is not one of the empty text.
     readme = open(os.path.join(mount, "kinds", ".zarrfs", "README.txt")).read()
-    for text in ("kinds/number is not in it: its categories are no text", "kinds/wrong is not in it: code 7 of 1 categories"):
+    for text in ("kinds/number is not in it: `categories` is no text", "kinds/wrong is not in it: code 7 of 1 categories"):
         assert text in readme, (text, readme)
     readme = open(os.path.join(mount, "strings", ".zarrfs", "README.txt")).read()
     assert "strings/wrong is not in it: its mask has no boolean for each value" in readme, readme
