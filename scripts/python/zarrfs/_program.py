@@ -79,12 +79,15 @@ def run(command: str, *arguments: PathLike) -> bytes:
     """
     line = [program(), command, *(os.fspath(argument) for argument in arguments)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
-        try:
-            out, err = process.communicate()
-        except BaseException:
+    process = None
+    # Not `with`, which waits for the program if an interrupt comes before its first statement.
+    try:
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        out, err = process.communicate()
+    except BaseException:
+        if process is not None:
             _interrupt(process)
-            raise
+        raise
     message = _message(err.decode(errors="replace"))
     if process.returncode != 0:
         raise ZarrfsError(message or f"{command}: exit code {process.returncode}", process.returncode)
@@ -99,6 +102,10 @@ def _interrupt(process: "subprocess.Popen[bytes]") -> None:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _message(text: str) -> str:
