@@ -237,7 +237,9 @@ def test_an_interrupt_while_a_server_does_not_answer_leaves_no_mount(scratch: Pa
 
         threading.Thread(target=accept, daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/ocean.zarr"
-        code = f"import zarrfs; zarrfs.mount({url!r}, timeout='1m')"
+        # Shells start jobs in the background with SIGINT ignored, and Python keeps that.
+        interrupts = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        code = f"{interrupts}; import zarrfs; zarrfs.mount({url!r}, timeout='1m')"
         waiting = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
         assert accepted.wait(20)
         # To Python alone, as a notebook is interrupted.
