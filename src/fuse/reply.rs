@@ -40,10 +40,6 @@ pub(super) fn report(
         | FsError::NoSuchAttributeSpace
         | FsError::NameTooLong
         | FsError::Interrupted => log::debug!("{}", line()),
-        // The kernel looks the name up again and opens the present inode: no program sees the error.
-        FsError::Store(StoreError::Stale { .. }) if operation == "open" => {
-            log::debug!("{}", line());
-        }
         _ => {
             fs.stats().failed();
             fs.recent_errors()

@@ -64,7 +64,7 @@ fn leave_out_long_texts(table: &mut Table) {
             let texts = values.texts().iter();
             texts.map(|text| 2 * text.len() + 2).max()
         }
-        ColumnData::Elements(_) => None,
+        ColumnData::Elements(_) | ColumnData::Nullable(_) => None,
     };
     let lengths = table.columns.iter().map(|column| longest(&column.data));
     let mut lengths: Vec<usize> = lengths.map(Option::unwrap_or_default).collect();
@@ -93,6 +93,7 @@ fn check(data: &ColumnData) -> Result<(), String> {
             }
         }
         ColumnData::Elements(reader) => Cell::of(reader.chunks().data_type()).map(drop),
+        ColumnData::Nullable(values) => Cell::of(&values.data_type).map(drop),
     }
 }
 
@@ -111,6 +112,19 @@ fn columns(table: &Table) -> Result<Vec<Column>, String> {
                 None => quoted.push_none(),
             });
             Ok(Column::Texts(quoted))
+        }
+        ColumnData::Nullable(values) => {
+            let cell = Cell::of(&values.data_type)?;
+            let mut texts = Texts::default();
+            for element in values.rows() {
+                match element {
+                    Some(element) => texts
+                        .push_element(cell, element)
+                        .ok_or("an element of another size")?,
+                    None => texts.push_none(),
+                }
+            }
+            Ok(Column::Texts(texts))
         }
         ColumnData::Elements(reader) => {
             let data_type = reader.chunks().data_type();

@@ -1,5 +1,5 @@
 //! Columns of AnnData that are groups of two arrays (anndata, "On-disk format"): categorical arrays, with `codes`
-//! and `categories`, and nullable arrays of strings, with `values` and `mask`.
+//! and `categories`, and nullable arrays, with `values` and `mask`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::content::NoContent;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::{Number, NumberKind};
-use crate::zarr::Scalar;
+use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.
 const MAX_ROWS: u64 = 4 << 20;
@@ -22,7 +22,49 @@ pub(super) struct GroupColumn {
     /// The name of the dimension of the rows, and their count.
     pub(super) dimension: (Option<String>, u64),
     /// The values, or why they cannot be read.
-    pub(super) values: Result<Arc<Categories>, String>,
+    pub(super) values: Result<GroupValues, String>,
+}
+
+/// The values of a column that is a group.
+#[derive(Debug, Clone)]
+pub(super) enum GroupValues {
+    Texts(Arc<Categories>),
+    Elements(Arc<NullableElements>),
+}
+
+impl GroupValues {
+    /// Returns the memory of the values in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Texts(values) => values.memory_bytes(),
+            Self::Elements(values) => values.elements.len() + values.mask.len(),
+        }
+    }
+}
+
+/// Numbers or booleans of which some may be missing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NullableElements {
+    /// The type of an element.
+    pub(super) data_type: Fixed,
+    /// The element of each row; any element for a row without a value.
+    elements: Vec<u8>,
+    /// One byte for each row: not 0 if the row has no value.
+    mask: Vec<u8>,
+}
+
+impl NullableElements {
+    /// Returns the element of each row; `None` for a row without a value.
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
+        let elements = self.elements.chunks_exact(self.data_type.size_bytes);
+        let rows = elements.zip(&self.mask);
+        rows.map(|(element, is_missing)| (*is_missing == 0).then_some(element))
+    }
+
+    /// Returns whether any row lacks a value.
+    pub(super) fn has_nulls(&self) -> bool {
+        self.mask.iter().any(|is_missing| *is_missing != 0)
+    }
 }
 
 /// The different values of a column, and the index of the value of each row.
@@ -109,6 +151,7 @@ struct Members {
 enum Kind {
     Categorical,
     NullableStrings,
+    NullableElements,
 }
 
 /// Returns the arrays of a group whose attributes declare a column; `None` for other nodes.
@@ -126,8 +169,28 @@ fn members(node: &ViewNode) -> Option<Members> {
             other: b"mask",
             kind: Kind::NullableStrings,
         }),
+        "nullable-integer" | "nullable-boolean" => Some(Members {
+            rows: b"values",
+            other: b"mask",
+            kind: Kind::NullableElements,
+        }),
         _ => None,
     }
+}
+
+/// The reason for a column whose mask does not fit.
+const NO_MASK: &str = "its mask has no boolean for each value";
+
+/// Returns whether an array has a boolean for each element of another one.
+fn is_mask_of(mask: &ViewNode, values: &ViewNode) -> bool {
+    let shape = |node: &ViewNode| {
+        let array = node.metadata().as_array();
+        array.map(|array| array.shape.clone())
+    };
+    let is_bool = mask
+        .array_view()
+        .is_some_and(|view| matches!(view.data_type().scalar, Scalar::Bool));
+    is_bool && shape(mask) == shape(values)
 }
 
 impl Nodes {
@@ -156,21 +219,26 @@ impl Nodes {
             return Ok(None);
         };
         let most = MAX_ROWS.min(self.engine().memory_limit_bytes() / 64);
+        let texts = |values: Result<_, _>| values.map(|texts| GroupValues::Texts(Arc::new(texts)));
         let values = match self.node_if_present(&other).await? {
-            _ if length > most => Err(format!("more than {most} rows of text")),
+            _ if length > most => Err(format!("more than {most} rows of a group")),
             None => {
                 let name = String::from_utf8_lossy(members.other);
                 Err(format!("it has no `{name}`"))
             }
             Some(other) => match members.kind {
-                Kind::Categorical => self.categories(&rows, &other).await?,
-                Kind::NullableStrings => self.nullable_strings(&rows, &other).await?,
+                Kind::Categorical => texts(self.categories(&rows, &other).await?),
+                Kind::NullableStrings => texts(self.nullable_strings(&rows, &other).await?),
+                Kind::NullableElements => {
+                    let elements = self.nullable_elements(&rows, &other).await?;
+                    elements.map(|values| GroupValues::Elements(Arc::new(values)))
+                }
             },
         };
         Ok(Some(GroupColumn {
             node: Arc::clone(node),
             dimension: (name, length),
-            values: values.map(Arc::new),
+            values,
         }))
     }
 
@@ -194,12 +262,8 @@ impl Nodes {
         values: &ViewNode,
         mask: &ViewNode,
     ) -> Result<Result<Categories, String>, NoContent> {
-        let shape = |node: &ViewNode| node.metadata().as_array().map(|array| array.shape.clone());
-        let is_bool = mask
-            .array_view()
-            .is_some_and(|view| matches!(view.data_type().scalar, Scalar::Bool));
-        if !is_bool || shape(mask) != shape(values) {
-            return Ok(Err("its mask has no boolean for each value".into()));
+        if !is_mask_of(mask, values) {
+            return Ok(Err(NO_MASK.into()));
         }
         let texts = match self.column_texts(values).await? {
             Ok(texts) => texts,
@@ -207,6 +271,30 @@ impl Nodes {
         };
         let mask = self.all_bytes(mask).await?;
         Ok(Categories::of_rows(&texts, &mask))
+    }
+
+    /// Decodes numbers or booleans of which some are missing. The inner error is the reason why they cannot be
+    /// decoded.
+    async fn nullable_elements(
+        self: &Arc<Self>,
+        values: &ViewNode,
+        mask: &ViewNode,
+    ) -> Result<Result<NullableElements, String>, NoContent> {
+        if !is_mask_of(mask, values) {
+            return Ok(Err(NO_MASK.into()));
+        }
+        let data_type = values.array_view().map(|view| view.data_type().clone());
+        let is_plain = |of: &Fixed| {
+            matches!(of.scalar, Scalar::Bool) || matches!(Number::of(of), Some((_, 1)))
+        };
+        let Some(data_type) = data_type.filter(is_plain) else {
+            return Ok(Err("its values are no numbers or booleans".into()));
+        };
+        Ok(Ok(NullableElements {
+            data_type,
+            elements: self.all_bytes(values).await?,
+            mask: self.all_bytes(mask).await?,
+        }))
     }
 
     /// Decodes the categories. The inner error is the reason why they cannot be decoded.

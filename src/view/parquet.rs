@@ -5,6 +5,7 @@
 
 mod column;
 mod dictionary;
+mod nullable;
 mod row_groups;
 mod thrift;
 
@@ -74,6 +75,10 @@ fn column_type(data: &ColumnData) -> Result<ColumnType, String> {
     match data {
         ColumnData::Texts(_) => Ok(ColumnType::text(false)),
         ColumnData::Categories(values) => Ok(ColumnType::text(dictionary::has_nulls(values))),
+        ColumnData::Nullable(values) => {
+            let kind = ColumnType::of(&values.data_type)?;
+            Ok(kind.with_nulls(values.has_nulls()))
+        }
         ColumnData::Elements(reader) => ColumnType::of(reader.chunks().data_type()),
     }
 }
@@ -85,12 +90,13 @@ fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
     let sources = columns.map(|(column, kind)| match &column.data {
         ColumnData::Texts(texts) => {
             let texts = texts.iter().map(String::as_str);
-            Some(ColumnSource::Texts(dictionary::plain(texts)?))
+            Some(ColumnSource::Values(dictionary::plain(texts)?))
         }
         ColumnData::Categories(values) => Some(ColumnSource::Indexes {
             dictionary: dictionary::page(values)?,
             indexes: dictionary::indexes(values)?,
         }),
+        ColumnData::Nullable(values) => Some(ColumnSource::Values(nullable::values(kind, values)?)),
         ColumnData::Elements(reader) => {
             let source = kind.array(arrays, reader);
             arrays += 1;
@@ -120,7 +126,7 @@ impl Split {
         let sizes = |rows: u64| {
             let columns = types.iter().zip(sources);
             let sizes = columns.map(|(kind, source)| match source {
-                ColumnSource::Texts(values)
+                ColumnSource::Values(values)
                 | ColumnSource::Indexes {
                     indexes: values, ..
                 } => Some(values.len() as u64),
@@ -299,6 +305,7 @@ fn column_metadata(
     data.i32(1, kind.physical);
     match dictionary_bytes {
         Some(_) => data.numbers(2, &[PLAIN, RLE, RLE_DICTIONARY]),
+        None if kind.is_optional() => data.numbers(2, &[PLAIN, RLE]),
         None => data.numbers(2, &[PLAIN]),
     }
     data.texts(3, &[&column.name]);
@@ -326,9 +333,13 @@ fn key_values(table: &Table, tree: &GroupTree, notes: &mut Vec<String>) -> Vec<(
     let mut columns = Map::new();
     for column in &table.columns {
         let mut members = Map::new();
-        if let ColumnData::Elements(reader) = &column.data {
-            let data_type = reader.chunks().data_type().to_string();
-            members.insert("data_type".into(), data_type.into());
+        let data_type = match &column.data {
+            ColumnData::Elements(reader) => Some(reader.chunks().data_type()),
+            ColumnData::Nullable(values) => Some(&values.data_type),
+            ColumnData::Texts(_) | ColumnData::Categories(_) => None,
+        };
+        if let Some(data_type) = data_type {
+            members.insert("data_type".into(), data_type.to_string().into());
         }
         match column.node.metadata().attributes() {
             Ok(attributes) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::branch::{GroupArray, GroupTree};
-use super::group_column::{Categories, GroupColumn};
+use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
 use super::node::{Elements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
@@ -42,6 +42,8 @@ pub(super) enum ColumnData {
     Texts(Arc<Vec<String>>),
     /// Decoded text with repeated values; a row may have no value.
     Categories(Arc<Categories>),
+    /// Decoded numbers or booleans of which some may be missing.
+    Nullable(Arc<NullableElements>),
 }
 
 /// The common dimension of the columns of a table: its name, if any, and its length.
@@ -106,7 +108,7 @@ impl Table {
     pub(super) fn readers(&self) -> impl Iterator<Item = &Arc<ArrayReader>> {
         self.columns.iter().filter_map(|column| match &column.data {
             ColumnData::Elements(reader) => Some(reader),
-            ColumnData::Texts(_) | ColumnData::Categories(_) => None,
+            ColumnData::Texts(_) | ColumnData::Categories(_) | ColumnData::Nullable(_) => None,
         })
     }
 }
@@ -172,10 +174,14 @@ fn group_column(group: &GroupColumn) -> Result<Column, String> {
     if group.node.name().contains('\0') {
         return Err("a name with NUL".into());
     }
+    let data = match group.values.clone()? {
+        GroupValues::Texts(values) => ColumnData::Categories(values),
+        GroupValues::Elements(values) => ColumnData::Nullable(values),
+    };
     Ok(Column {
         name: group.node.name().to_owned(),
         node: Arc::clone(&group.node),
-        data: ColumnData::Categories(Arc::clone(group.values.as_ref().map_err(Clone::clone)?)),
+        data,
     })
 }
 

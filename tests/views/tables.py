@@ -141,14 +141,50 @@ def write():
     nullable(group, "some", np.array(["", "x", "y,\"z\""], object)[np.arange(ROWS) % 3], np.arange(ROWS) % 5 == 0)
     nullable(group, "all", np.full(ROWS, "", object), np.ones(ROWS, bool))
     nullable(group, "wrong", np.full(ROWS, "a", object), np.zeros(ROWS - 1, bool))
+    write_nulls(root)
 
 
-def nullable(group, name, texts, mask):
-    """A column of strings as anndata writes it if some may be missing."""
+def nullable(group, name, values, mask):
+    """A column as anndata writes it if some values may be missing."""
+    kind = {"O": "string-array", "b": "boolean"}.get(values.dtype.kind, "integer")
     column = group.create_group(name, attributes={
-        "encoding-type": "nullable-string-array", "encoding-version": "0.1.0", "na-value": "NaN"})
-    column.create_array("values", shape=texts.shape, chunks=(200,), dtype=str)[:] = texts
+        "encoding-type": f"nullable-{kind}", "encoding-version": "0.1.0", "na-value": "NaN"})
+    is_text = values.dtype.kind == "O"
+    array = column.create_array("values", shape=values.shape, chunks=(200,), dtype=str if is_text else values.dtype)
+    array[:] = values
     create(column, "mask", mask, 150)
+
+
+NULLS = {"i2": np.arange(ROWS) - 500, "u8": np.arange(ROWS, dtype="u8") + 2**63, "bool": np.arange(ROWS) % 3 == 0, "f8": np.arange(ROWS) / 8}
+
+
+def write_nulls(root):
+    """Numbers of which none, some or all are missing, beside a column that has all values."""
+    group = root.create_group("nulls", attributes={
+        "encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "cell", "column-order": []})
+    create(group, "cell", np.arange(ROWS), 200)
+    for name, values in NULLS.items():
+        for missing in 0, 5, 1:
+            mask = np.arange(ROWS) % missing == 0 if missing else np.zeros(ROWS, bool)
+            nullable(group, f"{name}_{missing}", values.astype(name), mask)
+    create(group.create_group("text", attributes={"encoding-type": "nullable-integer"}), "values", np.arange(ROWS), 200)
+
+
+def check_nulls(parquet, comma_separated):
+    table = pq.read_table(parquet)
+    frame = pd.read_csv(comma_separated)
+    database = duckdb.sql(f"select * from '{parquet}'").fetchall()
+    for name, values in NULLS.items():
+        for missing in 0, 5, 1:
+            column = f"{name}_{missing}"
+            expected = [None if missing and i % missing == 0 else value for i, value in enumerate(values.astype(name).tolist())]
+            assert table.column(column).to_pylist() == expected, column
+            assert table.schema.field(column).nullable == bool(missing), column
+            place = table.column_names.index(column)
+            assert [row[place] for row in database] == expected, column
+            read = [None if pd.isna(value) else value for value in frame[column]]
+            assert read == expected or name == "u8" and missing and np.allclose(
+                [value or 0 for value in read], [value or 0 for value in expected], rtol=1e-15), (column, read[:9], expected[:9])
 
 
 def categorical(group, name, codes, categories, dtype):
@@ -379,6 +415,7 @@ def check(mount):
         assert text in readme, (text, readme)
     readme = open(os.path.join(mount, "strings", ".zarrfs", "README.txt")).read()
     assert "strings/wrong is not in it: its mask has no boolean for each value" in readme, readme
+    check_nulls(file("nulls", ".parquet"), file("nulls", ".csv"))
     strings = pq.read_table(file("strings", ".parquet"))
     assert [strings.column(key).null_count for key in ("_index", "some", "all")] == [0, -(-ROWS // 5), ROWS]
     kinds = pq.read_table(file("kinds", ".parquet"))

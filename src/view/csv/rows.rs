@@ -58,6 +58,13 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds the text of an element; `None` if its size is wrong.
+    pub(super) fn push_element(&mut self, cell: Cell, element: &[u8]) -> Option<()> {
+        cell.write(element, &mut self.bytes)?;
+        self.ends.push(self.bytes.len());
+        Some(())
+    }
+
     /// Adds a missing value, which differs from an empty text.
     pub(super) fn push_none(&mut self) {
         self.ends.push(self.bytes.len());

@@ -84,8 +84,8 @@ pub struct EncodedArray {
 pub(in crate::view) enum ColumnSource {
     Array(ArrayExtent),
     Encoded(EncodedArray),
-    /// All values, encoded.
-    Texts(Vec<u8>),
+    /// The page of values, without its header.
+    Values(Vec<u8>),
     /// The dictionary page with its header, and the content of the page of indexes.
     Indexes {
         dictionary: Vec<u8>,
@@ -94,6 +94,33 @@ pub(in crate::view) enum ColumnSource {
 }
 
 impl ColumnType {
+    /// Returns the type of a column in which rows may lack a value if `is_optional` is set.
+    pub(super) fn with_nulls(self, is_optional: bool) -> Self {
+        Self {
+            is_optional,
+            ..self
+        }
+    }
+
+    pub(super) fn is_optional(&self) -> bool {
+        self.is_optional
+    }
+
+    /// Returns elements as the file stores them; `None` if a value does not fit, and for text.
+    pub(super) fn encode(&self, elements: &[u8]) -> Option<Vec<u8>> {
+        match &self.stored {
+            Stored::Elements(None) => Some(elements.to_vec()),
+            Stored::Elements(Some(conversion)) => {
+                let bytes = conversion.target_bytes(elements.len() as u64)?;
+                let mut stored = vec![0; usize::try_from(bytes).ok()?];
+                conversion.convert(elements, &mut stored).ok()?;
+                Some(stored)
+            }
+            Stored::Encoded(encoding) => encoding.encode(elements).ok(),
+            Stored::Texts => None,
+        }
+    }
+
     /// Returns the type of text.
     pub(super) fn text(is_optional: bool) -> Self {
         Self {

@@ -4,6 +4,7 @@
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use super::PLAIN;
+use super::nullable::{push_levels, push_run};
 use super::thrift::Fields;
 use crate::view::group_column::Categories;
 
@@ -47,15 +48,7 @@ pub(super) fn has_nulls(values: &Categories) -> bool {
 pub(super) fn indexes(values: &Categories) -> Option<Vec<u8>> {
     let mut page = Vec::new();
     if has_nulls(values) {
-        let rows: Vec<bool> = values.codes().map(|code| code.is_some()).collect();
-        let bits = rows.chunks(8).map(|rows| {
-            let bits = rows.iter().rev().map(|is_there| u8::from(*is_there));
-            bits.fold(0, |byte, bit| byte << 1 | bit)
-        });
-        let mut levels = Vec::new();
-        push_run(&mut levels, rows.len(), bits);
-        page.extend(u32::try_from(levels.len()).ok()?.to_le_bytes());
-        page.extend(levels);
+        push_levels(&mut page, values.codes().map(|code| code.is_some()))?;
     }
     let codes: Vec<u32> = values.codes().flatten().collect();
     let width = match values.texts().len() {
@@ -72,15 +65,4 @@ pub(super) fn indexes(values: &Categories) -> Option<Vec<u8>> {
     let missing = codes.len().next_multiple_of(8) - codes.len();
     page.extend(std::iter::repeat_n(0, missing * width));
     Some(page)
-}
-
-/// Adds one run of values of constant width.
-fn push_run(page: &mut Vec<u8>, values: usize, bytes: impl Iterator<Item = u8>) {
-    let mut header = (values.div_ceil(8) << 1) | 1;
-    while header > 0x7f {
-        page.push(header.to_le_bytes()[0] | 0x80);
-        header >>= 7;
-    }
-    page.push(header.to_le_bytes()[0]);
-    page.extend(bytes);
 }

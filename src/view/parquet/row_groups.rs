@@ -111,7 +111,7 @@ impl RowGroups {
     pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         let pages = self.full.pages.iter().chain(&self.last.pages);
         let texts = self.columns.iter().filter_map(|column| match column {
-            ColumnSource::Texts(values)
+            ColumnSource::Values(values)
             | ColumnSource::Indexes {
                 indexes: values, ..
             } => Some(&values[..]),
@@ -155,7 +155,7 @@ impl RowGroups {
         Some(match self.columns.get(index)? {
             ColumnSource::Array(extent) => SegmentSlice::Array(extent, range),
             ColumnSource::Encoded(array) => SegmentSlice::Encoded(array, range),
-            ColumnSource::Texts(values)
+            ColumnSource::Values(values)
             | ColumnSource::Indexes {
                 indexes: values, ..
             } => {
