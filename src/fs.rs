@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use tokio::sync::Mutex;
 
 pub use crate::store::{Kind, StoreError, Visited};
@@ -27,6 +28,7 @@ pub use crate::tree::{Entry, Ino, Node};
 
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat};
+use crate::sync;
 use crate::tree::{DirStream, ERRORS_FILE, Tree};
 pub use handles::Handle;
 use handles::Handles;
@@ -129,6 +131,9 @@ pub struct Fs {
     local_io: LocalIoPool,
     stats: Stats,
     recent_errors: Arc<RecentErrors>,
+    /// Lookups of listed names without attributes. The kernel counts them, and the tree does not know their
+    /// numbers.
+    placeholders: sync::Mutex<HashMap<Ino, u64>>,
     /// The time when the file system was built.
     started: Instant,
 }
@@ -142,15 +147,20 @@ pub enum Attributes {
     /// applies attributes of a listing to the inode, whatever their time to live: others, such as a size
     /// of 0, would truncate a file that is being read.
     Known(Node),
-    /// The present attributes need waiting, and the kernel does not know the number.
+    /// The present attributes need waiting, and the tree does not know the number. The kernel makes an inode
+    /// of it, which it looks up before use.
+    Placeholder(Ino),
+    /// The name is `.` or `..`, which the kernel only lists.
     None,
 }
 
 impl Attributes {
-    /// Returns the node whose lookup count was incremented.
-    pub fn adopted(self) -> Option<Node> {
+    /// Returns the number whose lookup count was incremented. If the kernel does not get the name,
+    /// [`Fs::forget`] has to decrement the count.
+    pub fn adopted(self) -> Option<Ino> {
         match self {
-            Self::Current(node) | Self::Known(node) => Some(node),
+            Self::Current(node) | Self::Known(node) => Some(node.ino),
+            Self::Placeholder(ino) => Some(ino),
             Self::None => None,
         }
     }
@@ -173,6 +183,7 @@ impl Fs {
             directories: Handles::default(),
             local_io: LocalIoPool::new(policy.local_io_threads)?,
             stats: Stats::default(),
+            placeholders: sync::Mutex::default(),
             started: Instant::now(),
         })
     }
@@ -254,7 +265,30 @@ impl Fs {
 
     /// Records that the kernel has forgotten `lookups` lookups of an inode number.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        self.tree.forget(ino, lookups);
+        let of_placeholders = {
+            let mut placeholders = self.placeholders.lock();
+            match placeholders.get_mut(&ino) {
+                Some(count) => {
+                    let forgotten = lookups.min(*count);
+                    *count -= forgotten;
+                    if *count == 0 {
+                        placeholders.remove(&ino);
+                    }
+                    forgotten
+                }
+                None => 0,
+            }
+        };
+        if lookups > of_placeholders {
+            self.tree.forget(ino, lookups - of_placeholders);
+        }
+    }
+
+    /// Counts a lookup of a listed name without attributes.
+    fn add_placeholder(&self, ino: Ino) {
+        let mut placeholders = self.placeholders.lock();
+        let count = placeholders.entry(ino).or_insert(0);
+        *count = count.saturating_add(1);
     }
 
     /// As [`Fs::getattr`], or `None` if it would block.
@@ -391,8 +425,7 @@ impl Fs {
         Ok(directory.visit(cookie, &mut |entry| visit(&entry))?)
     }
 
-    /// As [`Fs::readdir`], with the attributes of each name but `.` and `..`. A name with attributes counts
-    /// as a lookup.
+    /// As [`Fs::readdir`], with the attributes of each name. Each name but `.` and `..` counts as a lookup.
     ///
     /// # Errors
     /// The errors of the source.
@@ -412,16 +445,20 @@ impl Fs {
                 let ino = entry.ino;
                 Some(Attributes::Known(Node { ino, stat }))
             };
+            let placeholder = || {
+                self.add_placeholder(entry.ino);
+                Attributes::Placeholder(entry.ino)
+            };
             let attributes = match self.tree.try_adopt(ino, &entry) {
                 Some(Ok(node)) => Attributes::Current(node),
-                _ => known().unwrap_or(Attributes::None),
+                _ => known().unwrap_or_else(placeholder),
             };
             let flow = visit(&entry, attributes);
             if flow.is_break()
-                && let Some(node) = attributes.adopted()
+                && let Some(ino) = attributes.adopted()
             {
                 // The entry did not fit, so the kernel has not seen it.
-                self.tree.forget(node.ino, 1);
+                self.forget(ino, 1);
             }
             flow
         });

@@ -98,7 +98,9 @@ impl Page for ReplyDirectoryPlus {
         let (ttl, node) = match attributes {
             Attributes::Current(node) => (fs.policy().ttl, node),
             Attributes::Known(node) => (Duration::ZERO, node),
-            Attributes::None => (Duration::ZERO, without_attributes(entry.ino, entry.kind)),
+            Attributes::Placeholder(_) | Attributes::None => {
+                (Duration::ZERO, without_attributes(entry.ino, entry.kind))
+            }
         };
         let attr = file_attr(&node, fs.policy());
         let name = OsStr::from_bytes(entry.name);
@@ -147,8 +149,7 @@ impl<P: Page> Filled<P> {
             let flow = self.page.put(fs, entry, attributes);
             if flow.is_continue() {
                 self.has_names = true;
-                self.adopted
-                    .extend(attributes.adopted().map(|node| node.ino));
+                self.adopted.extend(attributes.adopted());
             }
             flow
         })

@@ -317,6 +317,20 @@ fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
 }
 
 #[test]
+fn d14_a_page_whose_connection_breaks_is_asked_for_again() {
+    let remote = Remote::new(Backend::S3);
+    remote.server.count("store/many/c/", 500);
+    let mount = remote.mount(&["--ttl", "0s"]);
+    for fault in [Fault::CloseAfter(100), Fault::ResetAfter(100)] {
+        let rule = on("store/many/c/*").lists().first(1);
+        let rule = remote.server.add(rule, fault);
+        assert_eq!(names(mount.join("many/c")).unwrap().len(), 500);
+        assert_eq!(rule.hits(), 1);
+        remote.server.heal();
+    }
+}
+
+#[test]
 fn d14_keys_that_are_no_names_hide_nothing_else() {
     let remote = Remote::new(Backend::S3);
     let long = "x".repeat(300);

@@ -16,8 +16,8 @@ pub struct Name {
     pub name: Vec<u8>,
     pub kind: Kind,
     pub next: u64,
-    /// The node of a READDIRPLUS name, which counts as a lookup.
-    pub node: Option<Node>,
+    /// The number whose lookup count the reply incremented.
+    pub adopted: Option<Ino>,
 }
 
 /// The part of a directory that is requested.
@@ -132,7 +132,7 @@ fn fill(
             name: entry.name.to_vec(),
             kind: entry.kind,
             next: entry.next,
-            node: attributes.adopted(),
+            adopted: attributes.adopted(),
         });
         ControlFlow::Continue(())
     };

@@ -205,7 +205,7 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
         };
         cookie = last.next;
         for name in page {
-            name.node.inspect(|node| fs.forget(node.ino, 1));
+            name.adopted.inspect(|ino| fs.forget(*ino, 1));
             let twice = names.insert(name.name.clone(), name.kind);
             assert_eq!(twice, None, "{:?} twice", name.name);
         }

@@ -184,7 +184,7 @@ def check_nulls(parquet, comma_separated):
             assert [row[place] for row in database] == expected, column
             read = [None if pd.isna(value) else value for value in frame[column]]
             assert read == expected or name == "u8" and missing and np.allclose(
-                [value or 0 for value in read], [value or 0 for value in expected], rtol=1e-15), (column, read[:9], expected[:9])
+                [float(value or 0) for value in read], [float(value or 0) for value in expected], rtol=1e-15), (column, read[:9], expected[:9])
 
 
 def categorical(group, name, codes, categories, dtype):

@@ -366,6 +366,13 @@ fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
         what,
         status: seen.status.map(|status| status.as_u16()),
     };
+    if seen.is_cut_off {
+        return RequestError::Failed(Failed {
+            what,
+            is_transient: true,
+            ..Failed::default()
+        });
+    }
     match (error, seen.status.map(|status| status.as_u16())) {
         // The library could not send a request.
         (_, None) => match seen.is_lasting {

@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE, RETRY_AFTER,
 };
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
@@ -45,6 +45,8 @@ pub(super) struct Seen {
     pub(super) is_lasting: bool,
     /// Whether the body of a successful response is a complete listing.
     pub(super) is_listing: bool,
+    /// Whether the connection broke before the end of the body.
+    pub(super) is_cut_off: bool,
 }
 
 impl Seen {
@@ -203,6 +205,7 @@ impl HttpService for Service {
         let bytes = match Limited::new(body, MAX_TEXT_BYTES).collect().await {
             Ok(bytes) => bytes.to_bytes(),
             Err(error) => {
+                seen.is_cut_off = !error.is::<LengthLimitError>();
                 note(seen);
                 return Err(HttpError::new_boxed(HttpErrorKind::Decode, error));
             }
