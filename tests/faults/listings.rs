@@ -271,7 +271,8 @@ fn d14_a_token_that_leads_to_itself_is_eio() {
         let listed = in_time(LIMIT, "the listing", || names(mount.join("many/c")));
         assert_eq!(errno(listed), EIO);
         let asked = remote.server.requests_for("store/many/c/*").len();
-        assert!(asked <= 8, "{asked} pages");
+        // The listing has three pages; a token that leads to itself would be asked for without end.
+        assert!(asked <= 16, "{asked} pages");
         logged(&mount, &["token|page", "EIO"]);
         remote.siblings_work(&mount);
         remote.server.heal();
