@@ -371,7 +371,8 @@ impl ArrayChunks {
     /// metadata must neither be decoded nor count as absent.
     ///
     /// After the read of a chunk, success proves that the read was right, because writers write
-    /// metadata before chunks.
+    /// metadata before chunks. A remote store answers from its attribute cache, so that the proof is as old as
+    /// the TTL there.
     pub(super) async fn check_document(&self) -> Result<(), StoreError> {
         match &self.document {
             Some((key, version)) => check_version(&*self.store, key, *version).await,
