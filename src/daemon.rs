@@ -49,7 +49,7 @@ use crate::machine::{cores, memory_bytes};
 use crate::runtime::{self, block_on};
 use crate::store::{
     Capabilities, DatabaseOptions, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore,
-    IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store,
+    IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, Ttl,
     ZipOptions, open_demo,
 };
 use crate::tree::{self, MuxTree, Shown, Tree};
@@ -386,14 +386,19 @@ async fn build_tree(
         },
         timeout: options.remote.timeout,
     })?;
-    let ttl = ttl(options, store.capabilities());
+    let Policy {
+        ttl, absent_ttl, ..
+    } = policy(options, store.capabilities());
     let nodes = Nodes::new(
         store,
         Arc::new(engine),
         NodesOptions {
             root: root.clone(),
             formats: options.formats.clone(),
-            ttl,
+            ttl: Ttl {
+                present: ttl,
+                absent: absent_ttl,
+            },
             assume_wgs84: options.assume_wgs84,
         },
     );

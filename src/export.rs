@@ -61,7 +61,7 @@ async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let options = NodesOptions {
         root: opened.root.clone(),
         formats: FormatSet::default(),
-        ttl: FOREVER,
+        ttl: FOREVER.into(),
         assume_wgs84: args.assume_wgs84,
     };
     let nodes = Nodes::new(Arc::clone(&opened.store), Arc::new(engine), options);

@@ -61,7 +61,7 @@ use std::fmt::Debug;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -124,6 +124,35 @@ pub struct IncompleteListing {
     pub is_unlisted: bool,
     /// Which names may be missing, and why, for users.
     pub what: String,
+}
+
+/// How long data of a mutable store are trusted without asking it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ttl {
+    /// Values, attributes and metadata.
+    pub present: Duration,
+    /// The absence of a key.
+    pub absent: Duration,
+}
+
+impl From<Duration> for Ttl {
+    /// Trusts absence as long as anything else.
+    fn from(ttl: Duration) -> Self {
+        Self {
+            present: ttl,
+            absent: ttl,
+        }
+    }
+}
+
+/// A point in time for [`Store::stat_as_of`].
+#[derive(Debug, Clone, Copy)]
+pub enum AsOf<'a> {
+    /// The call.
+    Now,
+    /// When the source last answered about this key; or any earlier time, if the value of this key was
+    /// written before it.
+    Answer(&'a Key),
 }
 
 /// How much of a value will be read, so that a remote store sends one request.
@@ -461,8 +490,15 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and other errors if
     /// the store could not find out.
-    /// it could not be found out.
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
+
+    /// As [`Store::stat`], but attributes from before a point in time are not returned from a cache.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    async fn stat_as_of(&self, key: &Key, _as_of: AsOf<'_>) -> Result<Stat, StoreError> {
+        self.stat(key).await
+    }
 
     /// Opens the value of a key; `hint` says how much of it will be read.
     ///
@@ -483,6 +519,10 @@ pub trait Store: Debug + Send + Sync {
 
     /// Drops cached data of a value that turned out to be wrong.
     async fn invalidate(&self, _key: &Key) {}
+
+    /// Drops cached attributes of a value from before its metadata document was written: an array that is
+    /// replaced can have the same keys.
+    fn invalidate_before(&self, _key: &Key, _document: &Key) {}
 
     /// Fetches data that a later call will most likely need; returns whether the store wants more prefetches.
     /// A failure is reported only when the key is read.

@@ -57,8 +57,8 @@ use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
+    AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
+    Object, Prefetch, Stat, Store, StoreError, TransferStats, Ttl, Version,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -125,7 +125,7 @@ struct Shared {
     root: Key,
     target: Target,
     /// The time that metadata are cached; `None` if the store is immutable, so that they never expire.
-    ttl: Option<Duration>,
+    ttl: Option<Ttl>,
     /// The engine that memory is reserved from.
     engine: Arc<Engine>,
     nodes: Mutex<WeightedLru<Key, (Arc<NodeView>, Instant)>>,
@@ -177,10 +177,10 @@ impl Translated {
         store: Arc<dyn Store>,
         root: Key,
         target: Target,
-        ttl: Duration,
+        ttl: impl Into<Ttl>,
         engine: Arc<Engine>,
     ) -> Self {
-        let ttl = (!store.capabilities().immutable).then_some(ttl);
+        let ttl = (!store.capabilities().immutable).then(|| ttl.into());
         let budget_bytes = at_most(&engine, MAX_CACHED_BYTES, MAX_CACHED_PART);
         Self(Arc::new(Shared {
             store,
@@ -295,7 +295,7 @@ impl Shared {
     /// Returns the node at a prefix of the store; `None` if its absence is proven.
     async fn node(self: &Arc<Self>, key: &Key) -> Result<Option<Arc<NodeView>>, StoreError> {
         if let Some((node, read)) = self.nodes.lock().get(key)
-            && self.ttl.is_none_or(|ttl| read.elapsed() < ttl)
+            && self.ttl.is_none_or(|ttl| read.elapsed() < ttl.present)
         {
             return Ok(Some(Arc::clone(node)));
         }
@@ -377,7 +377,7 @@ impl Shared {
             &decoder.array,
             Arc::clone(&decoder.pipeline),
             Arc::clone(&self.engine),
-            self.ttl.unwrap_or(Duration::MAX),
+            self.ttl.unwrap_or(Duration::MAX.into()),
             documents.array.clone(),
         )?;
         Ok(Some(Arc::new(reader)))
@@ -417,16 +417,22 @@ impl Shared {
         })
     }
 
-    /// Checks that the metadata of an array, which determine its chunk keys, have not changed.
+    /// Checks after the read of a chunk that the metadata of its array, which determine the keys of chunks, have
+    /// not changed.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if they have changed, and the errors of the store.
-    async fn check_document(&self, key: &Key, node: &NodeView) -> Result<(), StoreError> {
+    async fn check_document(
+        &self,
+        key: &Key,
+        node: &NodeView,
+        chunk: &Key,
+    ) -> Result<(), StoreError> {
         let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
         else {
             return Ok(());
         };
-        let what = match self.store.stat(document).await {
+        let what = match self.store.stat_as_of(document, AsOf::Answer(chunk)).await {
             Ok(stat) if stat.version == *version => return Ok(()),
             Ok(_) => "the metadata of the array have changed",
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",

@@ -13,7 +13,9 @@ use super::reader::{ArrayReader, Extent};
 use crate::codec::{Pipeline, Sharding, StoredForm};
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, Kind, ListingSupport, StoreError, Version, in_memory, list_prefixes};
+use crate::store::{
+    AsOf, Key, Kind, ListingSupport, StoreError, Version, in_memory, list_prefixes,
+};
 
 /// The stored read chunks of an array, concatenated in C order over their grid, with the versions
 /// that they had when the table was built.
@@ -214,7 +216,14 @@ impl ArrayReader {
             None => self.table_of_chunks().await,
         };
         // Checked after a failure too, because changed metadata may be its cause.
-        self.chunks.check_document().await?;
+        match self.chunks.grid().chunk_count() {
+            // Most of these checks need no request.
+            count if count <= MAX_REQUESTS => {
+                let chunks = (0..count).collect();
+                self.chunks.check_document_after(chunks).await?;
+            }
+            _ => self.chunks.check_document(AsOf::Now).await?,
+        }
         table
     }
 
@@ -278,10 +287,12 @@ impl ArrayReader {
             return Ok(());
         }
         for number in numbers {
-            let prefix = self.chunks.stored_key(number)?.parent();
+            let key = self.chunks.stored_key(number)?;
+            let prefix = key.parent();
             if last.as_ref() == Some(&prefix) {
                 continue;
             }
+            self.chunks.invalidate_before(&key);
             match list_prefixes(&**store, &prefix, usize::MAX).await {
                 // Each chunk is looked up later, also if the prefix does not exist.
                 Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
@@ -386,7 +397,7 @@ impl ArrayChunks {
     /// Returns the size and the version of a stored chunk; `None` if the chunk is absent.
     async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
         let key = self.stored_key(chunk)?;
-        match self.store.stat(&key).await {
+        match self.stat(&key).await {
             Ok(stat) if stat.kind == Kind::Object => Ok(Some((stat.size_bytes, stat.version))),
             Ok(_) => Err(not_a_chunk(StoreError::NotAPrefix { key })),
             Err(StoreError::NotFound { .. }) => Ok(None),

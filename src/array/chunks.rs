@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::cache::{Chunk, ChunkId, now_ms};
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::pipelines::Pipelines;
-use super::raw::check_version;
+use super::raw::{check_version, compare_version};
 use crate::codec::{self, Pipeline, Sharding};
 use crate::hierarchy::codec_error;
-use crate::store::{AccessHint, Key, Kind, Object, Store, StoreError, Version};
+use crate::store::{AccessHint, AsOf, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version};
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
@@ -38,7 +37,7 @@ pub struct ArrayChunks {
     /// The size of the largest decoded read chunk in bytes.
     pub(super) read_chunk_bytes: u64,
     /// The time that facts about a chunk are valid; `None` if the store is immutable.
-    ttl: Option<Duration>,
+    ttl: Option<Ttl>,
     /// Facts checked at or before this time, in milliseconds of [`now_ms`], are invalid.
     distrusted_ms: AtomicU64,
     /// The metadata document from which this was built, if the store is mutable.
@@ -51,7 +50,7 @@ impl ArrayChunks {
         key: Key,
         metadata: &zarr::Array,
         pipeline: Arc<Pipeline>,
-        ttl: Duration,
+        ttl: Ttl,
         array: u64,
         document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
@@ -304,15 +303,20 @@ impl ArrayChunks {
 
     /// Returns whether facts about chunks stay valid forever.
     pub(super) fn is_trusted_for_good(&self) -> bool {
-        self.ttl.is_none_or(|ttl| ttl >= FOREVER)
+        self.ttl.is_none_or(|ttl| ttl.absent >= FOREVER)
     }
 
-    /// Returns whether a fact that was checked at a time of [`now_ms`] is valid without another
-    /// request.
-    pub(super) fn is_trusted(&self, checked_ms: u64) -> bool {
+    /// Returns whether the presence or the absence of chunks, checked at a time of [`now_ms`], is valid
+    /// without another request.
+    pub(super) fn is_trusted(&self, presence: Presence, checked_ms: u64) -> bool {
         let age_ms = u128::from(now_ms().saturating_sub(checked_ms));
-        let is_fresh = |ttl: Duration| age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms);
-        self.ttl.is_none_or(is_fresh)
+        self.ttl.is_none_or(|ttl| {
+            let ttl = match presence {
+                Presence::Present => ttl.present,
+                Presence::Absent => ttl.absent,
+            };
+            age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms)
+        })
     }
 
     /// Returns whether the store is known to have changed since `checked_ms`.
@@ -327,7 +331,8 @@ impl ArrayChunks {
 
     /// Returns whether a cached read chunk is valid without a request to the store.
     pub(super) fn is_fresh(&self, chunk: &Chunk) -> bool {
-        self.is_trusted(chunk.checked_ms())
+        let presence = Presence::of(chunk.version);
+        self.is_trusted(presence, chunk.checked_ms())
     }
 
     /// Returns the version of a stored chunk; `None` if the chunk is absent.
@@ -336,11 +341,27 @@ impl ArrayChunks {
     /// The errors of the store.
     pub(super) async fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
         let key = self.stored_key(chunk)?;
-        match self.store.stat(&key).await {
+        match self.stat(&key).await {
             Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
             Ok(_) => Err(StoreError::NotAPrefix { key }),
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the attributes of a chunk that was written under the metadata of the array.
+    ///
+    /// # Errors
+    /// The errors of the store.
+    pub(super) async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.invalidate_before(key);
+        self.store.stat(key).await
+    }
+
+    /// Drops cached attributes of a chunk from before the metadata were written.
+    pub(super) fn invalidate_before(&self, key: &Key) {
+        if let Some((document, _)) = &self.document {
+            self.store.invalidate_before(key, document);
         }
     }
 
@@ -364,19 +385,58 @@ impl ArrayChunks {
         key: &Key,
         hint: AccessHint,
     ) -> Result<Option<Arc<dyn Object>>, StoreError> {
+        self.invalidate_before(key);
         present(self.store.open(key, hint).await)
     }
 
     /// Fails if the metadata have changed since the array was opened. Chunks written under other
     /// metadata must neither be decoded nor count as absent.
     ///
-    /// After the read of a chunk, success proves that the read was right, because writers write
-    /// metadata before chunks. A remote store answers from its attribute cache, so that the proof is as old as
-    /// the TTL there.
-    pub(super) async fn check_document(&self) -> Result<(), StoreError> {
+    /// After the read of the chunk in `as_of`, or of any chunks if it is [`AsOf::Now`], success proves that
+    /// the read was right, because writers write metadata before chunks.
+    pub(super) async fn check_document(&self, as_of: AsOf<'_>) -> Result<(), StoreError> {
         match &self.document {
-            Some((key, version)) => check_version(&*self.store, key, *version).await,
+            Some((key, version)) => check_version(&*self.store, key, *version, as_of).await,
             None => Ok(()),
+        }
+    }
+
+    /// Returns whether a remote store is known to have other metadata by now. Sends no request.
+    pub fn is_outdated(&self) -> bool {
+        let Some((key, version)) = self.document.as_ref().filter(|_| self.is_remote()) else {
+            return false;
+        };
+        let found = self.store.try_stat(key);
+        let compared = found.map(|found| compare_version(key, *version, found));
+        matches!(compared, Some(Err(StoreError::Stale { .. })))
+    }
+
+    /// As [`ArrayChunks::check_document`], after the read of these chunks.
+    pub(super) async fn check_document_after(&self, chunks: Vec<u64>) -> Result<(), StoreError> {
+        if !self.is_remote() {
+            return self.check_document(AsOf::Now).await;
+        }
+        for chunk in chunks {
+            let key = self.stored_key(chunk)?;
+            self.check_document(AsOf::Answer(&key)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a chunk exists in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    Present,
+    Absent,
+}
+
+impl Presence {
+    /// Returns the presence of a chunk of this version.
+    pub(super) fn of(version: Option<Version>) -> Self {
+        match version {
+            Some(_) => Self::Present,
+            None => Self::Absent,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::memory::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
-use crate::store::{Key, Object, StoreError, Version, in_memory};
+use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory};
 
 /// The location of the encoded bytes of a read chunk in a chunk.
 struct Encoded {
@@ -41,25 +41,26 @@ impl ArrayChunks {
         before: Option<Arc<Chunk>>,
         engine: &Engine,
     ) -> Result<Arc<Chunk>, StoreError> {
-        let decoded = self.decode_unchecked(id, before, engine).await;
-        if let Err(StoreError::Corrupt { .. }) = &decoded {
-            self.store.invalidate(&self.chunk_key(id.chunk)).await;
-        }
+        let key = self.stored_key(id.chunk)?;
+        let decoded = self.decode_unchecked(id, &key, before, engine).await;
         // Checked after a failure too, because changed metadata may be its cause.
-        self.check_document().await?;
+        self.check_document(AsOf::Answer(&key)).await?;
+        if let Err(StoreError::Corrupt { .. }) = &decoded {
+            self.store.invalidate(&key).await;
+        }
         decoded
     }
 
     async fn decode_unchecked(
         &self,
         id: &ChunkId,
+        key: &Key,
         before: Option<Arc<Chunk>>,
         engine: &Engine,
     ) -> Result<Arc<Chunk>, StoreError> {
-        let key = self.stored_key(id.chunk)?;
-        let (hint, memory) = self.before_fetching(&key, engine).await?;
+        let (hint, memory) = self.before_fetching(key, engine).await?;
         let checked_ms = now_ms();
-        let Some(object) = self.open(&key, hint).await? else {
+        let Some(object) = self.open(key, hint).await? else {
             return Ok(Arc::new(Chunk::absent(None, checked_ms)));
         };
         if let Some(before) = before
@@ -71,11 +72,11 @@ impl ArrayChunks {
         let whole;
         let (range, inner, pipeline) = match (self.sharding(), id.inner) {
             (Some(sharding), Some(inner)) => {
-                let index = self.shard_index(&*object, &key, sharding, engine).await?;
+                let index = self.shard_index(&*object, key, sharding, engine).await?;
                 let entry = index
                     .index
                     .entry(in_memory(inner)?)
-                    .map_err(|error| codec_error(&key, Some(inner), error))?;
+                    .map_err(|error| codec_error(key, Some(inner), error))?;
                 let Some(range) = entry else {
                     return Ok(Arc::new(Chunk::absent(Some(object.version()), checked_ms)));
                 };
@@ -92,7 +93,7 @@ impl ArrayChunks {
             memory,
             checked_ms,
         };
-        self.decode_range(&*object, &key, encoded, pipeline, engine)
+        self.decode_range(&*object, key, encoded, pipeline, engine)
             .await
     }
 

@@ -64,18 +64,20 @@ impl ArrayReader {
         if !self.chunks.is_remote() {
             leave_session_thread().await;
         }
-        let read = self.read_runs(run, served).await;
+        let runs = self.direct_runs(run);
+        let read = self.read_runs(run, &runs, served).await;
         // Checked after a failure too, because changed metadata may be its cause.
-        self.chunks.check_document().await?;
+        let chunks = runs.iter().map(|(id, _)| id.chunk).collect();
+        self.chunks.check_document_after(chunks).await?;
         read
     }
 
     async fn read_runs(
         &self,
         run: &ReadRun<'_>,
+        runs: &[(ChunkId, Run)],
         served: Option<&ServedVersions>,
     ) -> Result<Option<Data>, StoreError> {
-        let runs = self.direct_runs(run);
         let mut opened = Vec::new();
         for (id, _) in runs.chunk_by(is_same_chunk).filter_map(<[_]>::first) {
             if let Some(served) = served {

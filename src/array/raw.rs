@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::store::{
-    BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version, in_memory,
-    read_range,
+    AsOf, BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version,
+    in_memory, read_range,
 };
 
 /// The approximate total size of the scratch buffers of all threads, in bytes.
@@ -106,7 +106,7 @@ pub(super) fn try_read_into(
     })
 }
 
-/// Fails if a metadata document no longer has that version.
+/// Fails if a metadata document did not have that version at a point in time or later.
 ///
 /// # Errors
 /// [`StoreError::Stale`], or the error of reading the version.
@@ -114,8 +114,9 @@ pub async fn check_version(
     store: &dyn Store,
     key: &Key,
     version: Version,
+    as_of: AsOf<'_>,
 ) -> Result<(), StoreError> {
-    compare_version(key, version, store.stat(key).await)
+    compare_version(key, version, store.stat_as_of(key, as_of).await)
 }
 
 /// As [`check_version`], with attributes that the store has returned.

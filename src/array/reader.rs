@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::batch::Batch;
 use super::cache::{Chunk, ChunkId};
@@ -14,7 +13,7 @@ use super::order::ElementOrder;
 use super::readahead::DecodedAhead;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Store, StoreError, Version, in_memory, part, part_mut};
+use crate::store::{Data, Key, Store, StoreError, Ttl, Version, in_memory, part, part_mut};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -83,10 +82,11 @@ impl ArrayReader {
         metadata: &zarr::Array,
         pipeline: Arc<Pipeline>,
         engine: Arc<Engine>,
-        ttl: Duration,
+        ttl: impl Into<Ttl>,
         document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
         let number = engine.next_array();
+        let ttl = ttl.into();
         let chunks = ArrayChunks::new(store, key, metadata, pipeline, ttl, number, document)?;
         let geometry = chunks.over_the_array()?;
         let chunk_major = match chunks.is_regular() {

@@ -24,7 +24,7 @@ use super::engine::Engine;
 use super::version_memory::Room;
 use super::version_record::{Admission, Comparison, Entry, PAGE_BYTES, Page, Record, code};
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, StoreError, Version};
+use crate::store::{AsOf, Key, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The time limit of a comparison with the source.
@@ -251,7 +251,7 @@ async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
         let Some(chunks) = by_number.get(&array) else {
             return Comparison::Changed;
         };
-        if last.replace(array) != Some(array) && chunks.check_document().await.is_err() {
+        if last.replace(array) != Some(array) && chunks.check_document(AsOf::Now).await.is_err() {
             return Comparison::Changed;
         }
         match chunks.present_version(chunk).await {

@@ -116,23 +116,22 @@ impl ArrayReader {
         if !self.chunks.is_remote() {
             leave_session_thread().await;
         }
-        let read = self.read_parts(table, offset, size, served).await;
+        let parts = self.parts(table, offset, size)?;
+        let read = self.read_parts(&parts, served).await;
         // Checked after a failure too, because changed metadata may be its cause.
-        self.chunks.check_document().await?;
+        let chunks = parts.iter().map(|part| part.id.chunk).collect();
+        self.chunks.check_document_after(chunks).await?;
         read
     }
 
     async fn read_parts(
         &self,
-        table: &ChunkTable,
-        offset: u64,
-        size: usize,
+        parts: &[Part<'_>],
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let parts = self.parts(table, offset, size)?;
         let name = |chunk| self.chunks.chunk_key(chunk);
         if let Some(served) = served {
-            for part in &parts {
+            for part in parts {
                 let ids = std::slice::from_ref(&part.id);
                 served.make_room(ids, name).await?;
             }
@@ -140,7 +139,7 @@ impl ArrayReader {
         let length: usize = parts.iter().map(|part| part.size).sum();
         // Reserved after everything else that waits for memory, so that a waiting read holds none.
         let _memory = self.engine.reserve(self.key(), length as u64).await?;
-        if let [only] = &parts[..] {
+        if let [only] = parts {
             return self.fetch(only, served).await;
         }
         let mut bytes = self.zeroed(length as u64)?;

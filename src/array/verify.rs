@@ -92,7 +92,7 @@ impl Verifier {
                     key.clone(),
                     metadata,
                     pipeline,
-                    NO_TTL,
+                    NO_TTL.into(),
                     number,
                     None,
                 )?;

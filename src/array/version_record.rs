@@ -1,9 +1,9 @@
 //! The recorded versions of chunks, stored in pages.
 
-use hashbrown::{HashMap, TryReserveError};
+use hashbrown::{HashMap, HashSet, TryReserveError};
 
 use super::cache::ChunkId;
-use super::chunks::ArrayChunks;
+use super::chunks::{ArrayChunks, Presence};
 use super::version_memory::Room;
 use crate::store::Version;
 
@@ -25,8 +25,12 @@ pub(super) struct Record {
     pages: HashMap<Page, [u64; PAGE_SLOTS]>,
     /// The number of served chunks.
     chunks: usize,
+    /// The numbers of their arrays.
+    arrays: HashSet<u64>,
     /// The time of the oldest check of a served chunk, in milliseconds.
     oldest_ms: Option<u64>,
+    /// The time of the oldest check that a served chunk is absent, in milliseconds.
+    oldest_absent_ms: Option<u64>,
     /// Whether a read found another version than the served one.
     has_changed: bool,
     memory: Option<Room>,
@@ -133,9 +137,13 @@ impl Record {
         if *slot == 0 {
             *slot = code(version);
             self.chunks += 1;
+            self.arrays.insert(id.array);
         }
-        let oldest_ms = self.oldest_ms.get_or_insert(checked_ms);
-        *oldest_ms = checked_ms.min(*oldest_ms);
+        let oldest_ms = match Presence::of(version) {
+            Presence::Present => &mut self.oldest_ms,
+            Presence::Absent => &mut self.oldest_absent_ms,
+        };
+        *oldest_ms = Some(oldest_ms.map_or(checked_ms, |oldest| oldest.min(checked_ms)));
         Admission::Served
     }
 
@@ -144,7 +152,9 @@ impl Record {
         if self.chunks == 0 {
             return Some(Comparison::Nothing);
         }
-        if self.has_changed {
+        // An array with other metadata has another number.
+        let numbers: HashSet<u64> = arrays.iter().map(|chunks| chunks.number()).collect();
+        if self.has_changed || !self.arrays.is_subset(&numbers) {
             return Some(Comparison::Changed);
         }
         if arrays.iter().all(|chunks| chunks.is_trusted_for_good()) {
@@ -156,8 +166,19 @@ impl Record {
 
     /// Returns the result from the age of the checks alone: the same versions if all checks are still valid.
     pub(super) fn told_by_age(&self, arrays: &[&ArrayChunks]) -> Comparison {
-        let oldest_ms = self.oldest_ms.unwrap_or(0);
-        match arrays.iter().all(|chunks| chunks.is_trusted(oldest_ms)) {
+        let checks = [
+            (Presence::Present, self.oldest_ms),
+            (Presence::Absent, self.oldest_absent_ms),
+        ];
+        let mut checks = checks.into_iter().filter_map(|(presence, oldest_ms)| {
+            let oldest_ms = oldest_ms?;
+            Some((presence, oldest_ms))
+        });
+        let is_trusted = checks.all(|(presence, oldest_ms)| {
+            let mut arrays = arrays.iter();
+            arrays.all(|chunks| chunks.is_trusted(presence, oldest_ms))
+        });
+        match is_trusted {
             true => Comparison::Same,
             false => Comparison::TooCostly,
         }

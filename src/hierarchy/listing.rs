@@ -34,7 +34,7 @@ pub(crate) use self::names::AssembledListing;
 use super::document::is_document;
 use crate::cache::SingleFlight;
 use crate::store::{
-    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
+    AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
     Object, Prefetch, Stat, Store, StoreError, TransferStats,
 };
 
@@ -330,6 +330,14 @@ impl Store for MetadataListingStore {
         }
     }
 
+    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
+        let stat = self.stat(key).await?;
+        match stat.kind {
+            Kind::Object => self.inner.stat_as_of(key, as_of).await,
+            Kind::Prefix => Ok(stat),
+        }
+    }
+
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         self.check_value(key).await?;
         self.inner.open(key, hint).await
@@ -374,6 +382,10 @@ impl Store for MetadataListingStore {
 
     async fn invalidate(&self, key: &Key) {
         self.inner.invalidate(key).await;
+    }
+
+    fn invalidate_before(&self, key: &Key, document: &Key) {
+        self.inner.invalidate_before(key, document);
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

@@ -118,7 +118,7 @@ async fn describe(
     let options = NodesOptions {
         root: root.clone(),
         formats: FormatSet::default(),
-        ttl: FOREVER,
+        ttl: FOREVER.into(),
         assume_wgs84: false,
     };
     let nodes = Nodes::new(Arc::clone(store), Arc::clone(engine), options);

@@ -30,7 +30,7 @@ async fn read(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
     let options = NodesOptions {
         root: opened.root.clone(),
         formats: FormatSet::default(),
-        ttl: FOREVER,
+        ttl: FOREVER.into(),
         assume_wgs84: false,
     };
     let store = Arc::clone(&opened.store);

@@ -46,8 +46,8 @@ use self::sqlite::SqliteDatabase;
 use self::tree::{Found, Notes};
 use self::versions::{Hash, Versions};
 use super::{
-    AccessHint, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat, Store,
-    StoreError, Version,
+    AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
+    Store, StoreError, Version,
 };
 use crate::runtime::{self, leave_session_thread};
 
@@ -535,10 +535,14 @@ impl Store for DatabaseStore {
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        let shared = &self.shared;
-        if let Some(stat) = shared.held_stat(key) {
-            return Ok(stat);
+        match self.shared.held_stat(key) {
+            Some(stat) => Ok(stat),
+            None => self.stat_as_of(key, AsOf::Now).await,
         }
+    }
+
+    async fn stat_as_of(&self, key: &Key, _: AsOf<'_>) -> Result<Stat, StoreError> {
+        let shared = &self.shared;
         let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Allowed);
         let found = shared.read(key, work).await?;
         let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object, Stat, Store,
-    StoreError, TransferStats, Version, Visit, Visited,
+    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object, Stat,
+    Store, StoreError, TransferStats, Version, Visit, Visited,
 };
 use crate::runtime;
 use crate::sync::Mutex;
@@ -50,6 +50,10 @@ impl Store for FaultStore {
         self.inner.try_stat(key)
     }
 
+    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
+        self.inner.stat_as_of(key, as_of).await
+    }
+
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let object = self.inner.open(key, hint).await?;
         Ok(match *key == self.panics {
@@ -60,6 +64,10 @@ impl Store for FaultStore {
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         self.inner.list(prefix).await
+    }
+
+    fn invalidate_before(&self, key: &Key, document: &Key) {
+        self.inner.invalidate_before(key, document);
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -3,7 +3,7 @@
 //! The layers, from bottom to top: a [`Remote`] sends one request and returns the exact result
 //! (`web`, `bucket`, `hdfs`, `keyvalue`). Decorators of the same trait count requests (`traffic`), bound the
 //! requests in flight (`limit`), and retry within a deadline (`retry`). `store` makes a
-//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`) and of bytes
+//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`, `written`) and of bytes
 //! (`range_cache`, `value`). `archive` reads a remote zip archive.
 //!
 //! **Architecture Invariant:** absence is reported only for a response that proves it (404 for the key,
@@ -39,6 +39,7 @@ mod turn;
 mod value;
 mod web;
 mod whole;
+mod written;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;

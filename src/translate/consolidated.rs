@@ -33,7 +33,9 @@ impl Shared {
     /// documents, because their readers read no documents.
     fn cached_consolidated(&self, root: &NodeView) -> Option<Consolidated> {
         let cached = self.consolidated.lock().clone()?;
-        let is_fresh = self.ttl.is_none_or(|ttl| cached.read.elapsed() < ttl);
+        let is_fresh = self
+            .ttl
+            .is_none_or(|ttl| cached.read.elapsed() < ttl.present);
         (is_fresh && cached.version == root.version).then_some(cached)
     }
 

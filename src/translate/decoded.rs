@@ -69,7 +69,7 @@ impl Shared {
                 stat,
             })),
             Err(error @ StoreError::NotFound { .. }) => {
-                self.check_document(array, node).await?;
+                self.check_document(array, node, &source).await?;
                 Err(error)
             }
             Err(error @ StoreError::Corrupt { .. }) => {

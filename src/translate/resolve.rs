@@ -153,7 +153,7 @@ impl Shared {
         // absent only under the metadata that determine its key.
         let is_changed = shards.is_some() || frame_content_bytes.is_some();
         if is_changed || matches!(opened, Err(StoreError::NotFound { .. })) {
-            self.check_document(array, node).await?;
+            self.check_document(array, node, &source).await?;
         }
         match opened {
             Err(error) if is_misplaced || is_changed && error.is_lasting() => {
@@ -214,7 +214,7 @@ impl Shared {
             }
             Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error).await,
             Err(error @ StoreError::NotFound { .. }) => {
-                self.check_document(array, node).await?;
+                self.check_document(array, node, &source).await?;
                 Err(error)
             }
             Err(error) => Err(error),

@@ -74,8 +74,10 @@ impl Shared {
 
     fn cached_copies(&self) -> Option<CachedCopies> {
         let cached = self.copies.lock();
-        let is_fresh =
-            |cached: &&CachedCopies| self.ttl.is_none_or(|ttl| cached.read.elapsed() < ttl);
+        let is_fresh = |cached: &&CachedCopies| {
+            self.ttl
+                .is_none_or(|ttl| cached.read.elapsed() < ttl.present)
+        };
         cached.as_ref().filter(is_fresh).cloned()
     }
 

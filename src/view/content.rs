@@ -59,6 +59,14 @@ const TRUST: u32 = 4;
 impl CachedFile {
     /// Returns whether the cached file can be served without rendering it again.
     pub(super) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
+        if self
+            .made
+            .sources
+            .iter()
+            .any(|reader| reader.chunks().is_outdated())
+        {
+            return false;
+        }
         let is_certain = is_immutable && !self.asked.is_in_vain;
         is_certain || self.asked.when.elapsed() < trust(ttl, self.took)
     }

@@ -242,7 +242,7 @@ impl Nodes {
         let mut files = self.files.lock();
         let file = files.get(&place)?;
         let is_immutable = self.store().capabilities().immutable;
-        let is_trusted = file.is_trusted(is_immutable, self.options().ttl);
+        let is_trusted = file.is_trusted(is_immutable, self.options().ttl.present);
         is_trusted.then(|| Arc::clone(file))
     }
 

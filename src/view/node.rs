@@ -48,6 +48,14 @@ pub(super) enum Elements {
 }
 
 impl ViewNode {
+    /// Returns whether a remote store is known to have other metadata of the array by now.
+    pub(super) fn is_outdated(&self) -> bool {
+        match &self.elements {
+            Elements::Fixed(reader) => reader.chunks().is_outdated(),
+            Elements::None | Elements::Variable(..) | Elements::Unreadable(_) => false,
+        }
+    }
+
     /// Returns the key of the node in the store.
     pub fn key(&self) -> &Key {
         &self.key

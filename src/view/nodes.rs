@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -16,7 +16,7 @@ use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, Kind, Store, StoreError, Version};
+use crate::store::{AsOf, Key, Kind, Store, StoreError, Ttl, Version};
 use crate::sync::Mutex;
 use crate::zarr::node::Group;
 use crate::zarr::{self, DataType, Node, ZarrFormat};
@@ -28,7 +28,7 @@ pub struct NodesOptions {
     /// The formats that directories list.
     pub formats: FormatSet,
     /// How long data that were read from a mutable store are trusted.
-    pub ttl: Duration,
+    pub ttl: Ttl,
     /// Whether evenly spaced latitudes and longitudes of rasters without a reference system are WGS 84.
     pub assume_wgs84: bool,
 }
@@ -177,7 +177,8 @@ impl Nodes {
         let is_immutable = self.store.capabilities().immutable;
         let mut read = self.read.lock();
         let (node, since) = read.get(key)?;
-        (is_immutable || since.elapsed() < self.options.ttl).then(|| Arc::clone(node))
+        let is_young = is_immutable || since.elapsed() < self.options.ttl.present;
+        (is_young && !node.is_outdated()).then(|| Arc::clone(node))
     }
 
     async fn open(
@@ -327,7 +328,7 @@ impl Nodes {
     ) -> Result<(), StoreError> {
         match document {
             Some((key, version)) if !self.store.capabilities().immutable => {
-                check_version(&*self.store, key, *version).await
+                check_version(&*self.store, key, *version, AsOf::Now).await
             }
             _ => Ok(()),
         }

@@ -60,7 +60,7 @@ impl Nodes {
         let is_immutable = self.store().capabilities().immutable;
         let place = (node.key.clone(), node.version);
         if let Some(text) = self.texts.lock().get(&place)
-            && (is_immutable || text.made.elapsed() < self.options().ttl)
+            && (is_immutable || text.made.elapsed() < self.options().ttl.present)
         {
             return Ok(text.rendering);
         }

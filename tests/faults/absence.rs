@@ -79,3 +79,46 @@ fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
     is_one_of(read(whole_of(&mount, "a")), &[EIO, ENOENT], "the array");
     remote.heals(&mount, "a");
 }
+
+#[test]
+fn d02_a_server_that_knows_no_key_for_a_while_is_an_error_and_never_fill_values() {
+    for format in [Format::V2, Format::V3] {
+        let remote = Remote::of(Backend::Http, format);
+        let mount = remote.mount(&[]);
+        // The server has just answered about the root and about absent keys.
+        assert_eq!(errno(fs::metadata(mount.join("hole/nothing"))), ENOENT);
+        let missing = remote.view(&mount, "hole", 1);
+        assert!(read(&missing).unwrap() == FILL.to_le_bytes().repeat(CHUNK));
+        assert!(read(remote.view(&mount, "a", 0)).unwrap() == chunk(0));
+        remote.server.add(on("*"), Fault::status(404));
+        for i in 1..4 {
+            let view = read(remote.view(&mount, "a", i));
+            is_one_of(view, &[EIO, ESTALE], "a chunk of a store that has gone");
+        }
+        is_one_of(
+            read(whole_of(&mount, "z")),
+            &[EIO, ESTALE, ENOENT],
+            "the array",
+        );
+        remote.heals(&mount, "a");
+        remote.heals(&mount, "z");
+    }
+}
+
+#[test]
+fn i08_a_chunk_that_is_written_later_is_in_views_after_a_second() {
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let mount = remote.mount(&[]);
+        let fill = FILL.to_le_bytes().repeat(CHUNK);
+        let (view, whole_array) = (remote.view(&mount, "hole", 1), whole_of(&mount, "hole"));
+        assert!(read(&view).unwrap() == fill);
+        assert!(read(&whole_array).unwrap()[4 * CHUNK..8 * CHUNK] == fill);
+        remote.put(&remote.key("hole", 1), chunk(1));
+        let is_seen = || read(&view).unwrap() == chunk(1) && read(&whole_array).unwrap() == whole();
+        assert!(
+            wait_until(SOON, is_seen),
+            "{backend:?}: the default TTL of absence is a second"
+        );
+    }
+}

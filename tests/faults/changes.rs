@@ -317,3 +317,89 @@ fn i05_a_date_is_a_validator_too() {
         .modified();
     assert!(modified.is_ok());
 }
+
+/// Replaces the array `a` by one with big-endian chunks under the same keys, and other values. Returns what views
+/// have of these.
+fn replace_by_big_endian(remote: &Remote) -> Vec<u8> {
+    let (document, swapped) = match remote.format {
+        Format::V2 => ("a/.zarray", [("<i4", ">i4")]),
+        Format::V3 => ("a/zarr.json", [("\"little\"", "\"big\"")]),
+    };
+    let text = remote.server.get(&format!("store/{document}")).unwrap();
+    let mut text = String::from_utf8(text).unwrap();
+    for (from, to) in swapped {
+        assert!(text.contains(from), "{text}");
+        text = text.replace(from, to);
+    }
+    remote.put(document, text);
+    let elements = |i: usize| (i * CHUNK..(i + 1) * CHUNK).map(|i| element(i) + 5);
+    for i in 0..4 {
+        let stored: Vec<u8> = elements(i).flat_map(i32::to_be_bytes).collect();
+        remote.put(&remote.key("a", i), stored);
+    }
+    let elements = (0..4).flat_map(elements);
+    match remote.format {
+        // The byte order belongs to the data type.
+        Format::V2 => elements.flat_map(i32::to_be_bytes).collect(),
+        Format::V3 => elements.flat_map(i32::to_le_bytes).collect(),
+    }
+}
+
+#[test]
+fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before() {
+    for backend in BOTH {
+        for format in [Format::V2, Format::V3] {
+            let remote = Remote::of(backend, format);
+            let mount = remote.mount(&[]);
+            let path = whole_of(&mount, "a");
+            let file = File::open(&path).unwrap();
+            let at = |i: usize| i * CHUNK * 4;
+            assert!(part(&file, at(0)).unwrap() == whole()[..at(1)]);
+            let new = replace_by_big_endian(&remote);
+            let what = format!("{backend:?} {format:?}");
+            is_one_of(
+                part(&file, at(2)),
+                &[ESTALE],
+                &format!("{what}: the open file"),
+            );
+            let view = read(remote.view(&mount, "a", 3));
+            is_right_or(view, &new[at(3)..], &[ESTALE], &format!("{what}: a chunk"));
+            // Long before the default TTL of a minute.
+            let is_new = || match read(&path) {
+                Ok(bytes) => {
+                    assert!(bytes == new, "{what}: wrong bytes");
+                    true
+                }
+                Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("{what}: {error}"),
+            };
+            assert!(wait_until(SOON, is_new), "{what}: a new open");
+            is_one_of(part(&file, at(1)), &[ESTALE], "the open file");
+            remote.siblings_work(&mount);
+        }
+    }
+}
+
+#[test]
+fn i06_chunks_of_an_array_that_is_removed_are_never_fill_values() {
+    for backend in BOTH {
+        for format in [Format::V2, Format::V3] {
+            let remote = Remote::of(backend, format);
+            let mount = remote.mount(&[]);
+            let file = File::open(whole_of(&mount, "a")).unwrap();
+            assert!(part(&file, 0).unwrap() == whole()[..4096]);
+            let document = match format {
+                Format::V2 => "a/.zarray",
+                Format::V3 => "a/zarr.json",
+            };
+            remote.server.remove(&format!("store/{document}"));
+            for i in 0..4 {
+                remote.server.remove(&remote.at("a", i));
+            }
+            let gone = [ESTALE, ENOENT, EIO];
+            is_one_of(part(&file, CHUNK * 8), &gone, "the open file");
+            is_one_of(read(whole_of(&mount, "a")), &gone, "a new open");
+            is_one_of(read(remote.view(&mount, "a", 3)), &gone, "a chunk");
+            remote.siblings_work(&mount);
+        }
+    }
+}

@@ -28,7 +28,7 @@ fn tree() -> MuxTree {
     let options = NodesOptions {
         root: Key::root(),
         formats: FormatSet::default(),
-        ttl: Duration::ZERO,
+        ttl: Duration::ZERO.into(),
         assume_wgs84: false,
     };
     let native = block_on(tree::native(Arc::clone(&store), &Key::root())).unwrap();

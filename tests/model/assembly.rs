@@ -226,7 +226,7 @@ async fn tree(store: Arc<dyn Store>, assembly: Assembly, ttl: Duration) -> Box<d
     let options = NodesOptions {
         root: root.clone(),
         formats: FORMATS.parse().unwrap(),
-        ttl,
+        ttl: ttl.into(),
         assume_wgs84: false,
     };
     let nodes = Arc::new(Nodes::new(store, engine, options));

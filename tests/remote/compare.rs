@@ -46,8 +46,9 @@ pub fn served() -> tempfile::TempDir {
             source.exists(),
             "run tests/fixtures/setup.sh: no {source:?}"
         );
+        // A server says when the files were made, which is some time ago.
         run(Command::new("cp")
-            .arg("-r")
+            .args(["-r", "--preserve=timestamps"])
             .arg(source)
             .arg(directory.path()));
     }

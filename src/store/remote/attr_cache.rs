@@ -8,6 +8,7 @@ use lru::LruCache;
 use super::Meta;
 use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard};
+use crate::units::FOREVER;
 
 /// Number of cached keys.
 const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("not zero");
@@ -23,10 +24,31 @@ pub(super) enum Attrs {
     Absent,
 }
 
+/// Attributes, and when the source has returned them.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) attrs: Attrs,
+    /// When the request was sent: the attributes were valid at this time or later.
+    pub(super) asked: Instant,
+    /// When the response had arrived: the attributes were valid at this time or earlier.
+    pub(super) answered: Instant,
+}
+
+impl Known {
+    /// Attributes from the response to a request that was sent at `asked` and has arrived by now.
+    pub(super) fn new(attrs: Attrs, asked: Instant) -> Self {
+        Self {
+            attrs,
+            asked,
+            answered: Instant::now(),
+        }
+    }
+}
+
 /// Attributes by key; the least recently used entries are evicted first.
 #[derive(Debug)]
 pub(super) struct AttrCache {
-    known: Mutex<LruCache<Key, (Attrs, Instant)>>,
+    known: Mutex<LruCache<Key, Known>>,
     ttl: Duration,
     absent_ttl: Duration,
 }
@@ -40,41 +62,55 @@ impl AttrCache {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<Key, (Attrs, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<Key, Known>> {
         self.known.lock()
     }
 
     /// Returns the attributes of a key, if they are still trusted.
-    pub(super) fn get(&self, key: &Key) -> Option<Attrs> {
-        let mut known = self.lock();
-        let (attrs, since) = known.get(key)?;
-        let ttl = match attrs {
+    pub(super) fn get(&self, key: &Key) -> Option<Known> {
+        let mut cached = self.lock();
+        let known = cached.get(key)?;
+        let ttl = match known.attrs {
             Attrs::Absent => self.absent_ttl,
             Attrs::Object(_) | Attrs::Prefix => self.ttl,
         };
-        (since.elapsed() < ttl).then(|| attrs.clone())
+        (known.asked.elapsed() < ttl).then(|| known.clone())
+    }
+
+    /// Returns the last known attributes of a key, however old.
+    pub(super) fn last(&self, key: &Key) -> Option<Known> {
+        self.lock().get(key).cloned()
     }
 
     /// Returns the last known attributes of an object, however old.
-    pub(super) fn last(&self, key: &Key) -> Option<Meta> {
-        match self.lock().get(key) {
-            Some((Attrs::Object(meta), _)) => Some(meta.clone()),
+    pub(super) fn last_meta(&self, key: &Key) -> Option<Meta> {
+        match self.last(key)?.attrs {
+            Attrs::Object(meta) => Some(meta),
             _ => None,
         }
     }
 
-    /// Whether a value was seen under a key less than `ttl` ago.
-    pub(super) fn is_fresh(&self, key: &Key, ttl: Duration) -> bool {
-        let mut known = self.lock();
-        let found = known.get(key);
-        found.is_some_and(|(attrs, since)| {
-            matches!(attrs, Attrs::Object(_)) && since.elapsed() < ttl
-        })
+    /// Whether attributes from before a moment can still be trusted.
+    pub(super) fn trusts_before(&self, moment: Instant) -> bool {
+        moment.elapsed() < self.ttl
     }
 
-    /// Caches attributes that were true at `since`.
-    pub(super) fn insert(&self, key: &Key, attrs: Attrs, since: Instant) {
-        self.lock().put(key.clone(), (attrs, since));
+    /// Whether attributes are never outdated.
+    pub(super) fn is_trusted_for_good(&self) -> bool {
+        self.ttl >= FOREVER
+    }
+
+    /// Caches attributes.
+    pub(super) fn insert(&self, key: &Key, known: Known) {
+        self.lock().put(key.clone(), known);
+    }
+
+    /// Removes attributes that were requested before a moment.
+    pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) {
+        let mut known = self.lock();
+        if known.get(key).is_some_and(|known| known.asked < moment) {
+            known.pop(key);
+        }
     }
 
     /// Removes attributes that are no longer true.
@@ -92,14 +128,15 @@ mod tests {
         let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
         let (there, gone) = (Key::new(b"a").unwrap(), Key::new(b"b").unwrap());
         let now = Instant::now();
-        attrs.insert(&there, Attrs::Prefix, now);
-        attrs.insert(&gone, Attrs::Absent, now);
-        assert_eq!(attrs.get(&there), Some(Attrs::Prefix));
-        assert_eq!(attrs.get(&gone), Some(Attrs::Absent));
+        attrs.insert(&there, Known::new(Attrs::Prefix, now));
+        attrs.insert(&gone, Known::new(Attrs::Absent, now));
+        let found = |key| attrs.get(key).map(|known| known.attrs);
+        assert_eq!(found(&there), Some(Attrs::Prefix));
+        assert_eq!(found(&gone), Some(Attrs::Absent));
         let before = now.checked_sub(Duration::from_secs(2)).unwrap();
-        attrs.insert(&there, Attrs::Prefix, before);
-        attrs.insert(&gone, Attrs::Absent, before);
-        assert_eq!(attrs.get(&there), Some(Attrs::Prefix));
-        assert_eq!(attrs.get(&gone), None);
+        attrs.insert(&there, Known::new(Attrs::Prefix, before));
+        attrs.insert(&gone, Known::new(Attrs::Absent, before));
+        assert_eq!(found(&there), Some(Attrs::Prefix));
+        assert_eq!(found(&gone), None);
     }
 }

@@ -25,8 +25,9 @@ use super::range_cache::RangeCache;
 use super::retry::Retry;
 use super::speculation::Speculation;
 use super::store::RemoteSource;
-use super::traffic::{Counted, Counters};
+use super::traffic::{Counted, Counters, ServerClock};
 use super::web::{self, Address};
+use super::written::Written;
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::KeyClasses;
@@ -171,11 +172,16 @@ impl Client {
             error,
         })?;
         let counters = Arc::clone(&shared.counters);
+        let clock = Arc::new(ServerClock::default());
         let mut hasher = SipHasher13::new();
         identity.hash(&mut hasher);
         let is_immutable = options.ttl == Duration::MAX;
         let reads_whole = protocol == Protocol::KeyValue;
-        let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(remote, Arc::clone(&counters)));
+        let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(
+            remote,
+            Arc::clone(&counters),
+            Arc::clone(&clock),
+        ));
         remote = Arc::new(Limited::new(remote, options.parallel, classes));
         let (retries, timeout) = (options.retries, options.timeout);
         remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(&counters)));
@@ -194,8 +200,11 @@ impl Client {
             lists_directories: protocol == Protocol::Hdfs,
             reads_whole,
             timeout: options.timeout,
+            stamps_times: protocol == Protocol::Bucket,
+            clock,
             is_immutable,
             attrs: AttrCache::new(options.ttl, options.absent_ttl),
+            written: Written::default(),
             listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
             ranges: Arc::clone(&shared.ranges),
             bodies: Arc::clone(&shared.bodies),
@@ -211,6 +220,8 @@ impl Client {
             anchor: OnceLock::new(),
             modified: OnceLock::new(),
             attr_loads: SingleFlight::default(),
+            confirmations: SingleFlight::default(),
+            repeated_listings: SingleFlight::default(),
             value_loads: SingleFlight::default(),
             range_loads: SingleFlight::default(),
         }))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::attr_cache::Attrs;
+use super::attr_cache::{Attrs, Known};
 use super::store::RemoteSource;
 use super::{Depth, List, Meta, Page, RequestError};
 use crate::cache::WeightedLru;
@@ -59,10 +59,32 @@ impl Names {
     }
 }
 
+/// A complete listing.
+#[derive(Debug, Clone)]
+struct Complete {
+    names: Arc<Names>,
+    /// When the request for the first page was sent.
+    asked: Instant,
+    /// When the last page had arrived.
+    answered: Instant,
+}
+
+/// What the complete listings tell about a key.
+#[derive(Debug)]
+pub(super) enum Lookup {
+    Known(Known),
+    /// The listing of this prefix lacked the key. It is short, and too old to prove that the key is absent.
+    AbsentBefore(Key),
+    Unknown,
+}
+
+/// Number of names of a listing that is requested again for a key that it lacked: one page of a bucket.
+const MAX_REPEATED: usize = 1000;
+
 /// Complete listings; the least recently used ones are evicted first.
 #[derive(Debug)]
 pub(super) struct ListingCache {
-    listings: Mutex<WeightedLru<Key, (Arc<Names>, Instant)>>,
+    listings: Mutex<WeightedLru<Key, Complete>>,
     budget_bytes: u64,
     ttl: Duration,
     /// How long the absence of a name is trusted if a writer may add it at any moment.
@@ -79,27 +101,48 @@ impl ListingCache {
         }
     }
 
-    fn get(&self, prefix: &Key) -> Option<(Arc<Names>, Duration)> {
+    fn get(&self, prefix: &Key) -> Option<Complete> {
         let mut listings = self.listings.lock();
-        let (names, since) = listings.get(prefix)?;
-        let age = since.elapsed();
-        (age < self.ttl).then(|| (Arc::clone(names), age))
+        let listing = listings.get(prefix)?;
+        (listing.asked.elapsed() < self.ttl).then(|| listing.clone())
     }
 
     /// Looks up a key in the complete listings. `is_settled` means that a key which is absent now is not
     /// added later, unlike a chunk.
-    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Option<Attrs> {
-        if self.get(key).is_some_and(|(names, _)| !names.0.is_empty()) {
-            return Some(Attrs::Prefix);
+    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Lookup {
+        let known = |listing: Complete, attrs| {
+            Lookup::Known(Known {
+                attrs,
+                asked: listing.asked,
+                answered: listing.answered,
+            })
+        };
+        if let Some(own) = self.get(key).filter(|own| !own.names.0.is_empty()) {
+            return known(own, Attrs::Prefix);
         }
-        let (names, age) = self.get(&key.parent())?;
-        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next()?;
-        match names.find(name) {
-            None if is_settled || age < self.absent_ttl => Some(Attrs::Absent),
-            None => None,
-            Some(name) if name.kind == Kind::Prefix => Some(Attrs::Prefix),
-            Some(name) => name.meta.clone().map(Attrs::Object),
+        let (mut below, mut prefix) = (key.clone(), key.parent());
+        while !below.is_root() {
+            if let Some(listing) = self.get(&prefix) {
+                let name = below.as_bytes().rsplit(|byte| *byte == b'/').next();
+                let is_recent = || listing.asked.elapsed() < self.absent_ttl;
+                let attrs = match name.and_then(|name| listing.names.find(name)) {
+                    None if is_settled || is_recent() => Attrs::Absent,
+                    None if listing.names.0.len() <= MAX_REPEATED => {
+                        return Lookup::AbsentBefore(prefix);
+                    }
+                    // A listing of a prefix above proves only that the key is absent.
+                    Some(name) if below == *key => match (name.kind, name.meta.clone()) {
+                        (Kind::Prefix, _) => Attrs::Prefix,
+                        (Kind::Object, Some(meta)) => Attrs::Object(meta),
+                        (Kind::Object, None) => return Lookup::Unknown,
+                    },
+                    _ => return Lookup::Unknown,
+                };
+                return known(listing, attrs);
+            }
+            (below, prefix) = (prefix.clone(), prefix.parent());
         }
+        Lookup::Unknown
     }
 
     pub(super) fn invalidate(&self, prefix: &Key) {
@@ -107,10 +150,31 @@ impl ListingCache {
         drop(evicted);
     }
 
-    fn insert(&self, prefix: Key, names: Arc<Names>, since: Instant) {
+    /// Removes the listings that tell about a key and were requested before a moment.
+    pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) {
+        let mut below = key.clone();
+        while !below.is_root() {
+            below = below.parent();
+            let mut listings = self.listings.lock();
+            let is_old = |listing: &Complete| listing.asked < moment;
+            let evicted = match listings.get(&below).is_some_and(is_old) {
+                true => listings.remove(&below),
+                false => None,
+            };
+            drop(listings);
+            drop(evicted);
+        }
+    }
+
+    fn insert(&self, prefix: Key, names: Arc<Names>, asked: Instant) {
         let weight = names.bytes();
         if weight <= self.budget_bytes {
-            let evicted = self.listings.lock().insert(prefix, (names, since), weight);
+            let listing = Complete {
+                names,
+                asked,
+                answered: Instant::now(),
+            };
+            let evicted = self.listings.lock().insert(prefix, listing, weight);
             drop(evicted);
         }
     }
@@ -208,8 +272,8 @@ impl RemoteListing {
             names,
             open: None,
         };
-        if let Some((names, _)) = source.listings.get(prefix) {
-            return Ok(complete(names));
+        if let Some(listing) = source.listings.get(prefix) {
+            return Ok(complete(listing.names));
         }
         let since = Instant::now();
         if let Some(page) = source.listing_on_disk(prefix).await {

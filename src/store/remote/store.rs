@@ -7,19 +7,20 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use super::attr_cache::{AttrCache, Attrs};
+use super::attr_cache::{AttrCache, Attrs, Known};
 use super::bodies::{BodyBudget, ReservedBody};
 use super::listing::{ListingCache, RemoteListing};
 use super::range_cache::{RangeCache, RangeKey};
 use super::speculation::Speculation;
-use super::traffic::{Counters, TransferStats};
+use super::traffic::{Counters, ServerClock, TransferStats};
 use super::value::{RemoteObject, Value};
+use super::written::Written;
 use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{
-    AccessHint, Capabilities, DiskCache, Extent, Key, KeyClasses, Kind, Listing, ListingSupport,
-    Object, Prefetch, Stat, Store, StoreError, Version,
+    AccessHint, AsOf, Capabilities, DiskCache, Extent, Key, KeyClasses, Kind, Listing,
+    ListingSupport, Object, Prefetch, Stat, Store, StoreError, Version,
 };
 
 /// State that a store and its open objects share.
@@ -39,9 +40,14 @@ pub(super) struct RemoteSource {
     pub(super) timeout: Duration,
     /// Whether values are always fetched whole, because no request returns a part of a known version.
     pub(super) reads_whole: bool,
+    /// Whether the time of a value is that of its upload, by the clock of the source.
+    pub(super) stamps_times: bool,
+    /// The clock of the source.
+    pub(super) clock: Arc<ServerClock>,
     /// Whether names and contents never change, so that the disk cache is always valid.
     pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
+    pub(super) written: Written,
     pub(super) listings: ListingCache,
     pub(super) ranges: Arc<RangeCache>,
     pub(super) bodies: Arc<BodyBudget>,
@@ -59,6 +65,10 @@ pub(super) struct RemoteSource {
     pub(super) modified: OnceLock<SystemTime>,
     /// Loads of attributes in flight.
     pub(super) attr_loads: SingleFlight<Key, Attrs, StoreError>,
+    /// Requests in flight for attributes that are cached but have to be more recent.
+    pub(super) confirmations: SingleFlight<Key, Known, StoreError>,
+    /// Listings in flight that are requested again.
+    pub(super) repeated_listings: SingleFlight<Key, (), StoreError>,
     /// Loads of values, or of their ends, in flight; the key of a whole value is `whole::WHOLE`.
     pub(super) value_loads: SingleFlight<(Key, Part), Value, StoreError>,
     /// Loads of ranges in flight.
@@ -144,9 +154,11 @@ impl RemoteSource {
         let answer = self.request_get(get).await;
         match &answer {
             Ok(Got { meta, .. }) | Err(RequestError::TooLong(meta)) => {
-                self.attrs.insert(&key, Attrs::Object(meta.clone()), asked);
+                self.remember(&key, Known::new(Attrs::Object(meta.clone()), asked));
             }
-            Err(RequestError::IsPrefix) => self.attrs.insert(&key, Attrs::Prefix, asked),
+            Err(RequestError::IsPrefix) => {
+                self.remember(&key, Known::new(Attrs::Prefix, asked));
+            }
             Err(RequestError::Changed(_)) => self.invalidate(&key),
             // The object existed before, so its cached attributes are wrong.
             Err(RequestError::NotFound) if is_expected => self.invalidate(&key),
@@ -221,6 +233,10 @@ impl Store for RemoteStore {
         Some(self.stat_of(key, self.source.known(key)?))
     }
 
+    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
+        self.stat_of(key, self.source.attrs_as_of(key, as_of).await?)
+    }
+
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let value = match hint {
             AccessHint::Tail(_) if self.source.reads_whole => {
@@ -259,6 +275,10 @@ impl Store for RemoteStore {
 
     async fn invalidate(&self, key: &Key) {
         self.source.invalidate(key);
+    }
+
+    fn invalidate_before(&self, key: &Key, document: &Key) {
+        self.source.invalidate_before(key, document);
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

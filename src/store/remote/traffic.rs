@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http::header::{DATE, HeaderMap};
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{DiskCounters, Key, KeyClasses};
@@ -193,15 +195,44 @@ impl Counters {
     }
 }
 
+/// The clock of a source, from the `Date` of its last response.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock(Mutex<Option<(SystemTime, Instant)>>);
+
+impl ServerClock {
+    /// Returns the time of the source at a moment, at most a second and the way of a response too early;
+    /// `None` before the first response with a `Date`.
+    pub(super) fn at(&self, moment: Instant) -> Option<SystemTime> {
+        let (date, received) = (*self.0.lock())?;
+        match moment.checked_duration_since(received) {
+            Some(after) => date.checked_add(after),
+            None => date.checked_sub(received - moment),
+        }
+    }
+
+    fn set(&self, date: SystemTime) {
+        *self.0.lock() = Some((date, Instant::now()));
+    }
+}
+
 tokio::task_local! {
-    /// The counters and the key for which requests are being sent.
-    static SENDER: (Arc<Counters>, Key);
+    /// The counters, the clock and the key for which requests are being sent.
+    static SENDER: (Arc<Counters>, Arc<ServerClock>, Key);
 }
 
 /// Counts a request that is sent: the original one, or one that follows a redirect.
 pub(super) fn sent() {
     // Outside of `Counted` requests are not counted.
-    let _ = SENDER.try_with(|(counters, key)| counters.sent(key));
+    let _ = SENDER.try_with(|(counters, _, key)| counters.sent(key));
+}
+
+/// Reads the clock of the source from the headers of a response.
+pub(super) fn headers_came(headers: &HeaderMap) {
+    let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+    if let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) {
+        // Outside of `Counted` the clock is not needed.
+        let _ = SENDER.try_with(|(_, clock, _)| clock.set(date));
+    }
 }
 
 /// A request in flight, which counts as given up if this is dropped without an answer.
@@ -224,11 +255,20 @@ impl Drop for Asked<'_> {
 pub(super) struct Counted {
     inner: Arc<dyn Remote>,
     counters: Arc<Counters>,
+    clock: Arc<ServerClock>,
 }
 
 impl Counted {
-    pub(super) fn new(inner: Arc<dyn Remote>, counters: Arc<Counters>) -> Self {
-        Self { inner, counters }
+    pub(super) fn new(
+        inner: Arc<dyn Remote>,
+        counters: Arc<Counters>,
+        clock: Arc<ServerClock>,
+    ) -> Self {
+        Self {
+            inner,
+            counters,
+            clock,
+        }
     }
 
     async fn ask<T>(
@@ -242,7 +282,8 @@ impl Counted {
             key,
             is_answered: false,
         };
-        let sender = (Arc::clone(&self.counters), key.clone());
+        let counters = Arc::clone(&self.counters);
+        let sender = (counters, Arc::clone(&self.clock), key.clone());
         let answer = SENDER.scope(sender, request).await;
         asked.is_answered = true;
         self.counters.answered(key, bytes(&answer) as u64, &answer);
@@ -274,6 +315,21 @@ impl Remote for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_clock_of_a_server_is_never_ahead_of_its_last_response() {
+        let clock = ServerClock::default();
+        let before = Instant::now();
+        assert_eq!(clock.at(before), None);
+        let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+        clock.set(date);
+        assert!(clock.at(before) <= Some(date));
+        let (_, received) = (*clock.0.lock()).unwrap();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(clock.at(received + hour), Some(date + hour));
+        assert_eq!(clock.at(received), Some(date));
+    }
 
     #[test]
     fn very_many_prefixes_take_no_more_room() {

@@ -31,7 +31,7 @@ pub(super) use answer::{body, refusal, wanted};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 
-use super::traffic::sent;
+use super::traffic::{headers_came, sent};
 use super::{
     Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RemoteOptions, RequestError,
 };
@@ -179,6 +179,7 @@ impl Web {
             }
             sent();
             let response = request.send().await.map_err(|error| sending(&error))?;
+            headers_came(response.headers());
             if !is_redirect(response.status()) {
                 return Ok(response);
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::attr_cache::Attrs;
+use super::attr_cache::{Attrs, Known};
 use super::bodies::ReservedBody;
 use super::speculation::WHOLE_BYTES;
 use super::store::{RemoteSource, panicked};
@@ -65,7 +65,7 @@ impl RemoteSource {
         key: &Key,
         at_most: u64,
     ) -> Result<Value, StoreError> {
-        if let Some(meta) = self.known_object(key)? {
+        if let Some(meta) = self.known_object(key).await? {
             if meta.size_bytes > at_most {
                 return Ok(Value { meta, bytes: None });
             }
@@ -141,7 +141,7 @@ impl RemoteSource {
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let last = self.attrs.last_meta(key).or_else(|| self.last_on_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
             let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
@@ -149,7 +149,7 @@ impl RemoteSource {
         });
         let asked = Instant::now();
         if let (true, Some((meta, bytes))) = (self.is_immutable, &cached) {
-            self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+            self.remember(key, Known::new(Attrs::Object(meta.clone()), asked));
             self.counters.hit(key);
             let (meta, bytes) = (meta.clone(), Some(Arc::clone(bytes)));
             return Ok(Value { meta, bytes });
@@ -172,7 +172,7 @@ impl RemoteSource {
                 })
             }
             (Err(RequestError::NotModified), Some((meta, bytes))) => {
-                self.attrs.insert(key, Attrs::Object(meta.clone()), asked);
+                self.remember(key, Known::new(Attrs::Object(meta.clone()), asked));
                 self.counters.hit(key);
                 let bytes = Some(bytes);
                 Ok(Value { meta, bytes })
@@ -185,7 +185,7 @@ impl RemoteSource {
             }
             // The key has no value, but it may be a prefix; the lookup checks that.
             (Err(RequestError::NotFound), _) if is_lookup => {
-                self.check_anchor(key).await?;
+                self.check_anchor(key, Instant::now()).await?;
                 Err(RequestError::NotFound.of(key))
             }
             (Err(error), _) => Err(self.absent_or(key, error, asked).await),
@@ -229,7 +229,7 @@ impl RemoteSource {
 
     /// Returns the attributes of a value, and caches its last bytes.
     pub(super) async fn tail(self: &Arc<Self>, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
-        if let Some(meta) = self.known_object(key)? {
+        if let Some(meta) = self.known_object(key).await? {
             return Ok(meta);
         }
         let (own, wanted) = (Arc::clone(self), key.clone());
@@ -247,7 +247,7 @@ impl RemoteSource {
     ) -> Result<Value, StoreError> {
         let asked = Instant::now();
         let mut get = Get::new(key, Part::Tail(bytes));
-        let last = self.attrs.last(key).or_else(|| self.last_on_disk(key));
+        let last = self.attrs.last_meta(key).or_else(|| self.last_on_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
             let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
@@ -262,7 +262,7 @@ impl RemoteSource {
         match (answer, cached) {
             (Err(RequestError::NotModified), Some(value)) => {
                 let attrs = Attrs::Object(value.meta.clone());
-                self.attrs.insert(key, attrs, asked);
+                self.remember(key, Known::new(attrs, asked));
                 self.counters.hit(key);
                 Ok(value)
             }

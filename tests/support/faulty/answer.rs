@@ -189,6 +189,8 @@ impl<'a> Question<'a> {
         if let Some(modified) = &plan.modified {
             response.set("Last-Modified", modified.as_str());
         }
+        let now = std::time::SystemTime::now();
+        response.set("Date", httpdate::fmt_http_date(now));
         if plan.gzip && matches!(response.status, 200 | 206) {
             let mut encoder =
                 flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(1));

@@ -19,7 +19,7 @@ use object_store::client::{
 };
 
 use super::names::without_odd_keys;
-use crate::store::remote::traffic::sent;
+use crate::store::remote::traffic::{headers_came, sent};
 use crate::store::remote::{FailureKind, web};
 
 /// Size limit of errors and listings in bytes.
@@ -163,6 +163,7 @@ impl HttpService for Service {
         })?;
         let response: http::Response<reqwest::Body> = response.into();
         let (mut parts, body) = response.into_parts();
+        headers_came(&parts.headers);
         // Some servers send a range with status 200. The library still compares the returned range with
         // the requested one.
         if asks_for_part
