@@ -9,8 +9,9 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use env_logger::Target;
-use log::{Level, LevelFilter};
+use log::{Level, LevelFilter, Record};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::Failure;
 use super::state_log::StateLog;
@@ -52,6 +53,9 @@ pub(super) fn start(
     let to_state = state.is_some();
     let to_syslog = is_unattended && !to_state;
     logger.format(move |line, record| {
+        if is_reply_to_nobody(record) {
+            return Ok(());
+        }
         if to_syslog {
             let priority = FACILITY_DAEMON | severity(record.level());
             let pid = std::process::id();
@@ -100,6 +104,13 @@ pub fn log_warnings() -> Result<(), Failure> {
     start(None, level, false)
 }
 
+/// Whether fuser logs that the kernel refused the reply to a request that was interrupted: its program, which was
+/// killed, no longer waits for it.
+fn is_reply_to_nobody(record: &Record<'_>) -> bool {
+    let not_found = io::Error::from(Errno::NOENT).to_string();
+    record.target() == "fuser::reply" && record.args().to_string().ends_with(&not_found)
+}
+
 fn has_syslog() -> bool {
     UnixDatagram::unbound().is_ok_and(|socket| socket.connect(SYSLOG).is_ok())
 }
@@ -126,5 +137,31 @@ impl Write for Syslog {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reply_that_nobody_waits_for_is_not_logged() {
+        let is_left_out = |target: &str, text: &str| {
+            let (level, args) = (Level::Error, format_args!("{text}"));
+            let record = Record::builder()
+                .target(target)
+                .level(level)
+                .args(args)
+                .build();
+            is_reply_to_nobody(&record)
+        };
+        let reply = "Failed to send FUSE reply";
+        let (gone, other) = (
+            "No such file or directory (os error 2)",
+            "Invalid argument (os error 22)",
+        );
+        assert!(is_left_out("fuser::reply", &format!("{reply}: {gone}")));
+        assert!(!is_left_out("fuser::reply", &format!("{reply}: {other}")));
+        assert!(!is_left_out("zarrfs::fuse", &format!("{reply}: {gone}")));
     }
 }
