@@ -21,6 +21,7 @@ mod body;
 mod bucket;
 mod cached;
 mod client;
+mod confirm;
 mod error;
 mod hdfs;
 mod keyvalue;

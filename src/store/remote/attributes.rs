@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Either, join, select};
+use futures_util::future::{Either, join, select};
 use tokio::sync::oneshot;
 
 use super::attr_cache::{Attrs, Known};
@@ -13,14 +12,8 @@ use super::store::{RemoteSource, panicked};
 use super::whole::Purpose;
 use super::{Depth, EarlyMeta, Get, List, Meta, Part, RequestError};
 use crate::runtime::{self, leave_session_thread};
-use crate::store::{AsOf, Key, Listing, StoreError};
+use crate::store::{Key, Listing, StoreError};
 
-/// Added to the time of a value, because times have whole seconds, and servers of one source differ.
-const CLOCK_MARGIN: Duration = Duration::from_secs(2);
-/// How much earlier than the absence of a document the existence of the source may have been checked.
-const DOCUMENT_ANCHOR_TRUST: Duration = Duration::from_secs(1);
-/// How long the time of a value is trusted on a server where it can be that of another file.
-const COPIED_TIME_TRUST: Duration = Duration::from_secs(1);
 /// How long the fetch of a value that a lookup has started continues without a reader.
 const READER_GRACE: Duration = Duration::from_secs(2);
 /// Size limit of metadata documents in bytes; values with the name of a document are fetched whole.
@@ -36,45 +29,13 @@ impl RemoteSource {
     }
 
     /// Returns attributes that are still trusted.
-    fn trusted(&self, key: &Key) -> Option<Known> {
+    pub(super) fn trusted(&self, key: &Key) -> Option<Known> {
         let is_document = self.classes.is_document(key);
         let known = self.attrs.get(key);
         known.or_else(|| match self.listings.find(key, is_document) {
             Lookup::Known(known) => Some(known),
             Lookup::AbsentBefore(_) | Lookup::Unknown => None,
         })
-    }
-
-    /// Drops cached attributes of a value from before its document was written.
-    pub(super) fn invalidate_before(&self, key: &Key, document: &Key) {
-        if let Some(written) = self.written.get(document) {
-            self.attrs.invalidate_before(key, written);
-            self.listings.invalidate_before(key, written);
-        }
-    }
-
-    /// Caches attributes, and when the document was written if they are of a new version of one.
-    pub(super) fn remember(&self, key: &Key, known: Known) {
-        if let Attrs::Object(meta) = &known.attrs
-            && self.classes.is_document(key)
-            && !self.attrs.is_trusted_for_good()
-        {
-            let moment = match self.attrs.last_meta(key) {
-                Some(last) if last.is_same(meta) => None,
-                Some(_) => Some(known.answered),
-                None => match meta.modified.zip(self.clock.at(known.answered)) {
-                    Some((written, now)) => {
-                        let age = now.duration_since(written + CLOCK_MARGIN);
-                        known.answered.checked_sub(age.unwrap_or_default())
-                    }
-                    None => Some(known.answered),
-                },
-            };
-            if let Some(moment) = moment.filter(|moment| self.attrs.trusts_before(*moment)) {
-                self.written.insert(key, moment);
-            }
-        }
-        self.attrs.insert(key, known);
     }
 
     /// Lists a prefix again if its listing lacked a key some time ago, because one request then answers about
@@ -247,160 +208,6 @@ impl RemoteSource {
         }
         let what = "the listing has page after page without a name";
         Err(RequestError::lasting(what))
-    }
-
-    /// Caches the absence of a key, from the response to a request that was sent at `asked` and has arrived
-    /// by now.
-    ///
-    /// # Errors
-    /// The source itself is gone, so that nothing is proven about the key.
-    async fn insert_absent(self: &Arc<Self>, key: &Key, asked: Instant) -> Result<(), StoreError> {
-        let absent = Known::new(Attrs::Absent, asked);
-        self.check_anchor(key, absent.answered).await?;
-        self.remember(key, absent);
-        Ok(())
-    }
-
-    /// Fails if the source itself is gone, so that a key is not reported as absent. The check begins after
-    /// `answered`, when the response about the key had arrived, because a server that is being replaced may
-    /// answer 404 about all keys for a while. For a document it may be a second older: most documents that are
-    /// looked up are absent, and each check takes as long as the lookup.
-    pub(super) async fn check_anchor(
-        self: &Arc<Self>,
-        key: &Key,
-        answered: Instant,
-    ) -> Result<(), StoreError> {
-        let Some(anchor) = self.anchor.get().filter(|anchor| *anchor != key) else {
-            return Ok(());
-        };
-        let trust = match self.classes.is_document(key) {
-            true => DOCUMENT_ANCHOR_TRUST,
-            false => Duration::ZERO,
-        };
-        let found = self.confirmed(anchor, |anchor| anchor.asked + trust >= answered);
-        match found.await.map_err(|error| error.with_key(key.clone()))? {
-            Attrs::Object(_) => Ok(()),
-            Attrs::Prefix | Attrs::Absent => Err(StoreError::Unavailable {
-                key: key.clone(),
-                what: format!("not there, and neither is {anchor}: the whole source is gone"),
-            }),
-        }
-    }
-
-    /// Returns the attributes of a document as of a point in time.
-    pub(super) async fn attrs_as_of(
-        self: &Arc<Self>,
-        document: &Key,
-        as_of: AsOf<'_>,
-    ) -> Result<Attrs, StoreError> {
-        if self.attrs.is_trusted_for_good() {
-            return self.attrs(document).await;
-        }
-        let now = Instant::now();
-        let other = match as_of {
-            AsOf::Now => None,
-            AsOf::Answer(key) => self.trusted(key).or_else(|| self.attrs.last(key)),
-        };
-        let is_recent = |known: &Known| match &other {
-            Some(other) => known.asked >= other.answered || self.is_older(other, known.asked),
-            None => known.asked >= now,
-        };
-        self.confirmed(document, is_recent).await
-    }
-
-    /// Whether a value was written before `time`, and not only seen later.
-    ///
-    /// A bucket states when it received a value. A file on a web server can have the time of the file that it
-    /// was copied from, so its time is trusted only if the value was seen soon after `time`.
-    fn is_older(&self, value: &Known, time: Instant) -> bool {
-        let Attrs::Object(meta) = &value.attrs else {
-            return false;
-        };
-        let is_soon = || value.answered.saturating_duration_since(time) < COPIED_TIME_TRUST;
-        let written = meta.modified.map(|written| written + CLOCK_MARGIN);
-        written.is_some_and(|written| self.clock.at(time) >= Some(written))
-            && (self.stamps_times || is_soon())
-    }
-
-    /// Returns attributes for which `is_recent` holds: trusted ones, or those of a request that concurrent
-    /// callers share. `is_recent` must hold for a request that is sent from now on.
-    async fn confirmed(
-        self: &Arc<Self>,
-        key: &Key,
-        is_recent: impl Fn(&Known) -> bool,
-    ) -> Result<Attrs, StoreError> {
-        if let Some(known) = self.trusted(key).filter(&is_recent) {
-            return Ok(known.attrs);
-        }
-        let load = || {
-            let (own, wanted) = (Arc::clone(self), key.clone());
-            own.request_attrs(wanted)
-        };
-        let run = || self.confirmations.run(key.clone(), load, panicked());
-        let known = run().await?;
-        match is_recent(&known) {
-            true => Ok(known.attrs),
-            // A shared request that was sent before this call.
-            false => Ok(run().await?.attrs),
-        }
-    }
-
-    /// Requests the attributes of a key that most likely has not changed.
-    fn request_attrs(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Known, StoreError>> {
-        async move { self.request_known(&key).await }.boxed()
-    }
-
-    async fn request_known(self: &Arc<Self>, key: &Key) -> Result<Known, StoreError> {
-        let last = match self.trusted(key).or_else(|| self.attrs.last(key)) {
-            Some(Known {
-                attrs: Attrs::Object(meta),
-                ..
-            }) => Some(meta),
-            _ => None,
-        };
-        let tagged = last.as_ref().filter(|meta| meta.etag.is_some());
-        let (asked, answer) = match tagged {
-            // Not HEAD, because a signed URL is valid for GET only.
-            Some(meta) => {
-                let _reserved = self.reserve(key, meta.size_bytes).await?;
-                let mut get = Get::new(key, Part::All(meta.size_bytes));
-                get.known = Some(meta.clone());
-                let asked = Instant::now();
-                let answer = match self.request_get(get).await {
-                    Ok(got) => Ok(got.meta),
-                    Err(RequestError::NotModified) => Ok(meta.clone()),
-                    // A longer value is another one.
-                    Err(RequestError::TooLong(meta)) => Ok(meta),
-                    Err(error) => Err(error),
-                };
-                (asked, answer)
-            }
-            None => (Instant::now(), self.head(key).await),
-        };
-        let answered = Instant::now();
-        let attrs = match answer {
-            Ok(meta) => Attrs::Object(meta),
-            Err(RequestError::IsPrefix) => Attrs::Prefix,
-            Err(RequestError::NotFound) => {
-                self.check_anchor(key, answered).await?;
-                Attrs::Absent
-            }
-            Err(error) => return Err(error.of(key)),
-        };
-        let is_changed = |last: &Meta| match &attrs {
-            Attrs::Object(meta) => !meta.is_same(last),
-            Attrs::Prefix | Attrs::Absent => true,
-        };
-        if last.as_ref().is_some_and(is_changed) {
-            self.invalidate(key);
-        }
-        let known = Known {
-            attrs,
-            asked,
-            answered,
-        };
-        self.remember(key, known.clone());
-        Ok(known)
     }
 
     /// Fails if a key is known not to be an object; returns its attributes if they are known.

@@ -153,6 +153,18 @@ impl Client {
         })
     }
 
+    /// Returns the client of a source that a test imitates.
+    #[cfg(test)]
+    pub(super) fn imitated(remote: Arc<dyn Remote>, protocol: Protocol) -> Self {
+        Self {
+            remote,
+            protocol,
+            label: "imitated".into(),
+            identity: "imitated".into(),
+            file_name: "imitated".into(),
+        }
+    }
+
     /// Returns the source with all layers on top of the client.
     pub(super) fn source(
         self,
