@@ -2,7 +2,7 @@
 //! its version when a chunk was fetched or found absent, and whether the source itself still existed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -37,9 +37,9 @@ impl RemoteSource {
             let moment = match self.attrs.last_meta(key) {
                 Some(last) if last.is_same(meta) => None,
                 Some(_) => Some(known.answered),
-                None => match meta.modified.zip(self.clock.at(known.answered)) {
+                None => match written_by(meta).zip(self.clock.at(known.answered)) {
                     Some((written, now)) => {
-                        let age = now.duration_since(written + CLOCK_MARGIN);
+                        let age = now.duration_since(written);
                         known.answered.checked_sub(age.unwrap_or_default())
                     }
                     None => Some(known.answered),
@@ -124,7 +124,7 @@ impl RemoteSource {
             return false;
         };
         let is_soon = || value.answered.saturating_duration_since(time) < COPIED_TIME_TRUST;
-        let written = meta.modified.map(|written| written + CLOCK_MARGIN);
+        let written = written_by(meta);
         written.is_some_and(|written| self.clock.at(time) >= Some(written))
             && (self.stamps_times || is_soon())
     }
@@ -211,11 +211,15 @@ impl RemoteSource {
     }
 }
 
+/// Returns a time on the clock of the source before which a value was written, if the source says so.
+fn written_by(meta: &Meta) -> Option<SystemTime> {
+    meta.modified?.checked_add(CLOCK_MARGIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::SystemTime;
 
     use http::header::{DATE, HeaderMap};
 
