@@ -286,9 +286,14 @@ impl Drop for Handle {
 #[cfg(test)]
 mod tests {
     use super::super::engine::EngineOptions;
+    use super::super::reader::ArrayReader;
     use super::super::version_record::PAGE_CHUNKS;
     use super::*;
+    use crate::codec::Pipeline;
     use crate::runtime::block_on;
+    use crate::store::MemoryStore;
+    use crate::units::FOREVER;
+    use crate::zarr::Array;
 
     fn engine(memory_limit_bytes: u64) -> Arc<Engine> {
         let options = EngineOptions {
@@ -300,9 +305,24 @@ mod tests {
         Arc::new(Engine::new(options).unwrap())
     }
 
+    /// Returns an array, the first one of its engine, in which no reader can see changes.
+    fn array(engine: &Arc<Engine>) -> ArrayReader {
+        let metadata = br#"{"zarr_format": 3, "node_type": "array", "shape": [1], "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+            "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}"#;
+        let array = Array::from_v3(metadata).unwrap();
+        let parts = array.decodable().unwrap();
+        let pipeline =
+            Pipeline::new(parts.codecs, parts.data_type, &[1], parts.fill_value).unwrap();
+        let store = Arc::new(MemoryStore::new([]));
+        let (pipeline, engine) = (Arc::new(pipeline), Arc::clone(engine));
+        let key = Key::root();
+        ArrayReader::open(store, key, &array, pipeline, engine, FOREVER, None).unwrap()
+    }
+
     fn id(chunk: u64) -> ChunkId {
         ChunkId {
-            array: 1,
+            array: 0,
             chunk,
             inner: None,
         }
@@ -380,7 +400,8 @@ mod tests {
     fn what_has_changed_is_forgotten_at_an_open_unless_another_handle_is_open() {
         let engine = engine(1 << 20);
         let record = Arc::new(ServedVersions::new(&engine));
-        let open = || block_on(record.open(&[]));
+        let reader = array(&engine);
+        let open = || block_on(record.open(&[reader.chunks()]));
         let first = open().unwrap();
         serve(&record, 0, None).unwrap();
         // If no reader can see changes, the served bytes stay right.
@@ -392,12 +413,20 @@ mod tests {
         assert!(open().is_none(), "it has retired for good");
 
         let record = Arc::new(ServedVersions::new(&engine));
-        let first = block_on(record.open(&[]));
+        let open = |array: &ArrayReader| block_on(record.open(&[array.chunks()])).unwrap();
+        let first = open(&reader);
         serve(&record, 0, None).unwrap();
         assert!(serve(&record, 0, Some(Version(3))).is_err());
         drop(first);
-        let second = block_on(record.open(&[])).unwrap();
+        let second = open(&reader);
         assert!(!second.keeps_pages());
         serve(&record, 0, Some(Version(3))).unwrap();
+        drop(second);
+        assert!(open(&reader).keeps_pages());
+        let replaced = array(&engine);
+        assert!(
+            !open(&replaced).keeps_pages(),
+            "these are chunks of another array"
+        );
     }
 }
