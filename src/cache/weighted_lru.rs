@@ -52,6 +52,11 @@ impl<K: Hash + Eq, V> WeightedLru<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
+    /// Returns the value of a key, which becomes the most recently used one, for a change that keeps its weight.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|(value, _)| value)
+    }
+
     /// Returns the value of a key and its weight, without making it the most recently used one.
     pub fn peek(&self, key: &K) -> Option<(&V, u64)> {
         self.entries

@@ -39,7 +39,11 @@ impl Decode for Shuffle {
 
     fn encoded_size(&self, decoded: Size) -> Option<Size> {
         let width = self.element_bytes as u64;
-        decoded.try_map(|n| n.is_multiple_of(width).then_some(n))
+        match decoded {
+            Size::Exact(n) => n.is_multiple_of(width).then_some(decoded),
+            // A multiple of the width is at most this long.
+            Size::AtMost(n) => Some(Size::AtMost(n - n % width)),
+        }
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
@@ -128,6 +132,14 @@ fn join_any<const W: usize>(planes: &[&[u8]; W], to: &mut [[u8; W]]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_output_of_a_compressor_may_have_any_length() {
+        let codec = Shuffle { element_bytes: 4 };
+        assert_eq!(codec.encoded_size(Size::Exact(8)), Some(Size::Exact(8)));
+        assert_eq!(codec.encoded_size(Size::Exact(9)), None);
+        assert_eq!(codec.encoded_size(Size::AtMost(9)), Some(Size::AtMost(8)));
+    }
 
     #[test]
     fn planes_become_elements_for_every_width() {

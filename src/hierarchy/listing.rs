@@ -310,6 +310,7 @@ impl Store for MetadataListingStore {
             Some((_, KeyMeaning::AbsentDocument)) => absent(),
             Some((_, KeyMeaning::InnerKey | KeyMeaning::Unknown)) => self.inner.try_stat(key),
             Some((metadata, meaning)) => Some(Ok(metadata.stat(&meaning))),
+            None if is_document(key) => self.inner.try_stat(key),
             None => match self.loader.cache.stat(key)? {
                 CachedStat::Absent => absent(),
                 CachedStat::Prefix(stat) => Some(Ok(stat)),

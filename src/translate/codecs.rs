@@ -118,6 +118,11 @@ pub(super) fn to_v2(
             chain.filters.push(before);
         }
     }
+    // numcodecs decodes these two as filters, but not as the compressor of an array with two axes.
+    let last = chain.compressor.get("id").and_then(Value::as_str);
+    if matches!(last, Some("fletcher32" | "jenkins_lookup3")) {
+        chain.filters.push(chain.compressor.take());
+    }
     Ok(chain)
 }
 

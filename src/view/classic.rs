@@ -20,6 +20,10 @@ use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
 use crate::array::ArrayReader;
 
+/// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its
+/// first page returns that page, and netCDF-C takes the missing rest of the block for the end of the file, which
+/// has zeros: so each block fails as a whole, and belongs to one variable.
+const BLOCK_BYTES: u64 = 16 << 10;
 /// Alignment in bytes of variables whose elements may fail to decode.
 const APART_BYTES: u64 = 128 << 10;
 /// CDF-1: the limit of a variable's offset, in bytes.
@@ -144,6 +148,7 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         layout,
         sources,
         notes,
+        block_bytes: BLOCK_BYTES,
     })
 }
 
@@ -461,7 +466,7 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
         planned => planned.size_bytes,
     });
     let size_bytes = sizes.fold(0, u64::saturating_add);
-    let mut at = layout::elements_start(length, size_bytes, layout::ARRAY_ALIGNMENT_BYTES)?;
+    let mut at = layout::elements_start(length, size_bytes, BLOCK_BYTES)?;
     let is_only = is_only_record(planned);
     for is_record in [false, true] {
         for (planned, offset) in planned.iter().zip(&mut offsets) {
@@ -470,7 +475,7 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
                     (true, _) => 1,
                     // A variable that may fail to decode shares no page with another variable.
                     (false, true) => APART_BYTES,
-                    (false, false) => layout::ARRAY_ALIGNMENT_BYTES,
+                    (false, false) => BLOCK_BYTES,
                 })?;
                 *offset = at;
                 let padding = padding_bytes(planned, is_only);

@@ -52,6 +52,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
         layout: layout.ok_or_else(|| format!("{} rows: no file can be so long", table.rows))?,
         sources: table.readers().cloned().collect(),
         notes: table.notes,
+        block_bytes: 1,
     })
 }
 

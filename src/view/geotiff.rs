@@ -152,6 +152,7 @@ fn render_with<E: Clone + Into<Segment>>(
         layout,
         sources,
         notes: notes.0,
+        block_bytes: 1,
     })
 }
 

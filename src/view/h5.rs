@@ -65,6 +65,7 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
         layout,
         sources,
         notes: plan.notes,
+        block_bytes: 1,
     };
     Ok((file, plan.left_out))
 }

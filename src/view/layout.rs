@@ -176,8 +176,8 @@ fn record_bytes(slices: &[RecordSlice]) -> Option<u64> {
     })
 }
 
-/// Alignment of the elements of each array. The kernel reads whole pages, and netCDF-C reads blocks of this
-/// size: an element that fails to decode must not share a block with another array.
+/// Alignment of the elements of each array. The kernel reads whole pages: an element that fails to decode must
+/// not share a page with another array.
 pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
 /// Alignment of the elements of a large file.
 const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
@@ -386,6 +386,9 @@ pub struct VirtualFile {
     pub sources: Vec<Arc<ArrayReader>>,
     /// What the file leaves out and why, one line each.
     pub notes: Vec<String>,
+    /// The length in bytes of the blocks that fail as a whole, or 1: a read of any part of a block fails if
+    /// another part cannot be read.
+    pub block_bytes: u64,
 }
 
 impl VirtualFile {
@@ -399,6 +402,7 @@ impl VirtualFile {
             },
             sources: Vec::new(),
             notes: Vec::new(),
+            block_bytes: 1,
         }
     }
 
@@ -416,6 +420,7 @@ impl VirtualFile {
             layout,
             sources: vec![Arc::clone(reader)],
             notes: Vec::new(),
+            block_bytes: 1,
         })
     }
 }

@@ -166,7 +166,7 @@ impl Nodes {
                 }
             }
             (Renderer::StoredChunks(_), _) => {
-                packed::check(&array_of(node)?)?;
+                packed::check(node, &array_of(node)?)?;
                 true
             }
             // Few groups have a table, and looking for its columns takes one request per array.

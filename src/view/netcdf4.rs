@@ -28,8 +28,12 @@ const MAX_PADDED_BYTES: usize = 16 << 20;
 /// Returns whether metadata alone prove that an array is a variable of a file.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
+    let is_variable = match (certain_item(node), node.array_view()) {
+        (Some(Item::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
+        (item, _) => item.is_some(),
+    };
     // Complex numbers and characters add an axis.
-    certain_item(node).is_some() && rank < MAX_RANK
+    is_variable && rank < MAX_RANK
 }
 
 /// Renders a group tree as a NetCDF-4 file.
@@ -70,6 +74,7 @@ fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String>
         layout,
         sources,
         notes,
+        block_bytes: 1,
     })
 }
 
@@ -422,10 +427,10 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
                 bytes.extend(text.as_bytes());
                 bytes.resize(end, 0);
             }
-            let is_ascii = bytes.is_ascii();
+            // h5netcdf returns bytes for a list of ASCII texts.
             let datatype = Datatype::Text {
                 size_bytes,
-                is_ascii,
+                is_ascii: false,
             };
             (datatype, Payload::Many(texts.len() as u64, bytes))
         }

@@ -128,6 +128,7 @@ fn with_stack(
         layout,
         sources,
         notes: notes.0,
+        block_bytes: 1,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::around::ArrayView;
 use super::content::NoContent;
 use super::hdf5::{Filter, MAX_FILTERS};
+use super::netcdf4;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::{Number, NumberKind};
@@ -174,14 +175,18 @@ pub(super) fn has_zlib(node: &ViewNode) -> bool {
 /// Returns whether metadata alone prove that the sizes of the chunks of an array are cheap to look up, and
 /// that HDF5 reads its chunks unchanged.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
-    node.array_view().is_some_and(|view| check(&view).is_ok())
+    node.array_view()
+        .is_some_and(|view| check(node, &view).is_ok())
 }
 
 /// Checks the same as [`is_certain`].
 ///
 /// # Errors
 /// Returns why it is not certain.
-pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+pub(super) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String> {
+    if !netcdf4::is_certain(node) {
+        return Err("netCDF permits no variable of this name or type".into());
+    }
     hdf5_form(view)?;
     if view.shape().contains(&0) {
         return Err("it has no elements".into());

@@ -68,6 +68,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
         layout: FileLayout::new(segments).ok_or_else(too_long)?,
         sources: table.readers().cloned().collect(),
         notes,
+        block_bytes: 1,
     })
 }
 

@@ -7,7 +7,7 @@ use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use super::number::{Conversion, Value};
 use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, ChunkTable, Extent, ServedVersions};
-use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part_mut};
+use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};
 
 /// A range of the elements of an array, as the file contains them.
 struct Elements<'a> {
@@ -30,6 +30,18 @@ struct Stored<'a> {
     size: usize,
 }
 
+/// Returns the part of the bytes of blocks from `start` on that was requested, shorter only at the end of the
+/// file.
+fn part_of_blocks(
+    length: usize,
+    start: u64,
+    offset: u64,
+    size: usize,
+) -> Result<Range<usize>, StoreError> {
+    let first = in_memory(offset - start)?.min(length);
+    Ok(first..first.saturating_add(size).min(length))
+}
+
 impl VirtualFile {
     /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end of the file, if no
     /// chunk has to be decoded. `served` is as in [`ArrayReader::try_read`].
@@ -43,7 +55,35 @@ impl VirtualFile {
         buffer: &mut [u8],
         served: Option<&ServedVersions>,
     ) -> Option<Result<Data, StoreError>> {
-        self.try_segments(offset, size, buffer, served).transpose()
+        let (start, length) = self.whole_blocks(offset, size);
+        if (start, length) == (offset, size) {
+            return self.try_segments(offset, size, buffer, served).transpose();
+        }
+        let mut read = || {
+            let mut blocks = vec![0; length + BUFFER_HEADROOM_BYTES];
+            let Some(data) = self.try_segments(start, length, &mut blocks, served)? else {
+                return Ok(None);
+            };
+            let bytes = data.bytes(&blocks)?;
+            let own = part(bytes, part_of_blocks(bytes.len(), start, offset, size)?)?;
+            part_mut(buffer, 0..own.len())?.copy_from_slice(own);
+            Ok(Some(Data::Filled(0..own.len())))
+        };
+        read().transpose()
+    }
+
+    /// Returns the blocks that contain a range, which fail as a whole: their offset and length.
+    fn whole_blocks(&self, offset: u64, size: usize) -> (u64, usize) {
+        let start = offset - offset % self.block_bytes.max(1);
+        let end = offset
+            .saturating_add(size as u64)
+            .checked_next_multiple_of(self.block_bytes)
+            .unwrap_or(u64::MAX);
+        let length = usize::try_from(end - start).unwrap_or(size);
+        match self.block_bytes {
+            0 | 1 => (offset, size),
+            _ => (start, length),
+        }
     }
 
     fn try_segments(
@@ -103,6 +143,29 @@ impl VirtualFile {
     /// # Errors
     /// As [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format cannot express.
     pub async fn read(
+        &self,
+        offset: u64,
+        size: usize,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        let (start, length) = self.whole_blocks(offset, size);
+        let data = self.read_segments(start, length, served).await?;
+        if (start, length) == (offset, size) {
+            return Ok(data);
+        }
+        match data {
+            Data::Shared(bytes, range) => {
+                let own = part_of_blocks(range.len(), start, offset, size)?;
+                Ok(Data::Shared(
+                    bytes,
+                    range.start + own.start..range.start + own.end,
+                ))
+            }
+            Data::Filled(_) => Err(StoreError::internal("blocks in a buffer of nobody")),
+        }
+    }
+
+    async fn read_segments(
         &self,
         offset: u64,
         size: usize,
@@ -351,9 +414,11 @@ impl Elements<'_> {
         if let Some(encoding) = self.encoding {
             let encoded = encoding
                 .encode(stored)
-                .map_err(|value| StoreError::Corrupt {
+                .map_err(|value| StoreError::Unsupported {
                     key: self.reader.key().clone(),
-                    what: format!("the file's numbers cannot hold {value:?}"),
+                    what: format!(
+                        "{value:?} is no value of the numbers in this file: read it from the .csv or .npy file"
+                    ),
                 })?;
             let part = encoded.get(self.skip..);
             let part = part.and_then(|rest| rest.get(..target.len()));

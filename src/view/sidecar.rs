@@ -246,7 +246,11 @@ fn vrt_document(
     };
     let line = width.saturating_mul(size as u64);
     let band_bytes = line.saturating_mul(height);
-    let source = escape(data);
+    // GDAL removes blanks around the name.
+    let source = match data.starts_with(char::is_whitespace) {
+        true => format!("./{}", escape(data)),
+        false => escape(data),
+    };
     let mut text = format!(
         "<VRTDataset rasterXSize=\"{width}\" rasterYSize=\"{height}\">\n{}",
         fields.dataset

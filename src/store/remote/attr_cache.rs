@@ -95,6 +95,11 @@ impl AttrCache {
         moment.elapsed() < self.ttl
     }
 
+    /// Whether every lookup needs a request (`--ttl 0`).
+    pub(super) fn trusts_nothing(&self) -> bool {
+        self.absent_ttl.is_zero()
+    }
+
     /// Whether attributes are never outdated.
     pub(super) fn is_trusted_for_good(&self) -> bool {
         self.ttl >= FOREVER

@@ -7,7 +7,7 @@ use futures_util::future::{Either, join, select};
 use tokio::sync::oneshot;
 
 use super::attr_cache::{Attrs, Known};
-use super::listing::{Lookup, MAX_EMPTY_PAGES, RemoteListing};
+use super::listing::{MAX_EMPTY_PAGES, RemoteListing};
 use super::store::{RemoteSource, panicked};
 use super::whole::Purpose;
 use super::{Depth, EarlyMeta, Get, List, Meta, Part, RequestError};
@@ -32,39 +32,43 @@ impl RemoteSource {
     pub(super) fn trusted(&self, key: &Key) -> Option<Known> {
         let is_document = self.classes.is_document(key);
         let known = self.attrs.get(key);
-        known.or_else(|| match self.listings.find(key, is_document) {
-            Lookup::Known(known) => Some(known),
-            Lookup::AbsentBefore(_) | Lookup::Unknown => None,
-        })
+        known.or_else(|| self.listings.find(key, is_document, None))
     }
 
-    /// Lists a prefix again if its listing lacked a key some time ago, because one request then answers about
-    /// all its absent keys.
-    async fn repeat_listing(self: &Arc<Self>, key: &Key) {
+    /// As [`known`](Self::known). If a listing lacked the key some time ago, its prefix is listed again, because
+    /// one request then answers about all its absent keys.
+    async fn known_or_listed(self: &Arc<Self>, key: &Key) -> Option<Attrs> {
+        let known = self.known(key);
         // A database lists all keys at once, from an index of its own.
-        if !self.can_list() || self.reads_whole || self.trusted(key).is_some() {
-            return;
+        if known.is_some() || !self.can_list() || self.reads_whole || self.attrs.trusts_nothing() {
+            return known;
         }
-        let is_document = self.classes.is_document(key);
-        if let Lookup::AbsentBefore(prefix) = self.listings.find(key, is_document) {
+        let prefix = self.listings.absent_before(key)?;
+        let called = Instant::now();
+        // A shared listing may have been requested before this call.
+        for _ in 0..2 {
             let (own, listed) = (Arc::clone(self), prefix.clone());
             let load = || async move {
-                own.listings.invalidate(&listed);
-                let mut listing = RemoteListing::open(&own, &listed).await?;
+                let mut listing = RemoteListing::request(&own, &listed).await?;
                 while !listing.is_at_end() {
                     listing.load().await?;
                 }
                 Ok(())
             };
+            let repeated = self.repeated_listings.run(prefix.clone(), load, panicked());
             // On failure, the request for the key returns the error.
-            let _ = self.repeated_listings.run(prefix, load, panicked()).await;
+            repeated.await.ok()?;
+            let is_document = self.classes.is_document(key);
+            if let Some(known) = self.listings.find(key, is_document, Some(called)) {
+                return Some(known.attrs);
+            }
         }
+        None
     }
 
     /// Returns the attributes of a key.
     pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
-        self.repeat_listing(key).await;
-        if let Some(attrs) = self.known(key) {
+        if let Some(attrs) = self.known_or_listed(key).await {
             return Ok(attrs);
         }
         if self.is_immutable && self.disk.is_some() {
@@ -215,8 +219,7 @@ impl RemoteSource {
         self: &Arc<Self>,
         key: &Key,
     ) -> Result<Option<Meta>, StoreError> {
-        self.repeat_listing(key).await;
-        match self.known(key) {
+        match self.known_or_listed(key).await {
             Some(Attrs::Absent) => Err(StoreError::NotFound { key: key.clone() }),
             Some(Attrs::Prefix) => Err(StoreError::NotAPrefix { key: key.clone() }),
             Some(Attrs::Object(meta)) => Ok(Some(meta)),

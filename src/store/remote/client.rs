@@ -212,7 +212,6 @@ impl Client {
             lists_directories: protocol == Protocol::Hdfs,
             reads_whole,
             timeout: options.timeout,
-            stamps_times: protocol == Protocol::Bucket,
             clock,
             is_immutable,
             attrs: AttrCache::new(options.ttl, options.absent_ttl),

@@ -15,9 +15,9 @@ use crate::store::{AsOf, Key, StoreError};
 /// Added to the time of a value, because times have whole seconds, and servers of one source differ.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 /// How much earlier than the absence of a document the existence of the source may have been checked.
-const DOCUMENT_ANCHOR_TRUST: Duration = Duration::from_secs(1);
-/// How long the time of a value is trusted on a server where it can be that of another file.
-const COPIED_TIME_TRUST: Duration = Duration::from_secs(1);
+const DOCUMENT_ANCHOR_TRUST: Duration = Duration::from_millis(200);
+/// How long after a check of a document the time of a value is taken as a proof that it is older.
+const OLD_TIME_TRUST: Duration = Duration::from_secs(1);
 
 impl RemoteSource {
     /// Drops cached attributes of a value from before its document was written.
@@ -70,7 +70,7 @@ impl RemoteSource {
 
     /// Fails if the source itself is gone, so that a key is not reported as absent. The check begins after
     /// `answered`, when the response about the key had arrived, because a server that is being replaced may
-    /// answer 404 about all keys for a while. For a document it may be a second older: most documents that are
+    /// answer 404 about all keys for a while. For a document it may be a little older: most documents that are
     /// looked up are absent, and each check takes as long as the lookup.
     pub(super) async fn check_anchor(
         self: &Arc<Self>,
@@ -117,16 +117,14 @@ impl RemoteSource {
 
     /// Whether a value was written before `time`, and not only seen later.
     ///
-    /// A bucket states when it received a value. A file on a web server can have the time of the file that it
-    /// was copied from, so its time is trusted only if the value was seen soon after `time`.
+    /// The time of a value is trusted only if the value was seen soon after `time`: a file on a server can have
+    /// the time of the file that it was copied from, and in a bucket an old version can become the present one.
     fn is_older(&self, value: &Known, time: Instant) -> bool {
         let Attrs::Object(meta) = &value.attrs else {
             return false;
         };
-        let is_soon = || value.answered.saturating_duration_since(time) < COPIED_TIME_TRUST;
-        let written = written_by(meta);
-        written.is_some_and(|written| self.clock.at(time) >= Some(written))
-            && (self.stamps_times || is_soon())
+        let is_soon = value.answered.saturating_duration_since(time) < OLD_TIME_TRUST;
+        is_soon && written_by(meta).is_some_and(|written| self.clock.at(time) >= Some(written))
     }
 
     /// Returns attributes for which `is_recent` holds: trusted ones, or those of a request that concurrent
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_copied_file_is_trusted_for_a_moment() {
+    fn the_time_of_a_value_is_trusted_for_a_moment() {
         let (source, _) = source(Protocol::Web, Imitated::new(true, 60, true));
         let chunk = block_on(async {
             source.whole(&key("c"), 9).await.unwrap();
@@ -360,7 +358,7 @@ mod tests {
         let moment = chunk.answered;
         assert!(source.is_older(&chunk, moment));
         let later = Known {
-            answered: moment + COPIED_TIME_TRUST,
+            answered: moment + OLD_TIME_TRUST,
             ..chunk
         };
         assert!(!source.is_older(&later, moment));

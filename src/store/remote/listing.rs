@@ -67,15 +67,8 @@ struct Complete {
     asked: Instant,
     /// When the last page had arrived.
     answered: Instant,
-}
-
-/// What the complete listings tell about a key.
-#[derive(Debug)]
-pub(super) enum Lookup {
-    Known(Known),
-    /// The listing of this prefix lacked the key. It is short, and too old to prove that the key is absent.
-    AbsentBefore(Key),
-    Unknown,
+    /// Whether the listing is known to be wrong; it still tells which keys were absent before.
+    is_outdated: bool,
 }
 
 /// Number of names of a listing that is requested again for a key that it lacked: one page of a bucket.
@@ -104,14 +97,36 @@ impl ListingCache {
     fn get(&self, prefix: &Key) -> Option<Complete> {
         let mut listings = self.listings.lock();
         let listing = listings.get(prefix)?;
-        (listing.asked.elapsed() < self.ttl).then(|| listing.clone())
+        let is_trusted = !listing.is_outdated && listing.asked.elapsed() < self.ttl;
+        is_trusted.then(|| listing.clone())
+    }
+
+    /// Returns the prefix of a short listing, of any age, that lacked a key; `None` if no listing did.
+    pub(super) fn absent_before(&self, key: &Key) -> Option<Key> {
+        let (mut below, mut prefix) = (key.clone(), key.parent());
+        while !below.is_root() {
+            if let Some(listing) = self.listings.lock().get(&prefix) {
+                let name = below.as_bytes().rsplit(|byte| *byte == b'/').next()?;
+                let is_short = listing.names.0.len() <= MAX_REPEATED;
+                let is_absent = is_short && listing.names.find(name).is_none();
+                return is_absent.then_some(prefix);
+            }
+            (below, prefix) = (prefix.clone(), prefix.parent());
+        }
+        None
     }
 
     /// Looks up a key in the complete listings. `is_settled` means that a key which is absent now is not
-    /// added later, unlike a chunk.
-    pub(super) fn find(&self, key: &Key, is_settled: bool) -> Lookup {
+    /// added later, unlike a chunk. The absence of other keys is trusted for a while, or if they were listed
+    /// after `since`.
+    pub(super) fn find(
+        &self,
+        key: &Key,
+        is_settled: bool,
+        since: Option<Instant>,
+    ) -> Option<Known> {
         let known = |listing: Complete, attrs| {
-            Lookup::Known(Known {
+            Some(Known {
                 attrs,
                 asked: listing.asked,
                 answered: listing.answered,
@@ -124,45 +139,43 @@ impl ListingCache {
         while !below.is_root() {
             if let Some(listing) = self.get(&prefix) {
                 let name = below.as_bytes().rsplit(|byte| *byte == b'/').next();
-                let is_recent = || listing.asked.elapsed() < self.absent_ttl;
+                let is_recent = || {
+                    listing.asked.elapsed() < self.absent_ttl
+                        || since.is_some_and(|since| listing.asked >= since)
+                };
                 let attrs = match name.and_then(|name| listing.names.find(name)) {
                     None if is_settled || is_recent() => Attrs::Absent,
-                    None if listing.names.0.len() <= MAX_REPEATED => {
-                        return Lookup::AbsentBefore(prefix);
-                    }
                     // A listing of a prefix above proves only that the key is absent.
                     Some(name) if below == *key => match (name.kind, name.meta.clone()) {
                         (Kind::Prefix, _) => Attrs::Prefix,
                         (Kind::Object, Some(meta)) => Attrs::Object(meta),
-                        (Kind::Object, None) => return Lookup::Unknown,
+                        (Kind::Object, None) => return None,
                     },
-                    _ => return Lookup::Unknown,
+                    _ => return None,
                 };
                 return known(listing, attrs);
             }
             (below, prefix) = (prefix.clone(), prefix.parent());
         }
-        Lookup::Unknown
+        None
     }
 
+    /// Marks the listing of a prefix as outdated.
     pub(super) fn invalidate(&self, prefix: &Key) {
-        let evicted = self.listings.lock().remove(prefix);
-        drop(evicted);
+        if let Some(listing) = self.listings.lock().get_mut(prefix) {
+            listing.is_outdated = true;
+        }
     }
 
-    /// Removes the listings that tell about a key and were requested before a moment.
+    /// Marks the listings as outdated that tell about a key and were requested before a moment.
     pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) {
+        let mut listings = self.listings.lock();
         let mut below = key.clone();
         while !below.is_root() {
             below = below.parent();
-            let mut listings = self.listings.lock();
-            let is_old = |listing: &Complete| listing.asked < moment;
-            let evicted = match listings.get(&below).is_some_and(is_old) {
-                true => listings.remove(&below),
-                false => None,
-            };
-            drop(listings);
-            drop(evicted);
+            if let Some(listing) = listings.get_mut(&below) {
+                listing.is_outdated |= listing.asked < moment;
+            }
         }
     }
 
@@ -173,6 +186,7 @@ impl ListingCache {
                 names,
                 asked,
                 answered: Instant::now(),
+                is_outdated: false,
             };
             let evicted = self.listings.lock().insert(prefix, listing, weight);
             drop(evicted);
@@ -266,15 +280,27 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 impl RemoteListing {
     /// Opens a prefix, from a cached listing or with its first page.
     pub(super) async fn open(source: &Arc<RemoteSource>, prefix: &Key) -> Result<Self, StoreError> {
-        let complete = |names| Self {
+        match source.listings.get(prefix) {
+            Some(listing) => Ok(Self::complete(source, prefix, listing.names)),
+            None => Self::request(source, prefix).await,
+        }
+    }
+
+    fn complete(source: &Arc<RemoteSource>, prefix: &Key, names: Arc<Names>) -> Self {
+        Self {
             source: Arc::clone(source),
             prefix: prefix.clone(),
             names,
             open: None,
-        };
-        if let Some(listing) = source.listings.get(prefix) {
-            return Ok(complete(listing.names));
         }
+    }
+
+    /// Requests the first page of a prefix.
+    pub(super) async fn request(
+        source: &Arc<RemoteSource>,
+        prefix: &Key,
+    ) -> Result<Self, StoreError> {
+        let complete = |names| Self::complete(source, prefix, names);
         let since = Instant::now();
         if let Some(page) = source.listing_on_disk(prefix).await {
             return Ok(complete(source.listings.insert_tree(prefix, page, since)));

@@ -40,8 +40,6 @@ pub(super) struct RemoteSource {
     pub(super) timeout: Duration,
     /// Whether values are always fetched whole, because no request returns a part of a known version.
     pub(super) reads_whole: bool,
-    /// Whether the time of a value is that of its upload, by the clock of the source.
-    pub(super) stamps_times: bool,
     /// The clock of the source.
     pub(super) clock: Arc<ServerClock>,
     /// Whether names and contents never change, so that the disk cache is always valid.

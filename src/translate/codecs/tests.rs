@@ -33,6 +33,18 @@ fn little() -> Value {
 }
 
 #[test]
+fn a_checksum_that_numcodecs_cannot_decode_as_a_compressor_is_a_filter() {
+    let fletcher32 = json!({"name": "numcodecs.fletcher32", "configuration": {}});
+    let zstd = json!({"name": "zstd", "configuration": {"level": 3, "checksum": true}});
+    let found = down("int32", json!([little(), fletcher32])).unwrap();
+    assert_eq!(found.filters, [json!({"id": "fletcher32"})]);
+    assert_eq!(found.compressor, Value::Null);
+    let found = down("int32", json!([little(), fletcher32, zstd])).unwrap();
+    assert_eq!(found.filters, [json!({"id": "fletcher32"})]);
+    assert_eq!(found.compressor, json!({"id": "zstd", "level": 3}));
+}
+
+#[test]
 fn chains_of_v3_become_filters_and_a_compressor() {
     let chain = json!([
         {"name": "transpose", "configuration": {"order": [2, 1, 0]}},

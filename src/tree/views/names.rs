@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ViewTree;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
-use crate::store::{Kind, StoreError, list_prefixes};
+use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
 use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
 
 /// The names of a directory, without duplicates.
@@ -24,6 +24,9 @@ type FileName = (String, String);
 impl Listed {
     /// Returns all names. Plain names take precedence over escaped ones.
     fn into_names(mut self) -> Vec<ListedName> {
+        // The kernel opens no longer names.
+        self.names
+            .retain(|listed| listed.name.len() <= MAX_COMPONENT_BYTES);
         for made in self.escaped {
             if self.taken.insert(made.name.clone()) {
                 self.names.push(made);

@@ -57,8 +57,8 @@ impl Cell {
                 4 => 11,
                 _ => 20,
             },
-            // `-1.2345678e-38`, `-1.2345678901234567e-308`.
-            Self::Float(number) if number.size_bytes < 8 => 15,
+            // `-1558865100000.0`, the longest text of any 32-bit number; `-1.2345678901234567e-308`.
+            Self::Float(number) if number.size_bytes < 8 => 16,
             Self::Float(_) => 24,
             Self::Time(_, unit) => {
                 let years = unit_years(unit);
@@ -283,7 +283,11 @@ mod tests {
         ] {
             assert_eq!(text(float(8), &value.to_le_bytes()).parse(), Ok(value));
         }
-        for value in [f32::MAX, -f32::MIN_POSITIVE, -1.234_567_9e-38, 1e-45, 0.1] {
+        let longest = [-1.558_865_1e12, -1.000_000_1e-6];
+        for value in [f32::MAX, -f32::MIN_POSITIVE, -1.234_567_9e-38, 1e-45, 0.1]
+            .into_iter()
+            .chain(longest)
+        {
             assert_eq!(text(float(4), &value.to_le_bytes()).parse(), Ok(value));
         }
         assert_eq!(

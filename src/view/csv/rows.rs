@@ -280,15 +280,15 @@ mod tests {
             cell(NumberKind::Int, 1),
         ];
         let rows = Rows::new(columns, 3);
-        assert_eq!(rows.row_bytes, (15 + 1) + (6 + 1) + (4 + 1));
-        assert_eq!(rows.size_bytes(), Some(3 * 28));
+        assert_eq!(rows.row_bytes, (16 + 1) + (6 + 1) + (4 + 1));
+        assert_eq!(rows.size_bytes(), Some(3 * 29));
         let floats = [0.5_f32, f32::NAN, -1e-30].map(f32::to_le_bytes).concat();
         let values = [floats, Vec::new(), vec![1, 2, 0x80]];
         let text = String::from_utf8(rows.render(&(0..3), &values).unwrap()).unwrap();
         let expected = [
-            format!("0.5,\"\",{:>20}\n", 1),
-            format!("NaN,\"a\"\"b\",{:>16}\n", 2),
-            format!("-1e-30,\"x\ny\",{:>14}\n", -128),
+            format!("0.5,\"\",{:>21}\n", 1),
+            format!("NaN,\"a\"\"b\",{:>17}\n", 2),
+            format!("-1e-30,\"x\ny\",{:>15}\n", -128),
         ];
         assert_eq!(text, expected.concat());
         let last = rows.render(
