@@ -122,3 +122,23 @@ fn i08_a_chunk_that_is_written_later_is_in_views_after_a_second() {
         );
     }
 }
+
+#[test]
+fn i08_one_listing_answers_for_all_absent_chunks_of_a_bucket() {
+    let remote = Remote::new(Backend::S3);
+    let chunks = 200;
+    let document = v3(CHUNK * chunks, CHUNK, false).to_string();
+    remote.put("sparse/zarr.json", document);
+    remote.put(&remote.key("sparse", 0), chunk(0));
+    let mount = remote.mount(&[]);
+    let path = whole_of(&mount, "sparse");
+    let expected = [chunk(0), FILL.to_le_bytes().repeat(CHUNK * (chunks - 1))].concat();
+    for _ in 0..3 {
+        remote.server.forget_requests();
+        assert!(read(&path).unwrap() == expected);
+        let requests = remote.server.requests().len();
+        assert!(requests <= 8, "{requests} requests for {chunks} chunks");
+        // Absence is trusted for a second.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+}
