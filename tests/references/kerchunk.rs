@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::io::Errno;
 
 use crate::support::*;
-use crate::{copied, fixtures, is_equal};
+use crate::{copied, fixtures, is_equal, is_equal_at};
 
 /// The reference files, and their arrays.
 const ALL: [(&str, &str); 13] = [
@@ -32,6 +32,28 @@ fn every_array_is_what_the_library_of_its_format_reads() {
         let mount = Mount::new(fixtures().join(references));
         is_equal(&mount, expected);
         mount.unmount();
+    }
+}
+
+/// A mount in the background, which is unmounted when this is dropped.
+struct Background(tempfile::TempDir);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // The test may have failed before the mount.
+        let _ = zarrfs().arg("umount").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn references_in_the_current_directory_are_mounted_in_the_background() {
+    for (references, expected) in [("plain.json", "plain"), ("combined.parq", "combined")] {
+        let mount = Background(scratch());
+        run(zarrfs()
+            .current_dir(fixtures())
+            .arg(references)
+            .arg(mount.0.path()));
+        is_equal_at(mount.0.path(), expected);
     }
 }
 

@@ -53,9 +53,14 @@ fn make() -> Command {
 
 /// Asserts that the arrays of a mount are those of one file, or of several files.
 fn is_equal(mount: &Mount, expected: &str) {
+    is_equal_at(mount.path(), expected);
+}
+
+/// As [`is_equal`], for a mount at a path.
+fn is_equal_at(mountpoint: &Path, expected: &str) {
     let compared = run(make()
         .arg("compare")
-        .arg(mount.path())
+        .arg(mountpoint)
         .arg(fixtures().join("expected").join(expected)));
     assert!(compared.trim().parse::<u32>().unwrap() > 0, "{compared}");
 }

@@ -225,6 +225,11 @@ pub(super) struct Policy {
 
 impl Policy {
     pub(super) fn new(base: Base, allowed: Vec<AllowedTarget>) -> Self {
+        // The daemon changes its working directory later.
+        let base = match base {
+            Base::Directory(path) => Base::Directory(std::path::absolute(&path).unwrap_or(path)),
+            Base::Url(url) => Base::Url(url),
+        };
         let mut roots = Vec::new();
         let mut add = |path: &Path| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -277,9 +282,7 @@ impl Policy {
                     self.remote(beside(base, target).map_err(Refused::Unsupported)?)
                 }
                 Base::Directory(directory) if path.is_relative() => {
-                    let absolute = std::path::absolute(directory);
-                    let absolute = absolute.unwrap_or_else(|_| directory.clone());
-                    self.file(&absolute.join(path))
+                    self.file(&directory.join(path))
                 }
                 _ => self.file(&path),
             },
