@@ -62,7 +62,7 @@ pub use zip::{ZipError, ZipOptions, ZipStore};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 
@@ -151,9 +151,9 @@ impl From<Duration> for Ttl {
 pub enum AsOf<'a> {
     /// The call.
     Now,
-    /// When the source last answered about this key; or any earlier time, if the value of this key was
-    /// written before it.
-    Answer(&'a Key),
+    /// When the source last answered about this key, which was before a moment; or any earlier time, if the
+    /// value of this key was written before it.
+    Answer(&'a Key, Instant),
 }
 
 /// How much of a value will be read, so that a remote store sends one request.

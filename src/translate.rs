@@ -432,7 +432,11 @@ impl Shared {
         else {
             return Ok(());
         };
-        let what = match self.store.stat_as_of(document, AsOf::Answer(chunk)).await {
+        let what = match self
+            .store
+            .stat_as_of(document, AsOf::Answer(chunk, Instant::now()))
+            .await
+        {
             Ok(stat) if stat.version == *version => return Ok(()),
             Ok(_) => "the metadata of the array have changed",
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::cache::{Chunk, ChunkId, now_ms};
 use super::geometry::Geometry;
@@ -416,9 +417,11 @@ impl ArrayChunks {
         if !self.is_remote() {
             return self.check_document(AsOf::Now).await;
         }
+        // One request is enough for all of them.
+        let answered = Instant::now();
         for chunk in chunks {
             let key = self.stored_key(chunk)?;
-            self.check_document(AsOf::Answer(&key)).await?;
+            self.check_document(AsOf::Answer(&key, answered)).await?;
         }
         Ok(())
     }

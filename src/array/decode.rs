@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::cache::{Chunk, ChunkId, now_ms};
 use super::chunks::ArrayChunks;
@@ -44,7 +45,8 @@ impl ArrayChunks {
         let key = self.stored_key(id.chunk)?;
         let decoded = self.decode_unchecked(id, &key, before, engine).await;
         // Checked after a failure too, because changed metadata may be its cause.
-        self.check_document(AsOf::Answer(&key)).await?;
+        self.check_document(AsOf::Answer(&key, Instant::now()))
+            .await?;
         if let Err(StoreError::Corrupt { .. }) = &decoded {
             self.store.invalidate(&key).await;
         }

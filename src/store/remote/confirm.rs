@@ -103,14 +103,16 @@ impl RemoteSource {
         if self.attrs.is_trusted_for_good() {
             return self.attrs(document).await;
         }
-        let now = Instant::now();
-        let other = match as_of {
-            AsOf::Now => None,
-            AsOf::Answer(key) => self.trusted(key).or_else(|| self.attrs.last(key)),
+        let (other, moment) = match as_of {
+            AsOf::Now => (None, Instant::now()),
+            AsOf::Answer(key, before) => {
+                let other = self.trusted(key).or_else(|| self.attrs.last(key));
+                (other, before)
+            }
         };
         let is_recent = |known: &Known| match &other {
             Some(other) => known.asked >= other.answered || self.is_older(other, known.asked),
-            None => known.asked >= now,
+            None => known.asked >= moment,
         };
         self.confirmed(document, is_recent).await
     }
@@ -315,10 +317,11 @@ mod tests {
         let (source, imitated) = source(protocol, Imitated::new(has_date, age, has_chunk));
         block_on(async {
             source.attrs(&key("d")).await.unwrap();
+            let chunk_key = key("c");
             for _ in 0..2 {
                 let chunk = source.whole(&key("c"), 9).await;
                 assert_eq!(chunk.is_ok(), has_chunk);
-                let as_of = AsOf::Answer(&Key::new(b"c").unwrap());
+                let as_of = AsOf::Answer(&chunk_key, Instant::now());
                 source.attrs_as_of(&key("d"), as_of).await.unwrap();
             }
         });
