@@ -239,6 +239,9 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
                 let mut cat = Cat::new(&["cat"], &path);
                 gate.wait_for(1);
                 cat.dies(signal);
+                // Otherwise the answer could arrive before the request is cancelled, and be cached for the
+                // next signal.
+                assert!(wait_until(SOON, || remote.server.under_way() == 0));
                 gate.open();
             }
         }
