@@ -26,6 +26,30 @@ pub(super) struct State<'a> {
     read: HashMap<u64, Arc<Page>>,
     /// The leaf that was read last, and its number; the next call most likely needs the same leaf.
     leaf: Option<(u64, Arc<Page>)>,
+    ahead: LeavesAhead,
+}
+
+/// Pages that are read together for a scan: leaves that follow each other in the tree are often close to each
+/// other in the file.
+#[derive(Default)]
+struct LeavesAhead {
+    /// The number of the first page in `bytes`.
+    first: u64,
+    bytes: Vec<u8>,
+    /// The number of leaves that the scan has read one after the other.
+    leaves: usize,
+}
+
+/// Limit of the pages that are read together, in bytes.
+const MAX_AHEAD_BYTES: u64 = 128 << 10;
+
+impl LeavesAhead {
+    /// Returns the bytes of a page.
+    fn page(&self, number: u64, page_bytes: usize) -> Option<&[u8]> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let start = place.checked_mul(page_bytes)?;
+        self.bytes.get(start..start.checked_add(page_bytes)?)
+    }
 }
 
 /// An entry of a leaf.
@@ -116,6 +140,7 @@ impl<'a> State<'a> {
             modified,
             read: HashMap::new(),
             leaf: None,
+            ahead: LeavesAhead::default(),
         }
     }
 
@@ -143,10 +168,16 @@ impl<'a> State<'a> {
         if !(2..=last_page).contains(&number) {
             return Err(corrupt(format!("page {number} of {last_page}")));
         }
-        let mut bytes = vec![0; page_bytes];
-        let offset = number.saturating_mul(page_bytes as u64);
-        let read = self.file.bytes(offset, &mut bytes)?;
-        read.ok_or_else(|| corrupt(format!("the file ends before page {number}")))?;
+        let bytes = match self.ahead.page(number, page_bytes) {
+            Some(bytes) => bytes.to_vec(),
+            None => {
+                let mut bytes = vec![0; page_bytes];
+                let offset = number.saturating_mul(page_bytes as u64);
+                let read = self.file.bytes(offset, &mut bytes)?;
+                read.ok_or_else(|| corrupt(format!("the file ends before page {number}")))?;
+                bytes
+            }
+        };
         let page = Arc::new(Page::new(self.file.format, bytes, number, txn)?);
         if page.is_leaf {
             self.leaf = Some((number, Arc::clone(&page)));
@@ -213,6 +244,7 @@ impl<'a> State<'a> {
         let index = index + 1;
         let number = child(&branch, index)?;
         let leaf_end = Bound::before(&branch, index + 1).or_else(|| end.clone());
+        self.read_ahead(&branch, index, number)?;
         let leaf = self.page(number)?;
         check(&leaf, number, true, Some(&start), leaf_end.as_ref())?;
         Ok(Some(Place {
@@ -221,6 +253,46 @@ impl<'a> State<'a> {
             end: leaf_end,
             above: Some(Above { branch, index, end }),
         }))
+    }
+
+    /// Reads the pages of the leaf `number`, which is entry `index` of the branch, and of the leaves after it, if
+    /// at least half of the pages are leaves. Each read of a scan has up to twice as many as the one before.
+    fn read_ahead(&mut self, branch: &Page, index: usize, number: u64) -> Result<(), Failure> {
+        let page_bytes = self.meta.page_bytes;
+        self.ahead.leaves = self.ahead.leaves.saturating_add(1);
+        if self.ahead.page(number, page_bytes).is_some() {
+            return Ok(());
+        }
+        let (mut last, mut leaves) = (number, 1_u64);
+        let mut pages = 1;
+        for entry in (index + 1..branch.len()).take(self.ahead.leaves) {
+            let next = branch.child(entry).filter(|next| *next > last);
+            let Some(next) = next.filter(|next| *next <= self.meta.last_page) else {
+                break;
+            };
+            let span = next - number + 1;
+            if span.saturating_mul(page_bytes as u64) > MAX_AHEAD_BYTES {
+                break;
+            }
+            (last, leaves) = (next, leaves + 1);
+            if span <= leaves * 2 {
+                pages = span;
+            }
+        }
+        self.ahead.bytes.clear();
+        if pages == 1 {
+            return Ok(());
+        }
+        self.ahead.first = number;
+        self.ahead
+            .bytes
+            .resize(in_memory(pages)?.saturating_mul(page_bytes), 0);
+        let offset = number.saturating_mul(page_bytes as u64);
+        // A page that the file lacks is an error for the caller that needs it.
+        if self.file.bytes(offset, &mut self.ahead.bytes)?.is_none() {
+            self.ahead.bytes.clear();
+        }
+        Ok(())
     }
 
     /// Returns a value, and its bytes if it has at most `most` of them.
