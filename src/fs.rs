@@ -422,7 +422,7 @@ impl Fs {
         cookie: u64,
         visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
-        Ok(directory.visit(cookie, &mut |entry| visit(&entry))?)
+        Ok(directory.visit_names(cookie, &mut |entry| visit(&entry))?)
     }
 
     /// As [`Fs::readdir`], with the attributes of each name. Each name but `.` and `..` counts as a lookup.

@@ -229,7 +229,7 @@ pub struct Listed<'a> {
     pub name: &'a [u8],
     /// Object or prefix.
     pub kind: Kind,
-    /// The attributes, if listing returned them at no cost.
+    /// The attributes, if they take no request and were not left out ([`Listing::visit_names`]).
     pub stat: Option<Stat>,
     /// The cookie at which a listing continues after this name. Never 0.
     pub next: u64,
@@ -258,6 +258,15 @@ pub trait Listing: Debug + Send {
     /// # Errors
     /// As [`Store::stat`].
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
+
+    /// As [`Listing::visit`], for callers that use only names and kinds: attributes that take a system call
+    /// for each name are left out.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit(cookie, visit)
+    }
 
     /// Fetches the names after those that are loaded, if any remain.
     ///

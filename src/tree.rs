@@ -57,7 +57,7 @@ pub struct Node {
 pub struct Entry<'a> {
     /// The name. Listings include `.` and `..`.
     pub name: &'a [u8],
-    /// The inode number that a lookup of the name returns.
+    /// The inode number that a lookup of the name returns, if the listing has the attributes.
     pub ino: Ino,
     /// The kind: file or directory.
     pub kind: Kind,
@@ -85,6 +85,14 @@ pub trait DirStream: Debug + Send {
     /// # Errors
     /// As [`Tree::lookup`].
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError>;
+
+    /// As [`DirStream::visit`], for callers that use no attributes.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit(cookie, visit)
+    }
 
     /// Fetches the names that follow the ones available without waiting.
     ///

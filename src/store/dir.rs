@@ -298,6 +298,28 @@ struct DirListing {
 
 impl Listing for DirListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit_with(cookie, visit, DirStore::listed)
+    }
+
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        let by_type = |store: &DirStore, fd: &OwnedFd, prefix: &Key, name: &[u8], file_type| {
+            match file_type {
+                FileType::RegularFile => Some((Kind::Object, None)),
+                _ => store.listed(fd, prefix, name, file_type),
+            }
+        };
+        self.visit_with(cookie, visit, by_type)
+    }
+}
+
+impl DirListing {
+    /// Visits the names of the directory, each with the kind and the attributes that `found` returns for it.
+    fn visit_with(
+        &mut self,
+        cookie: u64,
+        visit: &mut Visit<'_>,
+        found: impl Fn(&DirStore, &OwnedFd, &Key, &[u8], FileType) -> Option<(Kind, Option<Stat>)>,
+    ) -> Result<Visited, StoreError> {
         let Self {
             fd,
             prefix,
@@ -308,7 +330,7 @@ impl Listing for DirListing {
             let name = name.to_bytes();
             let (kind, stat) = match name {
                 b"." | b".." => (Kind::Prefix, None),
-                _ => match store.listed(fd, prefix, name, file_type) {
+                _ => match found(store, fd, prefix, name, file_type) {
                     Some(found) => found,
                     None => return ControlFlow::Continue(()),
                 },

@@ -34,7 +34,7 @@ pub async fn visit_all(
                 }
                 flow
             };
-            listing.visit(start, counted)?
+            listing.visit_names(start, counted)?
         };
         match visited {
             Visited::Pending => listing.load().await?,

@@ -15,7 +15,7 @@ use super::key_order::KeyOrders;
 use super::key_readahead::KeyReadahead;
 use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
 use crate::store::{
-    AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
+    self, AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
     StoreError, Version, Visited, check_component,
 };
 use crate::sync::{Mutex, MutexGuard};
@@ -397,6 +397,25 @@ struct HashedDir {
 #[async_trait]
 impl DirStream for HashedDir {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit_with(visit, |listing, visit| listing.visit(cookie, visit))
+    }
+
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit_with(visit, |listing, visit| listing.visit_names(cookie, visit))
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.listing.load().await
+    }
+}
+
+impl HashedDir {
+    /// Visits the names of the listing with `list`, each with its inode number.
+    fn visit_with(
+        &mut self,
+        visit: &mut Visit<'_>,
+        list: impl Fn(&mut dyn Listing, &mut store::Visit<'_>) -> Result<Visited, StoreError>,
+    ) -> Result<Visited, StoreError> {
         let Self {
             numbers,
             ino: here,
@@ -404,7 +423,7 @@ impl DirStream for HashedDir {
             key,
             listing,
         } = self;
-        listing.visit(cookie, &mut |listed| {
+        list(&mut **listing, &mut |listed| {
             let ino = match listed.name {
                 b"." => *here,
                 b".." => *parent,
@@ -422,10 +441,6 @@ impl DirStream for HashedDir {
                 next,
             })
         })
-    }
-
-    async fn load(&mut self) -> Result<(), StoreError> {
-        self.listing.load().await
     }
 }
 

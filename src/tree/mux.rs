@@ -372,11 +372,33 @@ const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 #[async_trait]
 impl DirStream for NativeDir {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit_with(cookie, visit, |stream, visit| stream.visit(cookie, visit))
+    }
+
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        self.visit_with(cookie, visit, |stream, visit| {
+            stream.visit_names(cookie, visit)
+        })
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        self.stream.load().await
+    }
+}
+
+impl NativeDir {
+    /// Visits the names of the stream with `list`, and the name of the directory of views after them.
+    fn visit_with(
+        &mut self,
+        cookie: u64,
+        visit: &mut Visit<'_>,
+        list: impl Fn(&mut dyn DirStream, &mut Visit<'_>) -> Result<Visited, StoreError>,
+    ) -> Result<Visited, StoreError> {
         if cookie == BEHIND_HIDDEN {
             return Ok(Visited::End);
         }
         let (here, root) = (self.ino, self.root);
-        let visited = self.stream.visit(cookie, &mut |mut entry| {
+        let visited = list(&mut *self.stream, &mut |mut entry| {
             // Only `.` and `..` can be the root, which may have another number in the mount.
             match entry.name {
                 b"." => entry.ino = here,
@@ -400,9 +422,5 @@ impl DirStream for NativeDir {
             true => Visited::Stopped,
             false => Visited::End,
         })
-    }
-
-    async fn load(&mut self) -> Result<(), StoreError> {
-        self.stream.load().await
     }
 }
