@@ -255,39 +255,39 @@ impl<'a> State<'a> {
         }))
     }
 
-    /// Reads the pages of the leaf `number`, which is entry `index` of the branch, and of the leaves after it, if
-    /// at least half of the pages are leaves. Each read of a scan has up to twice as many as the one before.
+    /// Reads the leaf `number`, which is entry `index` of the branch, together with leaves after it: a range of
+    /// pages of which at least half are these leaves. Each read of a scan has up to twice as many as the one before.
     fn read_ahead(&mut self, branch: &Page, index: usize, number: u64) -> Result<(), Failure> {
         let page_bytes = self.meta.page_bytes;
         self.ahead.leaves = self.ahead.leaves.saturating_add(1);
         if self.ahead.page(number, page_bytes).is_some() {
             return Ok(());
         }
-        let (mut last, mut leaves) = (number, 1_u64);
-        let mut pages = 1;
-        for entry in (index + 1..branch.len()).take(self.ahead.leaves) {
-            let next = branch.child(entry).filter(|next| *next > last);
-            let Some(next) = next.filter(|next| *next <= self.meta.last_page) else {
+        let most_pages = MAX_AHEAD_BYTES / page_bytes as u64;
+        let (mut first, mut last) = (number, number);
+        let (mut start, mut pages) = (number, 1);
+        let next_leaves = (index + 1..branch.len()).take(self.ahead.leaves);
+        for (leaves, entry) in (2..).zip(next_leaves) {
+            let Some(next) = branch.child(entry) else {
                 break;
             };
-            let span = next - number + 1;
-            if span.saturating_mul(page_bytes as u64) > MAX_AHEAD_BYTES {
+            (first, last) = (first.min(next), last.max(next));
+            let span = last - first;
+            if first < 2 || last > self.meta.last_page || span >= most_pages {
                 break;
             }
-            (last, leaves) = (next, leaves + 1);
-            if span <= leaves * 2 {
-                pages = span;
+            if span < leaves * 2 {
+                (start, pages) = (first, span + 1);
             }
         }
         self.ahead.bytes.clear();
         if pages == 1 {
             return Ok(());
         }
-        self.ahead.first = number;
-        self.ahead
-            .bytes
-            .resize(in_memory(pages)?.saturating_mul(page_bytes), 0);
-        let offset = number.saturating_mul(page_bytes as u64);
+        self.ahead.first = start;
+        let bytes = in_memory(pages)?.saturating_mul(page_bytes);
+        self.ahead.bytes.resize(bytes, 0);
+        let offset = start.saturating_mul(page_bytes as u64);
         // A page that the file lacks is an error for the caller that needs it.
         if self.file.bytes(offset, &mut self.ahead.bytes)?.is_none() {
             self.ahead.bytes.clear();
