@@ -80,8 +80,7 @@ pub(super) fn of_group(
     let mut found = Vec::new();
     for (name, json) in named(members, note) {
         match natural(json) {
-            Ok(Some(value)) => found.push(Attribute { name, value }),
-            Ok(None) => {}
+            Ok(value) => found.push(Attribute { name, value }),
             Err(why) => note(format!("attribute {name:?} is not in it: {why}")),
         }
     }
@@ -112,9 +111,8 @@ pub(super) fn of_variable(
             }
             _ => None,
         };
-        match typed.map_or_else(|| natural(json), |value| Ok(Some(value))) {
-            Ok(Some(value)) => found.push(Attribute { name, value }),
-            Ok(None) => {}
+        match typed.map_or_else(|| natural(json), Ok) {
+            Ok(value) => found.push(Attribute { name, value }),
             Err(why) => note(format!("attribute {name:?} is not in it: {why}")),
         }
     }
@@ -172,22 +170,25 @@ fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
     Some(Attr::Numbers(target, values))
 }
 
-/// Returns the value in the type of JSON; `None` for `null` and empty lists.
-fn natural(json: &Json) -> Result<Option<Attr>, String> {
+/// Returns the value in the type of JSON.
+///
+/// # Errors
+/// Returns why netCDF cannot express the value.
+fn natural(json: &Json) -> Result<Attr, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),
         json => number_or_special(json),
     };
     let list = match json {
-        Json::Null => return Ok(None),
-        Json::String(text) if special(text).is_none() => return text_of(text).map(Some),
+        Json::Null => return Err("netCDF has no null".into()),
+        Json::String(text) if special(text).is_none() => return text_of(text),
         // netCDF attributes have no structures: they remain JSON text, as in xarray's engines.
-        Json::Object(_) => return Ok(Some(Attr::Text(json.to_string()))),
+        Json::Object(_) => return Ok(Attr::Text(json.to_string())),
         Json::Array(list) => &list[..],
         single => std::slice::from_ref(single),
     };
     if list.is_empty() {
-        return Ok(None);
+        return Err("an empty list has no type".into());
     }
     let texts: Option<Vec<&str>> = list.iter().map(Json::as_str).collect();
     if let Some(texts) = texts.filter(|texts| texts.iter().any(|text| special(text).is_none())) {
@@ -195,11 +196,11 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
             return Err("text with NUL".into());
         }
         let texts = texts.into_iter().map(str::to_owned).collect();
-        return Ok(Some(Attr::Texts(texts)));
+        return Ok(Attr::Texts(texts));
     }
     let Some(values) = list.iter().map(one).collect::<Option<Vec<Value>>>() else {
         // Lists of mixed types or of lists.
-        return Ok(Some(Attr::Text(json.to_string())));
+        return Ok(Attr::Text(json.to_string()));
     };
     let fits = |target: Number| values.iter().all(|value| target.write(*value).is_some());
     let is_whole = values.iter().all(|value| matches!(value, Value::Int(_)));
@@ -210,9 +211,9 @@ fn natural(json: &Json) -> Result<Option<Attr>, String> {
     match target {
         Some(target) if target == F8 => {
             let values = values.iter().map(|value| Value::Float(value.float()));
-            Ok(Some(Attr::Numbers(F8, values.collect())))
+            Ok(Attr::Numbers(F8, values.collect()))
         }
-        Some(target) => Ok(Some(Attr::Numbers(target, values))),
+        Some(target) => Ok(Attr::Numbers(target, values)),
         None => Err("integers that no type of netCDF holds together".into()),
     }
 }
@@ -272,7 +273,7 @@ mod tests {
         let words = vec!["Infinity".into(), "a".into()];
         assert_eq!(value("words"), &Attr::Texts(words));
         assert_eq!(found.len(), 12);
-        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert_eq!(notes.len(), 4, "{notes:?}");
     }
 
     #[test]

@@ -190,7 +190,15 @@ fn variable(
     if parts == PARTS {
         // Such attributes apply to complex numbers, not to each part.
         fill = None;
-        attributes.retain(|attribute| !is_of_values(&attribute.name));
+        attributes.retain(|Attribute { name, .. }| {
+            let is_kept = !is_of_values(name);
+            if !is_kept {
+                note(format!(
+                    "attribute {name:?} is not in it: it is of complex numbers"
+                ));
+            }
+            is_kept
+        });
     }
     if let zarr::DataType::Fixed(fixed) = array.data_type.as_ref().map_err(|e| e.to_string())? {
         add_meaning(&fixed.scalar, &mut attributes, &mut fill, &mut note);
