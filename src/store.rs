@@ -358,8 +358,10 @@ pub trait Store: Debug + Send + Sync {
     async fn invalidate(&self, _key: &Key) {}
 
     /// Drops cached attributes of a value from before its metadata document was written: an array that is
-    /// replaced can have the same keys.
-    fn invalidate_before(&self, _key: &Key, _document: &Key) {}
+    /// replaced can have the same keys. Returns whether there were any.
+    fn invalidate_before(&self, _key: &Key, _document: &Key) -> bool {
+        false
+    }
 
     /// Fetches data that a later call will most likely need; returns whether the store wants more prefetches.
     /// A failure is reported only when the key is read.

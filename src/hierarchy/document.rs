@@ -200,7 +200,14 @@ impl NodeDocuments {
         let mut hasher = SipHasher13::new();
         let [own @ .., _] = Document::ALL;
         let read = |document| read_document(store, key, document);
-        let documents = map_concurrent(own, read).await;
+        let mut documents = map_concurrent(own, read).await;
+        // Attributes that are cached from before the array was written may be those of another array.
+        if let [_, Ok(Some(zarray)), _, zattrs] = &mut documents[..]
+            && let Ok(attributes) = key.join(Document::Zattrs.name().as_bytes())
+            && store.invalidate_before(&attributes, &zarray.key)
+        {
+            *zattrs = read(Document::Zattrs).await;
+        }
         for (place, document) in documents.into_iter().enumerate() {
             if let Some(document) = document?
                 && !node.add(place, document, &mut hasher)?

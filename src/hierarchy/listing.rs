@@ -385,8 +385,8 @@ impl Store for MetadataListingStore {
         self.inner.invalidate(key).await;
     }
 
-    fn invalidate_before(&self, key: &Key, document: &Key) {
-        self.inner.invalidate_before(key, document);
+    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
+        self.inner.invalidate_before(key, document)
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

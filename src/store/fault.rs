@@ -66,8 +66,8 @@ impl Store for FaultStore {
         self.inner.list(prefix).await
     }
 
-    fn invalidate_before(&self, key: &Key, document: &Key) {
-        self.inner.invalidate_before(key, document);
+    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
+        self.inner.invalidate_before(key, document)
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -354,11 +354,26 @@ fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before(
             if !is_consolidated {
                 remote.server.remove("store/.zmetadata");
             }
+            let has_attributes = !is_consolidated;
+            if has_attributes {
+                remote.put("a/.zattrs", r#"{"units": "of the old array"}"#);
+            }
             let mount = remote.mount(&[]);
             let path = whole_of(&mount, "a");
             let file = File::open(&path).unwrap();
             let at = |i: usize| i * CHUNK * 4;
+            let netcdf = mount.join("a/.zarrfs/a.nc");
+            let has_units = |of: &str| match read(&netcdf) {
+                Ok(bytes) => bytes.windows(of.len()).any(|bytes| bytes == of.as_bytes()),
+                Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("a.nc: {error}"),
+            };
+            if has_attributes {
+                assert!(has_units("of the old array"));
+            }
             assert!(part(&file, at(0)).unwrap() == whole()[..at(1)]);
+            if has_attributes {
+                remote.put("a/.zattrs", r#"{"units": "of the new array"}"#);
+            }
             let new = replace_by_big_endian(&remote);
             let what = format!("{backend:?} {format:?} {is_consolidated}");
             is_one_of(
@@ -377,6 +392,10 @@ fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before(
                 Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("{what}: {error}"),
             };
             assert!(wait_until(SOON, is_new), "{what}: a new open");
+            if has_attributes {
+                let is_new = || has_units("of the new array");
+                assert!(wait_until(SOON, is_new), "{what}: attributes");
+            }
             is_one_of(part(&file, at(1)), &[ESTALE], "the open file");
             remote.siblings_work(&mount);
         }

@@ -110,12 +110,14 @@ impl AttrCache {
         self.lock().put(key.clone(), known);
     }
 
-    /// Removes attributes that were requested before a moment.
-    pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) {
+    /// Removes attributes that were requested before a moment. Returns whether there were any.
+    pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) -> bool {
         let mut known = self.lock();
-        if known.get(key).is_some_and(|known| known.asked < moment) {
+        let is_outdated = known.get(key).is_some_and(|known| known.asked < moment);
+        if is_outdated {
             known.pop(key);
         }
+        is_outdated
     }
 
     /// Removes attributes that are no longer true.

@@ -20,12 +20,13 @@ const DOCUMENT_ANCHOR_TRUST: Duration = Duration::from_millis(200);
 const OLD_TIME_TRUST: Duration = Duration::from_secs(1);
 
 impl RemoteSource {
-    /// Drops cached attributes of a value from before its document was written.
-    pub(super) fn invalidate_before(&self, key: &Key, document: &Key) {
-        if let Some(written) = self.written.get(document) {
-            self.attrs.invalidate_before(key, written);
-            self.listings.invalidate_before(key, written);
-        }
+    /// Drops cached attributes of a value from before its document was written. Returns whether there were any.
+    pub(super) fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
+        let Some(written) = self.written.get(document) else {
+            return false;
+        };
+        self.listings.invalidate_before(key, written);
+        self.attrs.invalidate_before(key, written)
     }
 
     /// Caches attributes, and when the document was written if they are of a new version of one.

@@ -275,8 +275,8 @@ impl Store for RemoteStore {
         self.source.invalidate(key);
     }
 
-    fn invalidate_before(&self, key: &Key, document: &Key) {
-        self.source.invalidate_before(key, document);
+    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
+        self.source.invalidate_before(key, document)
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
