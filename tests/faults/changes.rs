@@ -362,10 +362,10 @@ fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before(
             let path = whole_of(&mount, "a");
             let file = File::open(&path).unwrap();
             let at = |i: usize| i * CHUNK * 4;
-            let netcdf = mount.join("a/.zarrfs/a.nc");
-            let has_units = |of: &str| match read(&netcdf) {
+            let attributes = mount.join("a/.zarrfs/attributes.json");
+            let has_units = |of: &str| match read(&attributes) {
                 Ok(bytes) => bytes.windows(of.len()).any(|bytes| bytes == of.as_bytes()),
-                Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("a.nc: {error}"),
+                Err(error) => error.raw_os_error() != Some(ESTALE) && panic!("attributes: {error}"),
             };
             if has_attributes {
                 assert!(has_units("of the old array"));
