@@ -26,6 +26,7 @@ mod h5;
 mod hdf5;
 mod layout;
 mod making;
+mod missing_times;
 mod mrc;
 mod netcdf4;
 mod nifti;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::georef::grid::Grid;
-use super::group_column::GroupColumn;
+use super::group_column::{GroupColumn, NullableElements};
 use super::node::ViewNode;
 use super::packed::StoredChunks;
 use crate::store::Key;
@@ -129,6 +129,8 @@ pub struct GroupArray {
     /// The elements as bytes, if they are structures that contain text ([`Depth::Raw`]); or why they are not
     /// read.
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
+    /// The elements, if they are times of which some are missing ([`Depth::Table`]).
+    pub(super) times: Option<Arc<NullableElements>>,
     /// The grid of the array, if other conventions than CF georeference it.
     pub(super) grid: Option<Arc<Grid>>,
     /// The stored chunks, for a file that has them, or why the file has decoded elements.

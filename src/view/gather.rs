@@ -230,12 +230,12 @@ impl Nodes {
         has_crs: bool,
         room: &mut Room,
     ) -> Result<GroupArray, NoContent> {
-        let (mut texts, mut records, mut grid) = (None, None, None);
+        let (mut texts, mut records, mut times, mut grid) = (None, None, None, None);
         if room.has_elements {
             texts = self.texts_of(&node, wanted).await?;
             match wanted {
                 Depth::Raw => records = self.records_of(&node).await?,
-                Depth::Table => {}
+                Depth::Table => times = self.missing_times(&node).await?.map(Arc::new),
                 Depth::Own | Depth::All => grid = self.grid_of(&node, has_crs).await?,
             }
         }
@@ -257,10 +257,16 @@ impl Nodes {
                 records = records.map(|_| Err(too_much.into()));
             }
         }
+        let times = times.filter(|times| {
+            let left = room.bytes.checked_sub(times.memory_bytes() as u64);
+            room.bytes = left.unwrap_or(room.bytes);
+            left.is_some()
+        });
         Ok(GroupArray {
             node,
             texts,
             records,
+            times,
             grid,
             stored: None,
         })

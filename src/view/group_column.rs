@@ -37,7 +37,7 @@ impl GroupValues {
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Texts(values) => values.memory_bytes(),
-            Self::Elements(values) => values.elements.len() + values.mask.len(),
+            Self::Elements(values) => values.memory_bytes(),
         }
     }
 }
@@ -54,6 +54,20 @@ pub(super) struct NullableElements {
 }
 
 impl NullableElements {
+    /// `elements` has one element for each byte of `mask`, which is not 0 for rows without a value.
+    pub(super) fn new(data_type: Fixed, elements: Vec<u8>, mask: Vec<u8>) -> Self {
+        Self {
+            data_type,
+            elements,
+            mask,
+        }
+    }
+
+    /// Returns the memory of the elements in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.elements.len() + self.mask.len()
+    }
+
     /// Returns the element of each row; `None` for a row without a value.
     pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
         let elements = self.elements.chunks_exact(self.data_type.size_bytes);
@@ -290,11 +304,9 @@ impl Nodes {
         let Some(data_type) = data_type.filter(is_plain) else {
             return Ok(Err("its values are no numbers or booleans".into()));
         };
-        Ok(Ok(NullableElements {
-            data_type,
-            elements: self.all_bytes(values).await?,
-            mask: self.all_bytes(mask).await?,
-        }))
+        let elements = self.all_bytes(values).await?;
+        let mask = self.all_bytes(mask).await?;
+        Ok(Ok(NullableElements::new(data_type, elements, mask)))
     }
 
     /// Decodes the categories. The inner error is the reason why they cannot be decoded.

@@ -48,7 +48,8 @@ const RLE_DICTIONARY: i32 = 8;
 /// # Errors
 /// Returns why the group has no table, or why the format cannot express it.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let table = Table::of(tree, |data| column_type(data).map(drop))?;
+    let mut table = Table::of(tree, |data| column_type(data).map(drop))?;
+    table.columns.iter_mut().for_each(leave_out_missing_times);
     let types = table.columns.iter().map(|column| column_type(&column.data));
     let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;
     let too_long = || format!("{} rows: no file can be so long", table.rows);
@@ -70,6 +71,16 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
         notes,
         block_bytes: 1,
     })
+}
+
+/// Makes rows with a missing time rows without a value, unless another time is too large for the file.
+fn leave_out_missing_times(column: &mut Column) {
+    if let Some(times) = column.times.take()
+        && let Ok(kind) = ColumnType::of(&times.data_type)
+        && nullable::values(&kind, &times).is_some()
+    {
+        column.data = ColumnData::Nullable(times);
+    }
 }
 
 fn column_type(data: &ColumnData) -> Result<ColumnType, String> {

@@ -31,6 +31,8 @@ pub(super) struct Column {
     pub(super) name: String,
     pub(super) node: Arc<ViewNode>,
     pub(super) data: ColumnData,
+    /// The elements, if they are times of which some are missing.
+    pub(super) times: Option<Arc<NullableElements>>,
 }
 
 /// The values of a column.
@@ -167,6 +169,7 @@ fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String>
         name: node.name().to_owned(),
         node: Arc::clone(node),
         data,
+        times: member.times.clone(),
     })
 }
 
@@ -182,6 +185,7 @@ fn group_column(group: &GroupColumn) -> Result<Column, String> {
         name: group.node.name().to_owned(),
         node: Arc::clone(&group.node),
         data,
+        times: None,
     })
 }
 

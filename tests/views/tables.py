@@ -28,6 +28,8 @@ INTEGERS = [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 
 FLOATS = ["float16", "float32", "float64"]
 UNITS = ["ns", "us", "25us", "ms", "s", "m", "h", "D", "W", "M", "Y"]
 ROWS, LARGE, LONG = 1003, 3_000_000, 3_000_000_000
+# The count of "not a time".
+NAT = np.iinfo("i8").min
 counts, bad = {"parquet": 0, "csv": 0}, []
 
 
@@ -75,6 +77,7 @@ def write():
     data = np.array(["1999-12-31T23:59:59.123456789", "NaT", "2262-04-11"] * 4, "M8[ns]")
     create(group, "t", data, 5, "x")
     create(group, "d", data.astype("M8[D]"), 5, "x")
+    create(group, "lag", np.array([5, "NaT", -7] * 4, "m8[s]"), 5, "x")
 
     group = root.create_group("floats")
     for name in "abc":
@@ -240,6 +243,8 @@ def parquet(name, path):
     same(f"{path} names", read.column_names, list(data))
     for key, expected in data.items():
         column = read.column(key)
+        if expected.dtype.kind in "Mm":
+            same(f"{path} {key} nulls", np.array(column.is_null()), np.isnat(expected))
         if column.type == pa.string():
             same(f"{path} {key}", np.array(column.to_pylist(), object), plain(expected))
         elif pa.types.is_timestamp(column.type):
@@ -250,20 +255,19 @@ def parquet(name, path):
             padded = [bytes(value).ljust(expected.dtype.itemsize, b"\0") for value in expected]
             same(f"{path} {key}", np.array(column.to_pylist(), object), np.array(padded, object))
         else:
-            found = column.to_numpy()
+            found = column.fill_null(NAT).to_numpy() if column.null_count else column.to_numpy()
             assert found.dtype == plain(expected).dtype, (path, key, found.dtype)
             same(f"{path} {key}", found, plain(expected))
     # pandas, with the same engine, and one column by itself.
     key = list(data)[-1]
     frame = pd.read_parquet(path, columns=[key])
     same(f"{path} pandas", [len(frame), *frame.columns], [len(data[key]), key])
-    if name != "missing":
-        database(f"{path} DuckDB", path, data)
+    database(f"{path} DuckDB", path, data)
     counts["parquet"] += 1
 
 
 def database(what, path, data, skip=()):
-    """The columns as DuckDB reads them; it has no integer that is not a time."""
+    """The columns as DuckDB reads them."""
     names = [key for key in data if key not in skip]
     # Names are the same without regard to case.
     quoted = ", ".join(f'"{index}"' for index in range(len(data)))
@@ -278,14 +282,15 @@ def database(what, path, data, skip=()):
                 padded = [bytes(value).ljust(expected.dtype.itemsize, b"\0") for value in expected]
                 same(f"{what} {key}", np.array([bytes(value) for value in found], object), np.array(padded, object))
             elif expected.dtype.kind == "M" and np.issubdtype(found.dtype, np.datetime64):
-                same(f"{what} {key}", found.astype("M8[ns]"), expected.astype("M8[ns]"))
+                found = np.ma.filled(found.astype("M8[ns]"), np.datetime64("NaT"))
+                same(f"{what} {key}", found, expected.astype("M8[ns]"))
             elif expected.dtype.kind in "UTO":
                 found = np.array([value or "" for value in np.ma.filled(found, "")], object)
                 same(f"{what} {key}", found, np.array([value or "" for value in plain(expected)], object))
             elif expected.dtype.kind == "f":
                 same(f"{what} {key}", np.asarray(found).astype(expected.dtype.newbyteorder("=")), plain(expected))
             else:
-                same(f"{what} {key}", np.asarray(found), plain(expected))
+                same(f"{what} {key}", np.ma.filled(found, NAT), plain(expected))
 
 
 def comma_separated(name, path):
