@@ -76,8 +76,14 @@ impl Chunk {
         self.checked_ms.fetch_max(checked_ms, Ordering::Relaxed);
     }
 
-    fn cost(&self) -> u64 {
+    /// Returns the size of the elements in bytes.
+    fn size_bytes(&self) -> u64 {
         self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    /// Returns the memory that the chunk takes in the cache, in bytes.
+    fn cost(&self) -> u64 {
+        self.size_bytes().saturating_add(CHUNK_OVERHEAD_BYTES)
     }
 }
 
@@ -121,8 +127,9 @@ const USED_UP_BYTES: u64 = 16 << 20;
 /// The number of these chunks that stay even if they are larger.
 const USED_UP_CHUNKS: usize = 4;
 
-/// The largest number of cached chunks. Absent chunks take no bytes, so the size does not limit them.
-const MAX_CHUNKS: usize = 1 << 18;
+/// The memory of a cached chunk without its elements, in bytes: its entry in the cache, the chunk, and three
+/// allocations.
+const CHUNK_OVERHEAD_BYTES: u64 = 320;
 
 /// What a caller has to do to get a chunk.
 #[derive(Debug)]
@@ -140,7 +147,7 @@ impl ChunkCache {
     pub(super) fn new(budget_bytes: u64) -> Self {
         Self {
             state: Mutex::new(State {
-                chunks: WeightedLru::new(budget_bytes, MAX_CHUNKS),
+                chunks: WeightedLru::new(budget_bytes, usize::MAX),
                 loads: HashMap::new(),
                 next_load: 0,
                 used_up: VecDeque::new(),
@@ -213,7 +220,7 @@ impl ChunkCache {
         while freed < bytes
             && let Some(chunk) = state.chunks.pop_lru()
         {
-            freed += chunk.cost();
+            freed += chunk.size_bytes();
             evicted.push(chunk);
         }
         // The chunks are dropped without the lock, because freeing them takes time.
@@ -226,13 +233,13 @@ impl ChunkCache {
     pub(super) fn use_up(&self, id: ChunkId) {
         let mut given = Vec::new();
         let mut state = self.lock();
-        let Some((_, cost)) = state.chunks.peek(&id) else {
+        let Some((_, cost)) = state
+            .chunks
+            .peek(&id)
+            .filter(|(chunk, _)| chunk.bytes.is_some())
+        else {
             return;
         };
-        if cost == 0 {
-            // An absent chunk has no memory to free.
-            return;
-        }
         if state.used_up.back() == Some(&(id, cost)) {
             return;
         }
@@ -258,7 +265,7 @@ impl ChunkCache {
             state.loads.remove(&id);
         }
         let evicted = match chunk {
-            Some(chunk) if chunk.cost() <= self.budget_bytes => {
+            Some(chunk) if chunk.size_bytes() <= self.budget_bytes => {
                 state.chunks.insert(id, Arc::clone(chunk), chunk.cost())
             }
             _ => Vec::new(),
@@ -392,7 +399,9 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_go_first_and_give_their_memory_back() {
-        let (cache, memory) = (Arc::new(ChunkCache::new(300)), Arc::new(Memory::new(1000)));
+        let budget_bytes = 3 * (100 + CHUNK_OVERHEAD_BYTES);
+        let cache = Arc::new(ChunkCache::new(budget_bytes));
+        let memory = Arc::new(Memory::new(10_000));
         for chunk in 0..3 {
             lead(&cache, chunk).complete(Ok(decoded(&memory, 100)));
         }
@@ -402,7 +411,7 @@ mod tests {
         assert_eq!(memory.used_bytes(), 300);
         assert!(cache.evict(150));
         assert_eq!(memory.used_bytes(), 100);
-        lead(&cache, 9).complete(Ok(decoded(&memory, 400)));
+        lead(&cache, 9).complete(Ok(decoded(&memory, 2000)));
         assert_eq!(
             memory.used_bytes(),
             100,

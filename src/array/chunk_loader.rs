@@ -17,6 +17,9 @@ const GROUP_BYTES: u64 = 128 << 10;
 const MAX_GROUP: usize = 64;
 /// The size in bytes of the inner chunks of one remote chunk that are fetched together.
 const FETCHED_GROUP_BYTES: u64 = 4 << 20;
+/// The largest number of tasks of one read: more than the network or the processors can use. Each task takes some
+/// ten KiB.
+const MAX_TASKS: usize = 256;
 /// The number of retries for a chunk whose leader was dropped, or that is outdated.
 const ATTEMPTS: usize = 2;
 
@@ -135,24 +138,30 @@ impl ArrayReader {
             .clamp(1, MAX_GROUP)
     }
 
-    /// Spawns tasks on the CPU pool that decode at most `group` chunks each.
+    /// Spawns tasks on the CPU pool that decode at most `group` chunks each, or more if there would be too many
+    /// tasks.
     pub(super) fn submit(self: &Arc<Self>, mut leaders: Leaders, group: usize, priority: Priority) {
+        let has_inner = self.chunks.has_inner();
         if self.chunks.is_remote() {
             // Inner chunks of one chunk are fetched together.
             leaders.sort_by_key(|(id, _)| id.chunk);
         }
-        while let Some((first, _)) = leaders.first() {
+        let group = group.max(leaders.len().div_ceil(MAX_TASKS));
+        let mut leaders = leaders.into_iter();
+        while let Some((first, _)) = leaders.as_slice().first() {
             let chunk = first.chunk;
-            let of_chunk = leaders.iter().take_while(|(id, _)| id.chunk == chunk);
-            let most = match self.chunks.is_remote() {
+            let of_chunk = leaders
+                .as_slice()
+                .iter()
+                .take_while(|(id, _)| id.chunk == chunk);
+            let most = match self.chunks.is_remote() && has_inner {
                 true => group.min(of_chunk.count()),
                 false => group,
             };
-            let rest = leaders.split_off(most.min(leaders.len()));
+            let of_task: Leaders = leaders.by_ref().take(most).collect();
             let reader = Arc::clone(self);
-            let decode = async move { reader.decode_unless_abandoned(leaders).await };
+            let decode = async move { reader.decode_unless_abandoned(of_task).await };
             runtime::run(priority, move || runtime::spawn_polled(decode).detach());
-            leaders = rest;
         }
     }
 
