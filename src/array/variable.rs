@@ -26,7 +26,12 @@ impl Elements {
     }
 }
 
-/// Decodes all elements of an array of variable size, if they take less than `limit_bytes`.
+/// The elements of an array may take this fraction (1/8) of the memory limit, without their values.
+const ELEMENTS_PART: u64 = 8;
+/// The maximum that a codec adds to an element in a stored chunk, in bytes.
+const ENCODED_ELEMENT_BYTES: u64 = 16;
+
+/// Decodes all elements of an array of variable size, if their values have at most `most_bytes`.
 ///
 /// # Errors
 /// [`StoreError::TooLarge`], [`StoreError::Unsupported`] for another data type, or the error of a
@@ -36,12 +41,9 @@ pub async fn read_elements(
     key: &Key,
     metadata: &zarr::Array,
     pipeline: &Pipeline,
-    limit_bytes: u64,
+    most_bytes: u64,
     engine: &Engine,
 ) -> Result<Elements, StoreError> {
-    // All elements, those of a chunk, and intermediate results between codecs, reserved together.
-    let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
-    let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
     let unsupported = |what: String| StoreError::Unsupported {
         key: key.clone(),
         what,
@@ -52,43 +54,56 @@ pub async fn read_elements(
     let DataType::Variable(variable) = parts.data_type else {
         return Err(unsupported("elements of constant size".into()));
     };
-    let too_large = |need_bytes| StoreError::TooLarge {
+    let too_large = |need_bytes, limit_bytes| StoreError::TooLarge {
         key: key.clone(),
         need_bytes,
         limit_bytes,
     };
-    let _memory = engine.reserve(key, memory(limit_bytes)).await?;
-    let count = parts.grid.element_count();
-    let element_bytes = size_of::<Element>() as u64;
-    // Every element starts as a copy of the fill value.
+    // Every element starts as a copy of the fill value. Those of a chunk are in a list of their own.
     let fill = fill_element(variable, parts.fill_value);
-    let fill_bytes = element_bytes.saturating_add(heap_bytes(&fill));
-    let mut used = count.saturating_mul(fill_bytes);
-    if used > limit_bytes {
-        return Err(too_large(used));
+    let element_bytes = size_of::<Element>() as u64;
+    let count = parts.grid.element_count();
+    let result_bytes = count.saturating_mul(element_bytes.saturating_add(heap_bytes(&fill)));
+    let edges = parts.grid.largest_chunk_shape();
+    let in_chunk = edges.iter().fold(1_u64, |n, edge| n.saturating_mul(*edge));
+    let chunk_bytes = in_chunk.saturating_mul(element_bytes + ENCODED_ELEMENT_BYTES);
+    let most_elements_bytes = engine.memory_limit_bytes() / ELEMENTS_PART;
+    let elements_bytes = result_bytes.saturating_add(chunk_bytes);
+    if elements_bytes > most_elements_bytes {
+        return Err(too_large(elements_bytes, most_elements_bytes));
     }
+    // All elements, those of a chunk, and intermediate results between codecs, reserved together. A stored
+    // chunk is about as long as its values.
+    let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
+    let limit_bytes = elements_bytes.saturating_add(most_bytes.saturating_mul(2));
+    let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
+    let _memory = engine.reserve(key, memory(limit_bytes)).await?;
     let length = usize::try_from(count).unwrap_or(usize::MAX);
     let mut elements = Vec::new();
     elements
         .try_reserve_exact(length)
-        .map_err(|_| too_large(used))?;
+        .map_err(|_| too_large(result_bytes, limit_bytes))?;
     elements.resize(length, fill);
     let shape = parts.grid.array_shape();
+    let mut value_bytes = 0_u64;
     for chunk in 0..parts.grid.chunk_count() {
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
-        let hint = AccessHint::Whole(limit_bytes - used);
+        let used = result_bytes.saturating_add(value_bytes);
+        let left = limit_bytes.saturating_sub(used);
+        let hint = AccessHint::Whole(left);
         let Some(object) = present(store.open(&chunk_key, hint).await)? else {
             continue;
         };
-        used = used.saturating_add(object.size_bytes());
-        if used > limit_bytes {
-            return Err(too_large(used));
-        }
-        let left = limit_bytes - used;
+        let Some(left) = left.checked_sub(object.size_bytes()) else {
+            return Err(too_large(
+                used.saturating_add(object.size_bytes()),
+                limit_bytes,
+            ));
+        };
         let decoded = decode_elements(&*object, &chunk_key, pipeline, left, None).await?;
-        used = used.saturating_add(decoded.iter().map(size_of_element).sum());
-        if used > limit_bytes {
-            return Err(too_large(used));
+        value_bytes = value_bytes.saturating_add(decoded.iter().map(size_of_element).sum());
+        if value_bytes > most_bytes {
+            return Err(too_large(value_bytes, most_bytes));
         }
         let index = parts.grid.index(chunk);
         let of_chunk = index.and_then(|index| {
@@ -196,9 +211,12 @@ pub(super) fn size_of_element(element: &Element) -> u64 {
 
 /// Returns the heap bytes of an element. JSON takes up to 64 bytes for each byte of text.
 fn heap_bytes(element: &Element) -> u64 {
+    let value_bytes = size_of::<serde_json::Value>() as u64;
     match element {
-        Element::Json(value) if value.is_null() => 0,
-        Element::Json(value) => (value.to_string().len() as u64).saturating_mul(64),
+        Element::Json(value) if value.is_null() => value_bytes,
+        Element::Json(value) => {
+            value_bytes.saturating_add((value.to_string().len() as u64).saturating_mul(64))
+        }
         element => size_of_element(element),
     }
 }
@@ -211,8 +229,8 @@ fn fill_element(variable: &Variable, fill: &FillValue) -> Element {
         (Variable::Text, _) => Element::Text(String::new()),
         (Variable::Bytes, fill) => Element::Bytes(fill.variable_bytes().unwrap_or_default()),
         (Variable::Array(_), _) => Element::Array(Vec::new()),
-        (Variable::Object, FillValue::Variable(value)) => Element::Json(value.clone()),
-        (Variable::Object, _) => Element::Json(serde_json::Value::Null),
+        (Variable::Object, FillValue::Variable(value)) => Element::from(value.clone()),
+        (Variable::Object, _) => Element::from(serde_json::Value::Null),
     }
 }
 

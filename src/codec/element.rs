@@ -15,7 +15,13 @@ pub enum Element {
     Array(Vec<u8>),
     /// Any value of `json2` and `msgpack2`. Numbers that are not finite are the strings `NaN`, `Infinity` and
     /// `-Infinity`.
-    Json(Value),
+    Json(Box<Value>),
+}
+
+impl From<Value> for Element {
+    fn from(value: Value) -> Self {
+        Self::Json(Box::new(value))
+    }
 }
 
 /// A memory limit for elements.

@@ -22,7 +22,7 @@ pub(super) fn decode(
     let items: Vec<Value> = serde_json::from_slice(&quote_constants(src))
         .map_err(|error| DecodeError::corrupt(format!("not a JSON list: {error}")))?;
     let mut elements = budget.list(expected)?;
-    elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
+    elements.extend(flatten(items, expected)?.into_iter().map(Element::from));
     Ok(elements)
 }
 
@@ -36,7 +36,7 @@ mod tests {
     }
 
     fn values(list: &[Value]) -> Vec<Element> {
-        list.iter().cloned().map(Element::Json).collect()
+        list.iter().cloned().map(Element::from).collect()
     }
 
     #[test]

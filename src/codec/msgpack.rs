@@ -26,7 +26,7 @@ pub(super) fn decode(
         return Err(DecodeError::corrupt(format!("{n} bytes after the list")));
     }
     let mut elements = budget.list(expected)?;
-    elements.extend(flatten(items, expected)?.into_iter().map(Element::Json));
+    elements.extend(flatten(items, expected)?.into_iter().map(Element::from));
     Ok(elements)
 }
 
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn values_decode_and_every_truncation_is_an_error() {
         let expected = [json!(1), json!("two"), json!([3, -4.5]), json!({"k": null})];
-        assert_eq!(parse(CHUNK, 4).unwrap(), expected.map(Element::Json));
+        assert_eq!(parse(CHUNK, 4).unwrap(), expected.map(Element::from));
         for n in 0..CHUNK.len() {
             assert!(parse(&CHUNK[..n], 4).is_err(), "{n}");
         }
@@ -200,7 +200,7 @@ mod tests {
                 1
             )
             .unwrap()
-                == [Element::Json(json!("NaN"))]
+                == [Element::from(json!("NaN"))]
         );
     }
 }

@@ -58,7 +58,7 @@ fn nest(
 fn value(element: &Element, item: Option<&Fixed>) -> Value {
     match (element, item) {
         (Element::Text(text), _) => text.as_str().into(),
-        (Element::Json(value), _) => value.clone(),
+        (Element::Json(value), _) => (**value).clone(),
         (Element::Array(bytes), Some(item)) if item.size_bytes > 0 => bytes
             .chunks_exact(item.size_bytes)
             .map(|bytes| number(item, bytes).unwrap_or_else(|| BASE64.encode(bytes).into()))

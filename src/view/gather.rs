@@ -508,6 +508,12 @@ impl Nodes {
             Depth::Own | Depth::Table | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
         };
         let too_much = || format!("more than {most} bytes of text");
+        let too_many = |need_bytes: u64, limit_bytes: u64| match limit_bytes == most {
+            true => too_much(),
+            false => format!(
+                "{need_bytes} bytes of memory for its elements, {limit_bytes} are the limit"
+            ),
+        };
         match &node.elements {
             // Such text has a constant size in the file, too.
             Elements::Fixed(_) if depth == Depth::Raw => Ok(None),
@@ -533,7 +539,11 @@ impl Nodes {
                 let elements = read_elements(store, node.key(), array, pipeline, most, engine);
                 let elements = match elements.await {
                     Ok(elements) => elements,
-                    Err(StoreError::TooLarge { .. }) => return Ok(Some(Err(too_much()))),
+                    Err(StoreError::TooLarge {
+                        need_bytes,
+                        limit_bytes,
+                        ..
+                    }) => return Ok(Some(Err(too_many(need_bytes, limit_bytes)))),
                     Err(error) => return Err(NoContent::Failed(error)),
                 };
                 self.check_document(document.as_ref()).await?;

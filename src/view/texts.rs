@@ -89,7 +89,7 @@ impl Nodes {
                 what: "no elements of variable length".into(),
             });
         };
-        let limit = MAX_ELEMENTS_BYTES.min(self.engine().memory_limit_bytes() / 4);
+        let limit = MAX_ELEMENTS_BYTES.min(self.engine().memory_limit_bytes() / 8);
         let data_type = array.data_type.as_ref().map_err(|e| StoreError::Corrupt {
             key: node.key.clone(),
             what: e.to_string(),

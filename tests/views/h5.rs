@@ -169,7 +169,7 @@ fn an_anndata_file_has_all_arrays_or_a_diagnostic() {
     assert!(!readme(&mount, "plain").contains("h5ad"));
     for (name, why) in [
         ("broken", "broken/uns is not in it"),
-        ("long", "bytes of text"),
+        ("long", "bytes of memory for its elements"),
     ] {
         let readme = readme(&mount, name);
         assert!(readme.contains(&format!("{name}.h5ad: ")), "{readme}");

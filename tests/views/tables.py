@@ -28,6 +28,7 @@ INTEGERS = [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 
 FLOATS = ["float16", "float32", "float64"]
 UNITS = ["ns", "us", "25us", "ms", "s", "m", "h", "D", "W", "M", "Y"]
 ROWS, LARGE, LONG = 1003, 3_000_000, 3_000_000_000
+LABELS = 100_000
 # The count of "not a time".
 NAT = np.iinfo("i8").min
 counts, bad = {"parquet": 0, "csv": 0}, []
@@ -137,6 +138,11 @@ def write():
     create(wrong, "categories", np.array(["a"], "U1"), 1)
     group.create_group("other", attributes={"encoding-type": "nullable-integer"})
 
+    # Less than 4 MiB of text in many elements.
+    group = root.create_group("labels")
+    for name, dtype in (("variable", str), ("fixed", "U6")):
+        array = group.create_array(name, shape=(LABELS,), chunks=(30_000,), dtype=dtype, dimension_names=["x"])
+        array[:] = np.array([f"n{i:05}" for i in range(LABELS)], object if dtype is str else dtype)
     # Text as anndata 0.13 writes it, whose index is a group, too.
     group = root.create_group("strings", attributes={
         "encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": ["some", "all"]})
@@ -378,7 +384,7 @@ def check(mount):
     def file(group, suffix):
         return os.path.join(mount, group, ".zarrfs", group + suffix)
 
-    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs", "kinds", "strings"):
+    for name in ("types", "times", "missing", "floats", "old", "names", "large", "encoded", "empty", "obs", "kinds", "strings", "labels"):
         parquet(name, file(name, ".parquet"))
         if name == "encoded":
             parts(file(name, ".parquet"))

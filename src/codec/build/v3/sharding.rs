@@ -90,11 +90,11 @@ impl Builder<'_> {
                     Variable::Text => Element::Text(String::new()),
                     Variable::Bytes => Element::Bytes(Vec::new()),
                     Variable::Array(_) => Element::Array(Vec::new()),
-                    Variable::Object => Element::Json(Value::Null),
+                    Variable::Object => Element::from(Value::Null),
                 })
             }
             (DataType::Variable(Variable::Object), FillValue::Variable(value)) => {
-                InnerFill::Element(Element::Json(value.clone()))
+                InnerFill::Element(Element::from(value.clone()))
             }
             (data_type, fill) => return invalid(format!("fill value {fill:?} of {data_type}")),
         };
