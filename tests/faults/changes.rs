@@ -403,6 +403,35 @@ fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before(
 }
 
 #[test]
+fn i06_a_chunk_that_was_read_before_an_array_was_restored_is_read_again() {
+    for backend in BOTH {
+        let remote = Remote::of(backend, Format::V3);
+        let mount = remote.mount(&[]);
+        let old: Vec<(String, Vec<u8>)> = (["store/a/zarr.json".to_owned()].into_iter())
+            .chain((0..4).map(|i| remote.at("a", i)))
+            .map(|key| (key.clone(), remote.server.get(&key).unwrap()))
+            .collect();
+        let view = remote.view(&mount, "a", 3);
+        // The metadata are known now, and no chunk.
+        std::fs::metadata(&view).unwrap();
+        replace_by_big_endian(&remote);
+        let native = mount.join(remote.key("a", 3));
+        let new = remote.server.get(&remote.at("a", 3)).unwrap();
+        assert!(wait_until(SOON, || read(&native).is_ok_and(|bytes| bytes == new)));
+        for (key, value) in old {
+            remote.server.put(&key, value);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let expected = &whole()[3 * CHUNK * 4..];
+        is_right_or(read(&view), expected, &[ESTALE], &format!("{backend:?}"));
+        assert!(
+            wait_until(SOON, || read(&view).is_ok_and(|bytes| bytes == expected)),
+            "{backend:?}"
+        );
+    }
+}
+
+#[test]
 fn i06_chunks_of_an_array_that_is_removed_are_never_fill_values() {
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {

@@ -32,6 +32,8 @@ pub(super) struct Known {
     pub(super) asked: Instant,
     /// When the response had arrived: the attributes were valid at this time or earlier.
     pub(super) answered: Instant,
+    /// Whether the version of the metadata document was known soon after the response.
+    pub(super) is_checked: bool,
 }
 
 impl Known {
@@ -41,6 +43,7 @@ impl Known {
             attrs,
             asked,
             answered: Instant::now(),
+            is_checked: false,
         }
     }
 }
@@ -120,6 +123,32 @@ impl AttrCache {
         is_outdated
     }
 
+    /// Records that the version of the metadata document was known soon after these attributes.
+    pub(super) fn mark_checked(&self, key: &Key, answered: Instant) {
+        let mut cached = self.lock();
+        let known = cached.get_mut(key);
+        if let Some(known) = known.filter(|known| known.answered == answered) {
+            known.is_checked = true;
+        }
+    }
+
+    /// Stops trusting attributes that are at least this old and not checked. The next lookup compares the
+    /// version. Returns whether there were any.
+    pub(super) fn expire_unchecked(&self, key: &Key, age: Duration) -> bool {
+        let mut cached = self.lock();
+        let known = cached.get_mut(key);
+        let Some(known) =
+            known.filter(|known| !known.is_checked && known.answered.elapsed() >= age)
+        else {
+            return false;
+        };
+        match Instant::now().checked_sub(self.ttl) {
+            Some(expired) => known.asked = expired.min(known.asked),
+            None => drop(cached.pop(key)),
+        }
+        true
+    }
+
     /// Removes attributes that are no longer true.
     pub(super) fn invalidate(&self, key: &Key) {
         self.lock().pop(key);
@@ -129,6 +158,22 @@ impl AttrCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_without_a_check_are_trusted_for_a_while() {
+        let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
+        let key = Key::new(b"a").unwrap();
+        let known = Known::new(Attrs::Prefix, Instant::now());
+        attrs.insert(&key, known.clone());
+        assert!(!attrs.expire_unchecked(&key, Duration::from_secs(60)));
+        attrs.mark_checked(&key, known.answered);
+        assert!(!attrs.expire_unchecked(&key, Duration::ZERO));
+        assert!(attrs.get(&key).is_some());
+        attrs.insert(&key, Known::new(Attrs::Prefix, Instant::now()));
+        attrs.mark_checked(&key, known.answered);
+        assert!(attrs.expire_unchecked(&key, Duration::ZERO), "another one");
+        assert!(attrs.get(&key).is_none() && attrs.last(&key).is_some());
+    }
 
     #[test]
     fn facts_are_trusted_for_a_while_and_absence_for_another() {

@@ -18,15 +18,22 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 const DOCUMENT_ANCHOR_TRUST: Duration = Duration::from_millis(200);
 /// How long after a check of a document the time of a value is taken as a proof that it is older.
 const OLD_TIME_TRUST: Duration = Duration::from_secs(1);
+/// How long after the response about a value its document may be checked. Programs that read keys check no
+/// documents; a view that reads the same key later compares its version again.
+const UNCHECKED_TRUST: Duration = Duration::from_secs(1);
 
 impl RemoteSource {
-    /// Drops cached attributes of a value from before its document was written. Returns whether there were any.
+    /// Drops cached attributes of a value from before its document was written, and those after which the
+    /// document was not checked: it may have been another one in between. Returns whether there were any.
     pub(super) fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
+        let is_expired = !self.classes.is_document(key)
+            && !self.attrs.is_trusted_for_good()
+            && self.attrs.expire_unchecked(key, UNCHECKED_TRUST);
         let Some(written) = self.written.get(document) else {
-            return false;
+            return is_expired;
         };
         self.listings.invalidate_before(key, written);
-        self.attrs.invalidate_before(key, written)
+        self.attrs.invalidate_before(key, written) || is_expired
     }
 
     /// Caches attributes, and when the document was written if they are of a new version of one.
@@ -115,7 +122,11 @@ impl RemoteSource {
             Some(other) => known.asked >= other.answered || self.is_older(other, known.asked),
             None => known.asked >= moment,
         };
-        self.confirmed(document, is_recent).await
+        let attrs = self.confirmed(document, is_recent).await?;
+        if let (AsOf::Answer(key, _), Some(other)) = (as_of, &other) {
+            self.attrs.mark_checked(key, other.answered);
+        }
+        Ok(attrs)
     }
 
     /// Whether a value was written before `time`, and not only seen later.
@@ -206,6 +217,7 @@ impl RemoteSource {
             attrs,
             asked,
             answered,
+            is_checked: false,
         };
         self.remember(key, known.clone());
         Ok(known)

@@ -130,6 +130,7 @@ impl ListingCache {
                 attrs,
                 asked: listing.asked,
                 answered: listing.answered,
+                is_checked: false,
             })
         };
         if let Some(own) = self.get(key).filter(|own| !own.names.0.is_empty()) {
