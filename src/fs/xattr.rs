@@ -8,6 +8,12 @@ use crate::tree::Ino;
 /// The largest size of an extended attribute's value, and of the list of names, in bytes.
 const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
+/// The size of the attributes that a list has, in bytes. Programs that copy attributes copy those in the list, and
+/// ext4 has one block of 4 KiB for all attributes of a file.
+const MAX_LISTED_BYTES: usize = 3 << 10;
+/// What a file system adds to each attribute, in bytes.
+const ENTRY_BYTES: usize = 20;
+
 /// Returns whether the kernel accepts an extended attribute.
 fn is_attribute(name: &str, value: &[u8]) -> bool {
     name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
@@ -27,7 +33,8 @@ const VIEWS: &str = "user.zarrfs.views";
 const NAME: &str = "user.zarrfs.name";
 
 impl Fs {
-    /// Returns the names of the extended attributes of a file.
+    /// Returns the names of the extended attributes of a file: of those of its node only as many as other file
+    /// systems can hold.
     ///
     /// # Errors
     /// The errors of reading the metadata of the node.
@@ -42,14 +49,18 @@ impl Fs {
         if self.tree.views(ino).await?.is_some() {
             names.extend([VIEWS, NAME].map(str::to_owned));
         }
-        let mut bytes: usize = names.iter().map(|name| name.len() + 1).sum();
+        let mut room = MAX_LISTED_BYTES;
+        for name in &names {
+            let value = self.getxattr(ino, name.as_bytes()).await?;
+            room = room.saturating_sub(name.len() + value.len() + ENTRY_BYTES);
+        }
         for (name, value) in self.tree.attributes(ino).await? {
             let name = format!("user.zarr.{name}");
-            bytes = bytes.saturating_add(name.len() + 1);
-            if bytes > MAX_ATTRIBUTE_BYTES {
-                break;
-            }
-            if is_attribute(&name, &value) {
+            let needed = name.len() + value.len() + ENTRY_BYTES;
+            if is_attribute(&name, &value)
+                && let Some(left) = room.checked_sub(needed)
+            {
+                room = left;
                 names.push(name);
             }
         }
