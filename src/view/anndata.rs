@@ -8,17 +8,25 @@ use super::node::ViewNode;
 
 /// Returns whether a group is an AnnData object.
 pub(super) fn is_anndata(node: &ViewNode) -> bool {
-    let attributes = node.metadata().attributes();
-    let kind = attributes
-        .ok()
-        .and_then(|members| members.get("encoding-type"));
-    !node.is_array() && kind.is_some_and(|kind| kind == "anndata")
+    !node.is_array() && is_encoded_as(node, "anndata")
+}
+
+fn is_encoded_as(node: &ViewNode, kind: &str) -> bool {
+    let attributes = node.metadata().attributes().ok();
+    let found = attributes.and_then(|members| members.get("encoding-type"));
+    found.is_some_and(|found| found == kind)
 }
 
 /// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.
 ///
+/// An object without `raw` has an array for "none" of this name in Zarr and no dataset in HDF5: with a dataset,
+/// anndata takes the object for one with `raw`.
+///
 /// # Errors
 /// Returns which array cannot be in the file, and why.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    h5::render_whole(tree)
+    let mut tree = tree.clone();
+    tree.arrays
+        .retain(|array| array.node.name() != "raw" || !is_encoded_as(&array.node, "null"));
+    h5::render_whole(&tree)
 }

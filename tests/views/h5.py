@@ -147,6 +147,8 @@ def write():
         anndata.settings.zarr_write_format = version
         data.write_zarr(os.path.join(DIRECTORY, f"cells{version}"))
     data.write_h5ad(DIRECTORY + ".h5ad")
+    del data.raw
+    data.write_zarr(os.path.join(DIRECTORY, "without_raw"))
 
 
 def same(what, found, expected):
@@ -298,6 +300,10 @@ def check_anndata(mount):
         if differences := differ(DIRECTORY + ".h5ad", os.path.join(mount, name, ".zarrfs", name + ".h5ad"), "/uns/none"):
             bad.append(f"{name}: h5diff: {differences}")
         counts["h5ad"] += 1
+    # Anndata writes an array "raw" for "none", which would be a dataset with the values of an object without any.
+    backed = anndata.read_h5ad(os.path.join(mount, "without_raw", ".zarrfs", "without_raw.h5ad"), backed="r")
+    alike("no raw", backed.raw is None and backed.to_memory().shape, (40, 15))
+    backed.file.close()
 
 
 def check_netcdf(mount):
