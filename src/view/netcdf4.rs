@@ -13,7 +13,7 @@ use self::storage::Elements;
 use super::branch::GroupTree;
 use super::dataset::{
     Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
-    Variable, certain_item,
+    Variable, certain_item, is_name,
 };
 use super::hdf5::{self, ChunkIndex, Datatype, Entry, MAX_RANK, Object, Payload};
 use super::layout::VirtualFile;
@@ -25,15 +25,17 @@ use crate::zarr::ByteOrder;
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
 const MAX_PADDED_BYTES: usize = 16 << 20;
 
-/// Returns whether metadata alone prove that an array is a variable of a file.
+/// Returns whether metadata alone prove that an array is a variable of the file of any group above it.
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
     let is_variable = match (certain_item(node), node.array_view()) {
         (Some(Item::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
         (item, _) => item.is_some(),
     };
+    let mut groups = node.key().as_bytes().split(|byte| *byte == b'/');
+    let has_names = groups.all(|name| std::str::from_utf8(name).is_ok_and(is_name));
     // Complex numbers and characters add an axis.
-    is_variable && rank < MAX_RANK
+    is_variable && rank < MAX_RANK && has_names
 }
 
 /// Renders a group tree as a NetCDF-4 file.

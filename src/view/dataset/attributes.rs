@@ -10,8 +10,9 @@ use crate::view::cf::{self, number_or_special, special};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
-/// The maximum length of a name in netCDF (`NC_MAX_NAME`), in bytes.
-pub(in crate::view) const MAX_NAME_BYTES: usize = 256;
+/// The maximum length of a name in bytes. `NC_MAX_NAME` is 256, but netCDF-C cannot open a dimension with such a
+/// name.
+pub(in crate::view) const MAX_NAME_BYTES: usize = 255;
 /// Attributes that hold a stored value, packed or not (CF 2.5.1): always of the variable's type, if the type
 /// can hold the value.
 const OF_STORED_VALUES: [&str; 2] = ["_FillValue", "missing_value"];
@@ -62,6 +63,11 @@ pub(super) fn name_of(name: &str) -> Option<String> {
             .next()
             .is_some_and(|first| first.is_alphanumeric() || first == '_' || !first.is_ascii());
     is_name.then_some(name)
+}
+
+/// Returns whether netCDF permits a name.
+pub(in crate::view) fn is_name(name: &str) -> bool {
+    name_of(name).is_some()
 }
 
 /// netCDF-4's prefix for a variable that has the name of a dimension but is not its coordinate.
