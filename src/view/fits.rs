@@ -13,6 +13,8 @@ use crate::zarr::{ByteOrder, Fixed};
 
 const RECORD_BYTES: u64 = 2880;
 const CARD_CHARACTERS: usize = 80;
+/// The maximum size of the image in bytes: headers have at most a mebibyte, and a file less than 2^63 bytes.
+const MAX_IMAGE_BYTES: u64 = i64::MAX.unsigned_abs() - (1 << 20);
 /// The maximum number of axes in the specification.
 const MAX_AXES: usize = 999;
 
@@ -32,9 +34,7 @@ pub(super) fn render(
     let mut header = cards.concat().into_bytes();
     let padded = (header.len() as u64).next_multiple_of(RECORD_BYTES);
     header.resize(usize::try_from(padded).unwrap_or(usize::MAX), b' ');
-    let conversion = Some(pixels.conversion);
-    let extent = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, conversion);
-    let extent = extent.ok_or_else(|| "the size overflows 64 bits".to_owned())?;
+    let extent = image(view, &pixels).ok_or("the size overflows 64 bits".to_owned())?;
     let size = extent.size_bytes;
     let padding = size.checked_next_multiple_of(RECORD_BYTES).unwrap_or(size) - size;
     let parts = [
@@ -52,7 +52,7 @@ pub(super) fn render(
 /// # Errors
 /// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
-    Pixels::of(&element_type(view))?;
+    let pixels = Pixels::of(&element_type(view))?;
     let rank = view.shape().len();
     if rank == 0 || rank > MAX_AXES {
         return Err(format!(
@@ -62,7 +62,16 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     if view.shape().contains(&0) {
         return Err("an array without elements is no image".into());
     }
-    Ok(())
+    match image(view, &pixels) {
+        Some(image) if image.size_bytes <= MAX_IMAGE_BYTES => Ok(()),
+        _ => Err("no file can be so long".into()),
+    }
+}
+
+/// Returns the elements as the file has them; `None` if their size overflows.
+fn image(view: &ArrayView<'_>, pixels: &Pixels) -> Option<ArrayExtent> {
+    let order = ElementOrder::RowMajor;
+    ArrayExtent::new(0, view.reader, order, Some(pixels.conversion))
 }
 
 /// The type of the stored numbers.

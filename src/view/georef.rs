@@ -99,7 +99,8 @@ impl RasterMetadata {
         }
     }
 
-    /// Returns the metadata of an array whose last two axes are those of the raster; `None` for other arrays.
+    /// Returns the metadata of the last two axes of an array as a raster; `None` for arrays without numbers. If
+    /// the spatial axes are others, the elements have the same meaning, but no georeference.
     ///
     /// # Errors
     /// Errors of the store.
@@ -109,10 +110,19 @@ impl RasterMetadata {
     ) -> Result<Option<Self>, NoContent> {
         let mut notes = Notes::default();
         let groups = Groups::above(view, nodes, &mut notes)?;
-        match Self::of(&Context::new(view, nodes, &groups), &mut notes) {
-            Ok(metadata) if !metadata.raster.is_chunky => Ok(Some(metadata)),
-            Ok(_) | Err(NoContent::Absent(_)) => Ok(None),
-            Err(error) => Err(error),
+        let context = Context::new(view, nodes, &groups);
+        match Self::of(&context, &mut notes) {
+            Ok(metadata) if !metadata.raster.is_chunky => return Ok(Some(metadata)),
+            Ok(_) | Err(NoContent::Absent(_)) => {}
+            Err(error) => return Err(error),
         }
+        let Ok(raster) = Raster::of_last_axes(view) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            georef: Georef::default(),
+            samples: SampleMetadata::of(&context, &raster, &mut notes)?,
+            raster,
+        }))
     }
 }

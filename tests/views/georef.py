@@ -112,6 +112,7 @@ def values(*shape):
 def write_rasters():
     place = {"proj:code": "EPSG:32633", "spatial:transform": TRANSFORM, "spatial:dimensions": ["y", "x"]}
     group = zarr.create_group(store("geozarr"), zarr_format=3, attributes=place)
+    create(group, "profile", values(20, 30), ("time", "lat"), _FillValue=7, scale_factor=0.5, add_offset=-3.0)
     create(group, "B02", values(20, 30), ("y", "x"), _FillValue=7, scale_factor=0.5, add_offset=-3.0, units="K")
     create(group, "cube", values(2, 20, 30), ("time", "y", "x"), chunks=(1, 16, 16))
     create(group, "time", [0, 31], ("time",), units="days since 2000-01-01")
@@ -347,6 +348,10 @@ def check_sidecars():
             with rasterio.open(file(f"times/{calendar}/a", suffix)) as raster:
                 dates = [cftime.num2date(n, "days since 1850-01-01", calendar).isoformat() for n in (first, first + 1)]
                 equal(f"{suffix}: {calendar}", raster.descriptions, tuple("t=" + date for date in dates))
+    # The meaning of the elements does not depend on the order of the axes.
+    for suffix in (".vrt", ".bin"):
+        with rasterio.open(file("geozarr/profile", suffix)) as raster:
+            equal(f"profile{suffix}", (raster.nodata, raster.scales, raster.offsets), (7.0, (0.5,), (-3.0,)))
     header = nrrd.read_header(file("ome/1", ".nhdr"))
     equal("spacings", header["spacings"], np.array([1.0, 0.5, 2.0, 1.0]))
     equal("places", header["axis mins"], np.array([0.0, 0.0, 10.0, 0.0]))

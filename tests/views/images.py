@@ -91,6 +91,8 @@ def write():
     create(climate, "t", data, (1, 4, 6), names, packed)
     data = values("uint16", (3, 4, 6))
     create(climate, "u", data, (1, 4, 6), names, {"scale_factor": 2.0, "_FillValue": 65535})
+    data = np.array([[1, -1, 300], [-7, -1, 5]], "i2")
+    create(climate, "signs", data, (1, 3), ("a", "b"), {"_Unsigned": "true", "_FillValue": -1, "scale_factor": 2.0})
     create(climate, "time", np.arange(3.0), (3,), ["time"], {"units": "days since 2000-01-01"})
     create(climate, "lat", np.array([60.0, 59.5, 59.0, 58.5]), (4,), ["lat"], {"units": "degrees_north"})
     create(climate, "lon", np.arange(6) * 0.25 + 3, (6,), ["lon"], {"units": "degrees_east"})
@@ -208,7 +210,10 @@ def check(mount):
     data = root["climate/u"][...]
     with fits.open(file("climate/u", ".fits")) as opened:
         same("climate unsigned", opened[0].data, np.where(data == 65535, np.nan, data * 2.0))
-    for path in ("climate/t", "climate/u"):
+    data = root["climate/signs"][...].view("u2")
+    with fits.open(file("climate/signs", ".fits")) as opened:
+        same("climate signs", opened[0].data, np.where(data == 65535, np.nan, data * 2.0))
+    for path in ("climate/t", "climate/u", "climate/signs"):
         said = subprocess.run(["fitsverify", "-q", file(path, ".fits")], capture_output=True, text=True)
         if "OK" not in said.stdout:
             bad.append(f"{path}: {said.stdout}")

@@ -102,6 +102,35 @@ impl Raster {
         })
     }
 
+    /// Returns the last two axes of an array as a raster, and the others as bands, whatever their names. Missing
+    /// axes have a length of 1.
+    ///
+    /// # Errors
+    /// Returns why the array is no raster.
+    pub(in crate::view) fn of_last_axes(view: &ArrayView<'_>) -> Result<Self, String> {
+        let (mut number, numbers, conversion) = sample(view.data_type())?;
+        number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
+        let (planes, [height, width]) = match *view.shape() {
+            [] => (&[][..], [1, 1]),
+            [width] => (&[][..], [1, width]),
+            [ref planes @ .., height, width] => (planes, [height, width]),
+        };
+        let samples = planes.iter().try_fold(1_u64, |n, m| n.checked_mul(*m));
+        Ok(Self {
+            width,
+            height,
+            samples: samples.unwrap_or(u64::MAX),
+            is_chunky: false,
+            planes: planes.to_vec(),
+            band_axes: vec![None; planes.len()],
+            down: None,
+            across: None,
+            number,
+            numbers,
+            conversion,
+        })
+    }
+
     /// Planes of unsigned numbers.
     #[cfg(test)]
     pub(in crate::view) fn of_planes(

@@ -2,7 +2,7 @@
 //! coordinates, or the transform of the raster.
 
 use super::RasterMetadata;
-use super::axis::{Axis, Steps};
+use super::axis::{Axis, Steps, reinterpret};
 use super::context::{Context, Groups, Notes};
 use super::raster::direction_of;
 use super::samples::{attribute_text, packing};
@@ -10,7 +10,7 @@ use super::scale::ome_axes;
 use crate::view::around::{ArrayView, NodeResolver};
 use crate::view::cf;
 use crate::view::content::NoContent;
-use crate::view::number::Value;
+use crate::view::number::{Number, Value};
 
 /// The step along an axis, the coordinate of the first element, and the unit.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -65,7 +65,7 @@ pub(in crate::view) struct ImageMetadata {
     pub(in crate::view) offset: Option<f64>,
     /// The units of the values.
     pub(in crate::view) units: Option<String>,
-    /// The stored number that marks missing values.
+    /// The number that marks missing values, with the sign that `_Unsigned` gives to the elements.
     pub(in crate::view) missing: Option<Value>,
 }
 
@@ -84,7 +84,11 @@ impl ImageMetadata {
         let context = Context::new(view, nodes, &groups);
         let (offset, scale) = packing(&context, notes);
         let missing = match view.number() {
-            Some((own, 1)) => cf::fill_value(view.array, own, &mut |why| notes.add(why)),
+            Some((own, 1)) => {
+                let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
+                let found = cf::fill_value(view.array, own, &mut |why| notes.add(why));
+                found.map(|value| reinterpret(own, Number { kind, ..own }, value))
+            }
             _ => None,
         };
         Ok(Self {
