@@ -13,6 +13,7 @@ use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
 #[derive(Debug, Default)]
 struct Listed {
     names: Vec<ListedName>,
+    /// The names that may be those of other files, too.
     taken: HashSet<Vec<u8>>,
     /// Names in escaped form, because their plain names are taken.
     escaped: Vec<ListedName>,
@@ -101,12 +102,17 @@ impl ViewTree {
         listed: &mut Listed,
         names: FileNames<'_>,
     ) -> Result<(), StoreError> {
+        let may_collide = !names.beside || names.may_collide(node.name().as_bytes());
         for format in Format::all().filter(|format| format.suits(node.is_array())) {
             let Some((plain, escaped)) = names.of(node, format) else {
                 continue;
             };
             let is_group = self.is_child_group(names, plain.as_bytes()).await?;
-            let is_free = !is_group && listed.taken.insert(plain.clone().into_bytes());
+            let is_taken = match may_collide {
+                true => !listed.taken.insert(plain.clone().into_bytes()),
+                false => listed.taken.contains(plain.as_bytes()),
+            };
+            let is_free = !is_group && !is_taken;
             if !self.nodes.lists(format, names.view.node.is_array()) {
                 continue;
             }
@@ -167,6 +173,17 @@ struct FileNames<'a> {
 }
 
 impl FileNames<'_> {
+    /// Returns whether a file of this child may have the name of another child's file. Names of files are names
+    /// of nodes, a dot and an extension. Not all of them are remembered, because a group can have very many arrays.
+    fn may_collide(self, name: &[u8]) -> bool {
+        let dotted = [name, b"."].concat();
+        let next = (self.children).partition_point(|child| child[..] < dotted[..]);
+        let next = self.children.get(next);
+        name.contains(&b'.')
+            || name.ends_with(ESCAPE.as_bytes())
+            || next.is_some_and(|child| child.starts_with(&dotted))
+    }
+
     fn of(self, node: &ViewNode, format: Format) -> Option<FileName> {
         if !self.beside {
             let escaped = format.escaped_name(node.name(), ESCAPE);
