@@ -22,7 +22,9 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::units::{parse_id, parse_log_filter, parse_size, parse_time, parse_umask};
+use crate::units::{
+    parse_id, parse_log_filter, parse_memory_limit, parse_size, parse_time, parse_umask,
+};
 use crate::view::FormatSet;
 
 pub use complete::{Completion, CompletionSource, complete, completions};
@@ -309,7 +311,7 @@ pub struct MountOptions {
     #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
     pub cache_size: Option<u64>,
     /// Memory limit of one request, or of the index of an archive [default: 1/2 of the memory]
-    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_size, help_heading = "Caching")]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = parse_memory_limit, help_heading = "Caching")]
     pub memory_limit: Option<u64>,
     /// Cache fetched bytes in this directory, for later and for other mounts
     #[arg(long, value_name = "DIR", help_heading = "Caching")]

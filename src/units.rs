@@ -23,6 +23,20 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     scaled(number, scale).ok_or_else(|| format!("`{text}` is not a size such as 4096, 64KiB or 2G"))
 }
 
+/// The smallest memory limit in bytes: documents and text files of views would not fit in less.
+const MIN_MEMORY_LIMIT_BYTES: u64 = 1 << 20;
+
+/// Parses a memory limit, as [`parse_size`].
+///
+/// # Errors
+/// A message with examples, or with the smallest limit.
+pub fn parse_memory_limit(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < MIN_MEMORY_LIMIT_BYTES => Err(format!("`{text}` is less than 1MiB")),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Parses the ID of a user or a group.
 ///
 /// # Errors
@@ -158,6 +172,13 @@ pub fn date(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_memory_limit_has_room_for_documents() {
+        assert_eq!(parse_memory_limit("1M"), Ok(1 << 20));
+        assert_eq!(parse_memory_limit("0"), Err("`0` is less than 1MiB".into()));
+        assert!(parse_memory_limit("x").is_err());
+    }
 
     #[test]
     fn sizes_are_powers_of_1024() {

@@ -8,7 +8,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use super::{RemoteArgs, TargetArgs};
-use crate::units::{parse_size, parse_timeout};
+use crate::units::{parse_memory_limit, parse_timeout};
 use crate::view::Format;
 
 /// The source of a command.
@@ -101,7 +101,7 @@ pub struct CheckArgs {
     #[arg(long)]
     pub strict: bool,
     /// Memory limit for all decoding together [default: 1/2 of the memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory_limit)]
     pub memory_limit: Option<u64>,
     /// One JSON document instead of lines
     #[arg(long)]
@@ -130,7 +130,7 @@ pub struct ExportArgs {
     #[arg(long)]
     pub assume_wgs84: bool,
     /// Memory limit [default: 1/2 of the memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory_limit)]
     pub memory_limit: Option<u64>,
 }
 
