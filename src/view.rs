@@ -13,6 +13,7 @@ mod classic;
 mod content;
 mod csv;
 mod dataset;
+mod decoded;
 mod elements;
 mod file;
 mod fits;

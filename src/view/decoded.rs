@@ -1,0 +1,183 @@
+//! Elements that are decoded as a whole to make a file: texts, structures with text, and numbers.
+
+use std::sync::Arc;
+
+use super::branch::{DecodedTexts, Depth};
+use super::content::NoContent;
+use super::node::{Elements, ViewNode};
+use super::nodes::Nodes;
+use super::number::{Number, Value, code_points};
+use crate::array::{Extent, ServedVersions, read_elements};
+use crate::codec::Element;
+use crate::runtime::leave_session_thread;
+use crate::store::{StoreError, in_memory};
+use crate::zarr::{ByteOrder, DataType, Fixed, Node, Scalar, Variable};
+
+/// The maximum size of the decoded text of one array, in bytes.
+const MAX_TEXT_BYTES: u64 = 4 << 20;
+/// The maximum size of the decoded text of one array in a file with the unchanged hierarchy, in bytes.
+const MAX_RAW_TEXT_BYTES: u64 = 256 << 20;
+/// The numbers of one array take at most this fraction (1/64) of the memory limit.
+const MAX_NUMBERS_PART: u64 = 64;
+
+impl Nodes {
+    /// Returns the elements of an array of structures that contain text.
+    pub(super) async fn records_of(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Option<Result<Arc<Vec<u8>>, String>>, NoContent> {
+        let Some(reader) = node.reader().filter(|reader| {
+            let data_type = reader.chunks().data_type();
+            matches!(data_type.scalar, Scalar::Struct(_)) && has_text(data_type)
+        }) else {
+            return Ok(None);
+        };
+        let most = MAX_TEXT_BYTES.min(self.engine().memory_limit_bytes() / 32);
+        if reader.size_bytes() > most {
+            let why = format!("more than {most} bytes of structures with text");
+            return Ok(Some(Err(why)));
+        }
+        let bytes = self.all_bytes(node).await?;
+        Ok(Some(Ok(Arc::new(bytes))))
+    }
+
+    /// Returns the decoded text of an array; `None` for other arrays, and for text of constant size in the
+    /// file. The inner error is the reason why the text is not decoded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(super) async fn texts_of(
+        &self,
+        node: &ViewNode,
+        depth: Depth,
+    ) -> Result<Option<DecodedTexts>, NoContent> {
+        let Node::Array(array) = node.metadata() else {
+            return Ok(None);
+        };
+        let memory = self.engine().memory_limit_bytes();
+        let most = match depth {
+            Depth::Raw => MAX_RAW_TEXT_BYTES.min(memory / 16),
+            Depth::Own | Depth::Table | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
+        };
+        let too_much = || format!("more than {most} bytes of text");
+        let too_many = |need_bytes: u64, limit_bytes: u64| match limit_bytes == most {
+            true => too_much(),
+            false => format!(
+                "{need_bytes} bytes of memory for its elements, {limit_bytes} are the limit"
+            ),
+        };
+        match &node.elements {
+            // Such text has a constant size in the file, too.
+            Elements::Fixed(_) if depth == Depth::Raw => Ok(None),
+            Elements::Fixed(reader) => {
+                let data_type = reader.chunks().data_type();
+                let Scalar::Text(order) = data_type.scalar else {
+                    return Ok(None);
+                };
+                if reader.size_bytes() > most {
+                    return Ok(Some(Err(too_much())));
+                }
+                let bytes = self.all_bytes(node).await?;
+                let texts = bytes.chunks_exact(data_type.size_bytes.max(4));
+                let texts = texts.map(|text| utf32(text, order)).collect::<Option<_>>();
+                let texts = texts.ok_or("not the code points of any text".to_owned());
+                Ok(Some(texts.map(Arc::new)))
+            }
+            Elements::Variable(pipeline, document) => {
+                let Ok(DataType::Variable(Variable::Text)) = &array.data_type else {
+                    return Ok(None);
+                };
+                let (store, engine) = (&**self.store(), self.engine());
+                let elements = read_elements(store, node.key(), array, pipeline, most, engine);
+                let elements = match elements.await {
+                    Ok(elements) => elements,
+                    Err(StoreError::TooLarge {
+                        need_bytes,
+                        limit_bytes,
+                        ..
+                    }) => return Ok(Some(Err(too_many(need_bytes, limit_bytes)))),
+                    Err(error) => return Err(NoContent::Failed(error)),
+                };
+                self.check_document(document.as_ref()).await?;
+                let texts = elements.iter().map(|element| match element {
+                    Element::Text(text) => Some(text.as_str().to_owned()),
+                    _ => None,
+                });
+                let texts: Option<Vec<String>> = texts.collect();
+                Ok(Some(texts.map(Arc::new).ok_or("not text".to_owned())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns all bytes of a small array.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
+        let Some(reader) = node.reader() else {
+            return Err(NoContent::Absent("no elements of constant size".into()));
+        };
+        leave_session_thread().await;
+        let size = in_memory(reader.size_bytes())?;
+        let served = ServedVersions::new(self.engine());
+        let mut bytes = Vec::new();
+        while bytes.len() < size {
+            let (at, left) = (bytes.len() as u64, size - bytes.len());
+            let read = reader
+                .read(Extent::RowMajor, at, left, Some(&served))
+                .await?;
+            let part = read.bytes(&[])?;
+            if part.is_empty() {
+                let what = format!("{at} bytes of elements instead of {size}");
+                let key = node.key().clone();
+                return Err(StoreError::Internal { key, what }.into());
+            }
+            bytes.extend_from_slice(part);
+        }
+        Ok(bytes)
+    }
+
+    /// Returns all numbers of a small array in C order.
+    ///
+    /// # Errors
+    /// As [`NodeResolver::numbers`](super::around::NodeResolver::numbers).
+    pub(super) async fn numbers(
+        &self,
+        node: &ViewNode,
+        most: u64,
+    ) -> Result<Vec<Value>, NoContent> {
+        let Some(view) = node.array_view() else {
+            return Err(NoContent::Absent("no numbers".into()));
+        };
+        let Some((number, 1)) = view.number() else {
+            return Err(NoContent::Absent("no numbers".into()));
+        };
+        // Numbers take more memory than storage.
+        let room = self.engine().memory_limit_bytes() / MAX_NUMBERS_PART;
+        let most = most.min(room / size_of::<Value>() as u64);
+        if view.reader.size_bytes() / number.size_bytes as u64 > most {
+            return Err(NoContent::Absent(format!("more than {most} numbers")));
+        }
+        let bytes = self.all_bytes(node).await?;
+        let numbers = bytes.chunks_exact(number.size_bytes);
+        Ok(numbers
+            .filter_map(|bytes| Number::read(number, bytes))
+            .collect())
+    }
+}
+
+/// Decodes text of 4-byte code points, without the NULs at its end.
+fn utf32(bytes: &[u8], order: ByteOrder) -> Option<String> {
+    code_points(bytes, order).map(char::from_u32).collect()
+}
+
+/// Returns whether elements are text of code points, or contain it.
+fn has_text(data_type: &Fixed) -> bool {
+    match &data_type.scalar {
+        Scalar::Text(_) => true,
+        Scalar::SubArray { item, .. } => has_text(item),
+        Scalar::Struct(fields) => fields.iter().any(|field| has_text(&field.data_type)),
+        _ => false,
+    }
+}
