@@ -127,6 +127,16 @@ pub struct IncompleteListing {
     pub what: String,
 }
 
+impl IncompleteListing {
+    /// Returns the description of a listing that failed.
+    pub fn failed(error: &StoreError) -> Self {
+        Self {
+            is_unlisted: true,
+            what: format!("anything: {error}"),
+        }
+    }
+}
+
 /// How long data of a mutable store are trusted without asking it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ttl {
@@ -350,8 +360,14 @@ pub trait Store: Debug + Send + Sync {
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
     /// Which names of a prefix its listing may lack; `None` if the listing is complete.
-    async fn incomplete_listing(&self, _prefix: &Key) -> Option<IncompleteListing> {
-        None
+    ///
+    /// # Errors
+    /// As [`Store::stat`], if it is unknown whether the listing is complete.
+    async fn incomplete_listing(
+        &self,
+        _prefix: &Key,
+    ) -> Result<Option<IncompleteListing>, StoreError> {
+        Ok(None)
     }
 
     /// Drops cached data of a value that turned out to be wrong.

@@ -501,7 +501,10 @@ impl Store for Translated {
         self.0.list(prefix).await
     }
 
-    async fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+    async fn incomplete_listing(
+        &self,
+        prefix: &Key,
+    ) -> Result<Option<IncompleteListing>, StoreError> {
         self.0.incomplete_listing(prefix).await
     }
 

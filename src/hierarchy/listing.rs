@@ -10,6 +10,10 @@
 //! the absence of a key and of the documents below it, or if consolidated metadata name all
 //! documents of a node. No other failure is turned into it.
 //!
+//! **Architecture Invariant:** whether a group counts as named by consolidated metadata does not depend on
+//! which prefixes were loaded before. Before a listing is reported as incomplete, and before a prefix is
+//! reported as absent, the consolidated metadata of all prefixes above it are loaded.
+//!
 //! Lock order: no lock is taken while another is held.
 
 mod cache;
@@ -28,10 +32,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::cache::{CachedStat, MetadataCache};
-use self::loader::{Depth, Loader};
+use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{Contents, KeyMeaning, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
 use super::document::is_document;
+use super::n5::from_root;
 use crate::cache::SingleFlight;
 use crate::store::{
     AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
@@ -43,7 +48,7 @@ use crate::store::{
 pub struct MetadataListingStore {
     inner: Arc<dyn Store>,
     loader: Arc<Loader>,
-    loads: SingleFlight<(Key, Depth), Arc<PrefixMetadata>, StoreError>,
+    loads: SingleFlight<(Key, Depth), Loaded, StoreError>,
     /// Set once the inner store has answered that it does not support listings.
     lists_nothing: AtomicBool,
 }
@@ -54,6 +59,19 @@ enum Resolved {
     Metadata(Arc<PrefixMetadata>, KeyMeaning),
     /// The key is known from the inner store.
     Inner(Stat),
+}
+
+impl Resolved {
+    /// Returns whether the key may have nodes below it that the metadata do not name.
+    fn may_lack_nodes(&self) -> bool {
+        match self {
+            Self::Inner(stat) => stat.kind == Kind::Prefix,
+            Self::Metadata(metadata, KeyMeaning::Node(path)) => {
+                !metadata.is_consolidated() && metadata.contents(path) == Contents::Group
+            }
+            Self::Metadata(..) => false,
+        }
+    }
 }
 
 impl MetadataListingStore {
@@ -76,33 +94,122 @@ impl MetadataListingStore {
     /// Loads the metadata of a prefix.
     ///
     /// # Errors
-    /// The errors of [`Loader::load`].
+    /// The errors of [`Loader::load_node`] and [`Loader::load_listing`].
     async fn load(&self, prefix: &Key, depth: Depth) -> Result<Arc<PrefixMetadata>, StoreError> {
         if let Some(metadata) = self.loader.cached(prefix, depth) {
             return Ok(metadata);
         }
+        // Without them, the names below the prefix would be incomplete after each expiry.
+        let depth = match self.loader.cache.was_consolidated(prefix) {
+            true => Depth::Listing,
+            false => depth,
+        };
         let (loader, key) = (Arc::clone(&self.loader), prefix.clone());
-        let load = || async move { loader.load(&key, depth).await };
+        let load_node = async move { loader.load_node(&key).await };
+        let node = self.share(prefix, Depth::Node, load_node).await?;
+        if depth == Depth::Node || node.0.missing().is_empty() {
+            return Ok(node.0);
+        }
+        let (loader, key) = (Arc::clone(&self.loader), prefix.clone());
+        let load_listing = async move { loader.load_listing(&key, node).await };
+        let (metadata, _) = self.share(prefix, Depth::Listing, load_listing).await?;
+        Ok(metadata)
+    }
+
+    /// Awaits the load of a prefix in flight, or else `load`.
+    async fn share(
+        &self,
+        prefix: &Key,
+        depth: Depth,
+        load: impl Future<Output = Result<Loaded, StoreError>> + Send + 'static,
+    ) -> Result<Loaded, StoreError> {
         let panicked = StoreError::internal(format!("loading the metadata of {prefix} panicked"));
+        let load = || load;
         self.loads
             .run((prefix.clone(), depth), load, panicked)
             .await
     }
 
-    /// Returns the meaning of a key by the cached metadata of the root, or else of the nearest prefix.
+    /// Returns the meaning of a key by cached metadata: of the root, or else of the first prefix from the
+    /// root with consolidated metadata that name the key, or else of the nearest prefix.
     fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
         let cache = &self.loader.cache;
-        std::iter::once(Key::root())
-            .chain(ancestors(key))
-            .find_map(|above| {
-                let (metadata, since) = cache.metadata(&above)?;
-                let is_absence_fresh = cache.is_absence_fresh(since);
-                let meaning = metadata.classify(below(key, &above), is_absence_fresh);
-                (meaning != KeyMeaning::Unknown).then_some((metadata, meaning))
-            })
+        let meaning = |above: &Key| {
+            let (metadata, since) = cache.metadata(above)?;
+            let is_absence_fresh = cache.is_absence_fresh(since);
+            let meaning = metadata.classify(below(key, above), is_absence_fresh);
+            (meaning != KeyMeaning::Unknown).then_some((metadata, meaning))
+        };
+        let mut found = meaning(&Key::root());
+        if found.is_some() {
+            return found;
+        }
+        for known in ancestors(key).filter_map(|above| meaning(&above)) {
+            if found.is_none() || known.0.is_consolidated() {
+                found = Some(known);
+            }
+        }
+        found
     }
 
-    /// Resolves a key. If it is a node, its metadata are loaded to `depth`.
+    /// Returns the meaning of a key by the consolidated metadata of a prefix above it: the first from the root
+    /// that name the key. They are loaded, so that the result does not depend on what is cached.
+    ///
+    /// # Errors
+    /// A failure that leaves open whether a prefix above the key has consolidated metadata.
+    async fn consolidated_meaning(
+        &self,
+        key: &Key,
+    ) -> Result<Option<(Arc<PrefixMetadata>, KeyMeaning)>, StoreError> {
+        for above in from_root(key) {
+            // The consolidated metadata of the root are always loaded.
+            let depth = match above.is_root() {
+                true => Depth::Node,
+                false => Depth::Listing,
+            };
+            let metadata = match self.load(&above, depth).await {
+                // A key can be readable below a prefix that is not.
+                Err(StoreError::Denied { .. }) => continue,
+                loaded => loaded?,
+            };
+            match metadata.classify(below(key, &above), true) {
+                KeyMeaning::Unknown => {}
+                meaning if metadata.is_consolidated() => return Ok(Some((metadata, meaning))),
+                // No node is below an array.
+                _ => return Ok(None),
+            }
+            if let Some(error) = metadata.undecided() {
+                return Err(error.clone());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns what consolidated metadata above a key say about it, if `nearest` leaves names of nodes open.
+    async fn with_consolidated(
+        &self,
+        key: &Key,
+        nearest: Resolved,
+    ) -> Result<Resolved, StoreError> {
+        if !nearest.may_lack_nodes() {
+            return Ok(nearest);
+        }
+        let consolidated = self.consolidated_meaning(key).await?;
+        Ok(consolidated.map_or(nearest, |(metadata, meaning)| {
+            Resolved::Metadata(metadata, meaning)
+        }))
+    }
+
+    /// Returns whether a prefix above a key is known to have had consolidated metadata.
+    fn was_consolidated_above(&self, key: &Key) -> bool {
+        let cache = &self.loader.cache;
+        from_root(key)
+            .iter()
+            .any(|above| cache.was_consolidated(above))
+    }
+
+    /// Resolves a key by the cached metadata above it, or else by its own. If it is a node, its metadata are
+    /// loaded to `depth`.
     async fn resolve(&self, key: &Key, depth: Depth) -> Result<Resolved, StoreError> {
         let root = Key::root();
         let cache = &self.loader.cache;
@@ -181,6 +288,15 @@ impl MetadataListingStore {
                 return Err(error.clone());
             }
         }
+        // Only consolidated metadata name a prefix without documents.
+        if let Some((metadata, meaning)) = self.consolidated_meaning(key).await?
+            && matches!(
+                meaning,
+                KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..)
+            )
+        {
+            return Ok(Resolved::Metadata(metadata, meaning));
+        }
         if matches!(why, StoreError::NotFound { .. }) {
             self.loader.cache.insert_stat(key, CachedStat::Absent);
         }
@@ -205,13 +321,52 @@ impl MetadataListingStore {
         }
     }
 
-    /// Returns all names of a node.
+    /// Returns the names of a prefix, and whether the metadata or a listing of the inner store gave them.
+    async fn assemble(
+        &self,
+        prefix: &Key,
+        resolved: &Resolved,
+    ) -> Result<(AssembledListing, bool), StoreError> {
+        let not_a_prefix = || StoreError::NotAPrefix {
+            key: prefix.clone(),
+        };
+        let mut names = AssembledListing::new(prefix.clone());
+        let mut is_listed = true;
+        match resolved {
+            Resolved::Metadata(metadata, KeyMeaning::Node(path)) => {
+                return self.names(prefix, metadata, path).await;
+            }
+            Resolved::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
+                if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
+                    names.push_chunks(Arc::clone(chunks), *cell);
+                }
+            }
+            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
+                return Err(StoreError::NotFound {
+                    key: prefix.clone(),
+                });
+            }
+            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
+                if self.inner.stat(prefix).await?.kind != Kind::Prefix {
+                    return Err(not_a_prefix());
+                }
+                is_listed = self.push_inner(&mut names, prefix).await?;
+            }
+            Resolved::Inner(stat) if stat.kind == Kind::Prefix => {
+                is_listed = self.push_inner(&mut names, prefix).await?;
+            }
+            Resolved::Inner(_) => return Err(not_a_prefix()),
+        }
+        Ok((names, is_listed))
+    }
+
+    /// Returns all names of a node, and whether the metadata or a listing of the inner store gave them.
     async fn names(
         &self,
         prefix: &Key,
         metadata: &PrefixMetadata,
         path: &str,
-    ) -> Result<AssembledListing, StoreError> {
+    ) -> Result<(AssembledListing, bool), StoreError> {
         let mut names = AssembledListing::new(prefix.clone());
         for document in metadata.documents(path).iter() {
             names.push(document.name().as_bytes(), Kind::Object, None);
@@ -234,10 +389,8 @@ impl MetadataListingStore {
             Some(_) if metadata.is_consolidated() => {}
             Some(error) => return Err(error.clone()),
         }
-        if !is_listed {
-            self.push_inner(&mut names, prefix).await?;
-        }
-        Ok(names)
+        let is_listed = is_listed || self.push_inner(&mut names, prefix).await?;
+        Ok((names, is_listed))
     }
 
     /// Adds the names that the inner store lists. Returns whether the inner store has a listing.
@@ -345,39 +498,24 @@ impl Store for MetadataListingStore {
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        let not_a_prefix = || StoreError::NotAPrefix {
-            key: prefix.clone(),
-        };
-        let mut names = AssembledListing::new(prefix.clone());
-        match self.resolve(prefix, Depth::Listing).await? {
-            Resolved::Metadata(metadata, KeyMeaning::Node(path)) => {
-                names = self.names(prefix, &metadata, &path).await?;
+        let mut resolved = self.resolve(prefix, Depth::Listing).await?;
+        if self.was_consolidated_above(prefix) {
+            resolved = self.with_consolidated(prefix, resolved).await?;
+        }
+        let (mut names, is_listed) = self.assemble(prefix, &resolved).await?;
+        if !is_listed && resolved.may_lack_nodes() {
+            resolved = self.with_consolidated(prefix, resolved).await?;
+            if !resolved.may_lack_nodes() {
+                (names, _) = self.assemble(prefix, &resolved).await?;
             }
-            Resolved::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
-                if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
-                    names.push_chunks(chunks, cell);
-                }
-            }
-            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
-                return Err(StoreError::NotFound {
-                    key: prefix.clone(),
-                });
-            }
-            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
-                if self.inner.stat(prefix).await?.kind != Kind::Prefix {
-                    return Err(not_a_prefix());
-                }
-                self.push_inner(&mut names, prefix).await?;
-            }
-            Resolved::Inner(stat) if stat.kind == Kind::Prefix => {
-                self.push_inner(&mut names, prefix).await?;
-            }
-            Resolved::Inner(_) => return Err(not_a_prefix()),
         }
         Ok(Box::new(names))
     }
 
-    async fn incomplete_listing(&self, prefix: &Key) -> Option<IncompleteListing> {
+    async fn incomplete_listing(
+        &self,
+        prefix: &Key,
+    ) -> Result<Option<IncompleteListing>, StoreError> {
         self.find_incomplete(prefix).await
     }
 

@@ -103,7 +103,9 @@ impl Entry {
             Ok(names) => {
                 entry.children = names;
                 let unknown = store.incomplete_listing(key).await;
-                entry.has_unlisted = unknown.is_some_and(|names| names.is_unlisted);
+                // A listing that failed names nothing.
+                entry.has_unlisted =
+                    unknown.map_or(true, |names| names.is_some_and(|names| names.is_unlisted));
             }
             Err(error) => {
                 let reason = node::cause(key, &error);

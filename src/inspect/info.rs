@@ -17,7 +17,7 @@ use super::{Failure, Opened, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
 use crate::runtime::block_on;
-use crate::store::{History, Key, ListingSupport, NamedVersion, Store};
+use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
 use crate::zarr::{Array, Node};
@@ -66,7 +66,9 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
             describe(&opened, &Arc::new(engine(limit)?), &mut members, &mut shown).await?;
         }
     }
-    if let Some(incomplete) = opened.store.incomplete_listing(&opened.root).await {
+    let incomplete = opened.store.incomplete_listing(&opened.root).await;
+    let failed = |error| Some(IncompleteListing::failed(&error));
+    if let Some(incomplete) = incomplete.unwrap_or_else(failed) {
         shown.is_unlisted = incomplete.is_unlisted;
         members.insert("incomplete_listing".into(), incomplete.what.into());
     }

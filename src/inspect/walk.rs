@@ -99,7 +99,7 @@ pub(super) async fn walk(
         }
         walk_directory(&**store, &key, reported.as_ref(), &mut pending, sink).await?;
         let incomplete = store.incomplete_listing(&key).await;
-        if incomplete.is_some_and(|names| names.is_unlisted) {
+        if incomplete.map_or(true, |names| names.is_some_and(|names| names.is_unlisted)) {
             let cause = "its children cannot be listed and are not checked".to_owned();
             sink.finding(Severity::Unlisted, None, &key, cause)?;
         }

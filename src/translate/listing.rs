@@ -124,10 +124,13 @@ impl Shared {
     }
 
     /// Returns why a listing of a directory may lack names, or may have names without a key.
+    ///
+    /// # Errors
+    /// A failure that leaves open whether the listing is complete.
     pub(super) async fn incomplete_listing(
         self: &Arc<Self>,
         prefix: &Key,
-    ) -> Option<IncompleteListing> {
+    ) -> Result<Option<IncompleteListing>, StoreError> {
         let incomplete = |what: &str| IncompleteListing {
             is_unlisted: false,
             what: what.to_owned(),
@@ -139,21 +142,18 @@ impl Shared {
         };
         match self.resolve(prefix).await {
             Ok(Resolved::Same(key)) => self.store.incomplete_listing(&key).await,
-            Ok(Resolved::Cell(node, _, cell)) => of_chunks(&node, cell),
+            Ok(Resolved::Cell(node, _, cell)) => Ok(of_chunks(&node, cell)),
             Ok(Resolved::Directory(node, _)) if node.chunks().is_some() => {
-                of_chunks(&node, ChunkDir::default())
+                Ok(of_chunks(&node, ChunkDir::default()))
             }
             Ok(Resolved::Directory(_, key)) => {
-                let of_store = self.store.incomplete_listing(&key).await;
+                let of_store = self.store.incomplete_listing(&key).await?;
                 let what = "nodes that are left out may be listed";
-                of_store.or_else(|| self.is_remote().then(|| incomplete(what)))
+                Ok(of_store.or_else(|| self.is_remote().then(|| incomplete(what))))
             }
             Ok(Resolved::Document(..) | Resolved::Chunk(..))
-            | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => None,
-            Err(error) => Some(IncompleteListing {
-                is_unlisted: true,
-                what: error.to_string(),
-            }),
+            | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

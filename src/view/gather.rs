@@ -165,8 +165,9 @@ impl Nodes {
             groups_left_out: Vec::new(),
             left_out: Vec::new(),
         };
-        let children = self.child_keys(node).await?;
+        // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
+        let children = self.child_keys(node).await?;
         for child in children {
             if !has_text_name(&child) {
                 room.take(child.as_bytes().len() as u64)?;
@@ -385,7 +386,7 @@ impl Nodes {
         if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
         }
-        match self.store().incomplete_listing(node.key()).await {
+        match self.store().incomplete_listing(node.key()).await? {
             Some(unknown) => Err(NoContent::Absent(unknown.what)),
             None => Ok(()),
         }

@@ -59,16 +59,28 @@ impl MetadataCache {
         (since.elapsed() < ttl).then(|| (Arc::clone(metadata), *since))
     }
 
+    /// Returns whether the last metadata of a prefix, which may have expired, were consolidated.
+    pub(super) fn was_consolidated(&self, prefix: &Key) -> bool {
+        let mut cached = self.metadata.lock();
+        let last = cached.get(prefix);
+        last.is_some_and(|(metadata, _)| metadata.is_consolidated())
+    }
+
     /// Returns whether an absence that was proved at `since` is still valid.
     pub(super) fn is_absence_fresh(&self, since: Instant) -> bool {
         since.elapsed() < self.absent_ttl
     }
 
-    /// Inserts the metadata of a prefix.
+    /// Inserts the metadata of a prefix, unless the cache has metadata whose fetch began later.
     pub(super) fn insert(&self, prefix: &Key, metadata: &Arc<PrefixMetadata>, since: Instant) {
         let entry = (Arc::clone(metadata), since);
         let bytes = metadata.memory_bytes();
-        let _evicted = self.metadata.lock().insert(prefix.clone(), entry, bytes);
+        let mut cached = self.metadata.lock();
+        if cached.get(prefix).is_some_and(|(_, later)| *later > since) {
+            return;
+        }
+        let evicted = cached.insert(prefix.clone(), entry, bytes);
+        drop((cached, evicted));
     }
 
     /// Returns the answer of the inner store about a key.
@@ -115,6 +127,23 @@ mod tests {
         assert_eq!(cache.stats.lock().len(), MAX_ENTRIES);
         let bytes = MAX_ENTRIES as u64 * metadata.memory_bytes();
         assert_eq!(cached.weight(), bytes);
+    }
+
+    #[test]
+    fn later_metadata_are_not_replaced_by_earlier_ones() {
+        let cache = MetadataCache::new(Duration::MAX, Duration::MAX);
+        let [first, second, third] = [(); 3].map(|()| Arc::new(PrefixMetadata::new(&[])));
+        let since = Instant::now();
+        let later = since + Duration::from_millis(1);
+        for (inserted, since, cached) in [
+            (&first, later, &first),
+            (&second, since, &first),
+            (&third, later, &third),
+        ] {
+            cache.insert(&key(1), inserted, since);
+            let (metadata, _) = cache.metadata(&key(1)).unwrap();
+            assert!(Arc::ptr_eq(&metadata, cached));
+        }
     }
 
     #[test]

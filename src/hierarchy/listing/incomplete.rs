@@ -8,26 +8,32 @@ use crate::store::{IncompleteListing, Key, Kind, StoreError};
 impl MetadataListingStore {
     /// Returns why a listing of a prefix may lack names, or may have names of keys that do not
     /// exist. `None` if the metadata name all keys.
-    pub(super) async fn find_incomplete(&self, prefix: &Key) -> Option<IncompleteListing> {
-        let (metadata, meaning) = match self.resolve(prefix, Depth::Listing).await {
-            Ok(Resolved::Metadata(metadata, meaning)) => (metadata, meaning),
-            Ok(Resolved::Inner(stat)) if stat.kind == Kind::Object => return None,
-            Ok(Resolved::Inner(_)) => return Some(self.incomplete_children(prefix).await),
-            Err(error) => return Some(failed(&error)),
+    ///
+    /// # Errors
+    /// A failure that leaves open whether the metadata name all keys.
+    pub(super) async fn find_incomplete(
+        &self,
+        prefix: &Key,
+    ) -> Result<Option<IncompleteListing>, StoreError> {
+        let nearest = self.resolve(prefix, Depth::Listing).await?;
+        let (metadata, meaning) = match self.with_consolidated(prefix, nearest).await? {
+            Resolved::Metadata(metadata, meaning) => (metadata, meaning),
+            Resolved::Inner(stat) if stat.kind == Kind::Object => return Ok(None),
+            Resolved::Inner(_) => return self.incomplete_children(prefix).await.map(Some),
         };
         let is_understood = match meaning {
             KeyMeaning::ChunkDirectory(..) => true,
             KeyMeaning::Node(path) => match metadata.contents(&path) {
                 Contents::Array(names) => names.is_some(),
-                Contents::Group if metadata.is_consolidated() => return None,
-                Contents::Group => return Some(self.incomplete_children(prefix).await),
+                Contents::Group if metadata.is_consolidated() => return Ok(None),
+                Contents::Group => return self.incomplete_children(prefix).await.map(Some),
             },
-            KeyMeaning::Unknown | KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return None,
+            KeyMeaning::Unknown | KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => {
+                return Ok(None);
+            }
         };
-        Some(
-            self.incomplete_chunks(prefix, &metadata, is_understood)
-                .await,
-        )
+        let chunks = self.incomplete_chunks(prefix, &metadata, is_understood);
+        Ok(Some(chunks.await))
     }
 
     async fn incomplete_chunks(
@@ -56,25 +62,16 @@ impl MetadataListingStore {
         }
     }
 
-    async fn incomplete_children(&self, prefix: &Key) -> IncompleteListing {
-        let (is_unlisted, why) = match self.list_inner(prefix).await {
-            Ok(Some(_)) => (false, "the server's listing may lack some"),
-            Ok(None) => (true, "the server lists nothing"),
-            Err(error) => return failed(&error),
+    async fn incomplete_children(&self, prefix: &Key) -> Result<IncompleteListing, StoreError> {
+        let (is_unlisted, why) = match self.list_inner(prefix).await? {
+            Some(_) => (false, "the server's listing may lack some"),
+            None => (true, "the server lists nothing"),
         };
-        IncompleteListing {
+        Ok(IncompleteListing {
             is_unlisted,
             what: format!(
                 "children: {why} and there are no consolidated metadata; names can be opened"
             ),
-        }
-    }
-}
-
-/// Returns the report of a prefix none of whose names is known.
-fn failed(error: &StoreError) -> IncompleteListing {
-    IncompleteListing {
-        is_unlisted: true,
-        what: format!("anything: {error}"),
+        })
     }
 }

@@ -27,6 +27,9 @@ pub(super) enum Depth {
     Listing,
 }
 
+/// Metadata, and the time when their fetch began.
+pub(super) type Loaded = (Arc<PrefixMetadata>, Instant);
+
 /// Loads metadata into a cache.
 #[derive(Debug)]
 pub(super) struct Loader {
@@ -51,39 +54,59 @@ impl Loader {
         is_enough.then_some(metadata)
     }
 
-    /// Loads the metadata of a prefix that the cache lacks. Incomplete metadata have the reason in
-    /// `failure`.
+    /// Loads the kind of a node, unless it is cached.
+    ///
+    /// # Errors
+    /// The errors of [`Loader::checked`].
+    pub(super) async fn load_node(&self, prefix: &Key) -> Result<Loaded, StoreError> {
+        if let Some(cached) = self.cache.metadata(prefix) {
+            return Ok(cached);
+        }
+        let since = Instant::now();
+        let metadata = self.fetch_node(prefix).await;
+        self.checked(prefix, metadata, since)
+    }
+
+    /// Adds all documents that `node`, or the cached metadata of the prefix, lack.
+    ///
+    /// # Errors
+    /// The errors of [`Loader::checked`].
+    pub(super) async fn load_listing(
+        &self,
+        prefix: &Key,
+        node: Loaded,
+    ) -> Result<Loaded, StoreError> {
+        let (metadata, since) = self.cache.metadata(prefix).unwrap_or(node);
+        let missing = metadata.missing();
+        if missing.is_empty() {
+            return Ok((metadata, since));
+        }
+        let fetched = fetch(&*self.inner, prefix, missing).await;
+        let parse = |fetched: &[_]| metadata.extended(fetched);
+        let extended = self.parse(&fetched, parse).await;
+        self.checked(prefix, extended, since)
+    }
+
+    /// Returns metadata that are sufficient for this request, and caches them if they are complete.
+    /// Incomplete metadata have the reason in `failure`.
     ///
     /// # Errors
     /// The reason why the prefix is unknown.
-    pub(super) async fn load(
+    fn checked(
         &self,
         prefix: &Key,
-        depth: Depth,
-    ) -> Result<Arc<PrefixMetadata>, StoreError> {
-        let (mut metadata, since) = match self.cache.metadata(prefix) {
-            Some(cached) => cached,
-            None => {
-                let since = Instant::now();
-                (Arc::new(self.fetch_node(prefix).await), since)
-            }
-        };
-        let missing = metadata.missing();
-        if depth == Depth::Listing && !missing.is_empty() {
-            let fetched = fetch(&*self.inner, prefix, missing).await;
-            let parse = |fetched: &[_]| metadata.extended(fetched);
-            metadata = Arc::new(self.parse(&fetched, parse).await);
-        }
+        metadata: PrefixMetadata,
+        since: Instant,
+    ) -> Result<Loaded, StoreError> {
+        let metadata = Arc::new(metadata);
         match &metadata.failure {
             None => {}
-            // A denied request is not cached, but the answered ones are.
             Some(StoreError::Denied { .. }) if metadata.is_node() || prefix.is_root() => {}
-            // The incomplete metadata are sufficient for this request.
-            Some(_) if metadata.is_node() => return Ok(metadata),
+            Some(_) if metadata.is_node() => return Ok((metadata, since)),
             Some(error) => return Err(error.clone()),
         }
         self.cache.insert(prefix, &metadata, since);
-        Ok(metadata)
+        Ok((metadata, since))
     }
 
     /// Fetches the documents that describe a prefix. For the root, consolidated metadata come first.

@@ -18,6 +18,8 @@ pub(super) struct PrefixMetadata {
     nodes: BTreeMap<Box<str>, NodeEntry>,
     /// Documents whose absence at the prefix itself is proven.
     absent: Documents,
+    /// Documents whose requests were denied.
+    denied: Documents,
     /// Documents that consolidated metadata contain for every node that has them.
     listed: Documents,
     is_consolidated: bool,
@@ -65,6 +67,7 @@ impl PrefixMetadata {
         let mut metadata = Self {
             nodes: BTreeMap::new(),
             absent: Documents::default(),
+            denied: Documents::default(),
             listed: Documents::default(),
             is_consolidated: false,
             modified: UNIX_EPOCH,
@@ -75,7 +78,12 @@ impl PrefixMetadata {
         for (document, fetched) in fetched {
             match fetched {
                 Fetched::Absent => metadata.absent.insert(*document),
-                Fetched::Failed(error) => metadata.fail(error.clone()),
+                Fetched::Failed(error) => {
+                    if matches!(error, StoreError::Denied { .. }) {
+                        metadata.denied.insert(*document);
+                    }
+                    metadata.fail(error.clone());
+                }
                 Fetched::Present { text, modified } => {
                     own.insert(*document);
                     metadata.modified = metadata.modified.max(*modified);
@@ -189,6 +197,13 @@ impl PrefixMetadata {
         self.is_consolidated
     }
 
+    /// Returns the failure that leaves open whether consolidated metadata name the nodes below the
+    /// prefix. A denied request counts as the absence of such metadata.
+    pub(super) fn undecided(&self) -> Option<&StoreError> {
+        let failure = self.failure.as_ref().filter(|_| !self.is_consolidated);
+        failure.filter(|error| !matches!(error, StoreError::Denied { .. }))
+    }
+
     /// Returns the documents that were not fetched, but belong into a listing if they exist.
     pub(super) fn missing(&self) -> Documents {
         let own = self.documents("");
@@ -202,7 +217,8 @@ impl PrefixMetadata {
         if own.contains(Document::Zgroup) {
             missing.insert(Document::Zmetadata);
         }
-        missing.difference(own).difference(self.absent)
+        let known = own.union(self.absent).union(self.denied);
+        missing.difference(known)
     }
 
     /// Returns the metadata with more documents.
@@ -213,6 +229,7 @@ impl PrefixMetadata {
         entry.documents = entry.documents.union(own);
         entry.contents = contents;
         extended.absent = extended.absent.union(self.absent).difference(own);
+        extended.denied = extended.denied.union(self.denied);
         extended.modified = extended.modified.max(self.modified);
         if extended.is_consolidated && self.absent.contains(Document::ZarrJson) {
             extended.listed.insert(Document::ZarrJson);

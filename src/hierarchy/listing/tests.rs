@@ -593,6 +593,141 @@ fn groups_below_the_root_may_have_their_own_copies() {
     assert_eq!(server.asked(), (0, 0, 0));
 }
 
+/// Returns a group with consolidated metadata in a root without them. The server lists some pages.
+fn nested_server(lists: bool) -> Server {
+    let copies = [
+        (".zgroup", zgroup()),
+        ("h/.zgroup", zgroup()),
+        ("h/a/.zarray", zarray(&[1], &[1], ".")),
+        ("implicit/a/.zarray", zarray(&[1], &[1], ".")),
+    ];
+    let mut server = Server::new(&[
+        (".zgroup", zgroup()),
+        ("g/.zgroup", zgroup()),
+        ("g/.zmetadata", zmetadata(&copies)),
+        ("g/h/.zgroup", zgroup()),
+        ("g/h/a/.zarray", zarray(&[1], &[1], ".")),
+        ("g/implicit/a/.zarray", zarray(&[1], &[1], ".")),
+    ]);
+    if lists {
+        for (prefix, name) in [("", "g"), ("g", "h"), ("g/h", "a"), ("g/h/a", "0")] {
+            let page = vec![(name, Kind::Prefix)];
+            server.listings.insert(key(prefix), page);
+        }
+    }
+    server
+}
+
+#[test]
+fn consolidated_metadata_above_a_group_count_whatever_was_loaded_before() {
+    for lists in [false, true] {
+        for before in ["", "g", "g/h", "g/h/a", "g/x", "g/h/x"] {
+            for is_listed in [false, true] {
+                let (_, store) = listing(nested_server(lists));
+                match is_listed {
+                    true => drop(block_on(store.list(&key(before)))),
+                    false => drop(block_on(store.stat(&key(before)))),
+                }
+                let case = format!("{lists} {before} {is_listed}");
+                // As when a prefix is used again after its metadata have expired.
+                block_on(store.load(&key("g/h"), Depth::Listing)).unwrap();
+                let incomplete = block_on(store.incomplete_listing(&key("g/h"))).unwrap();
+                assert_eq!(incomplete, None, "{case}");
+                assert_eq!(names(&store, "g/h"), [".zgroup", "a/"], "{case}");
+                assert_eq!(names(&store, "g/h/a"), [".zarray", "0"], "{case}");
+                assert_eq!(kind(&store, "g/implicit"), Kind::Prefix, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn consolidated_metadata_above_a_group_are_loaded_once() {
+    let (server, store) = listing(nested_server(false));
+    assert_eq!(kind(&store, "g/h/a"), Kind::Prefix);
+    // The root, and three documents each of `g`, `h` and `a`.
+    assert_eq!(server.asked(), (4 + 3 * 3, 1, 0));
+    assert_eq!(names(&store, "g/h"), [".zgroup", "a/"]);
+    // Two more documents each of `g` and `h`.
+    assert_eq!(server.asked(), (2, 2, 1));
+    assert_eq!(names(&store, "g/h"), [".zgroup", "a/"]);
+    assert_eq!(kind(&store, "g/implicit/a"), Kind::Prefix);
+    let all = [".zgroup", ".zmetadata", "h/", "implicit/"];
+    assert_eq!(names(&store, "g"), all);
+    assert_eq!(server.asked(), (0, 0, 0));
+}
+
+#[test]
+fn a_listing_of_the_server_needs_no_documents_above() {
+    let (server, store) = listing(nested_server(true));
+    assert_eq!(names(&store, "g/h"), [".zgroup", "a/"]);
+    // The root, and all documents of `h`.
+    assert_eq!(server.asked(), (4 + 4, 2, 1));
+}
+
+#[test]
+fn consolidated_metadata_are_loaded_again_after_they_expire() {
+    let server = Arc::new(nested_server(true));
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    assert_eq!(
+        names(&store, "g"),
+        [".zgroup", ".zmetadata", "h/", "implicit/"]
+    );
+    let node = block_on(store.load(&key("g"), Depth::Node)).unwrap();
+    assert!(node.is_consolidated());
+    // The server lists only `h`.
+    assert_eq!(names(&store, "g/implicit"), ["a/"]);
+    server.put(&[(".zgroup", zgroup()), ("g/.zgroup", zgroup())]);
+    let node = block_on(store.load(&key("g"), Depth::Node)).unwrap();
+    assert!(!node.is_consolidated());
+}
+
+#[test]
+fn consolidated_metadata_that_cannot_be_fetched_are_not_absent() {
+    for fault in [Fault::TimedOut, Fault::Unavailable] {
+        let (server, store) = listing(nested_server(true));
+        server.fault("g/.zmetadata", fault);
+        assert!(block_on(store.incomplete_listing(&key("g/h"))).is_err());
+        let error = block_on(store.stat(&key("g/implicit"))).unwrap_err();
+        assert!(!matches!(error, StoreError::NotFound { .. }), "{error}");
+        server.mend();
+        let incomplete = block_on(store.incomplete_listing(&key("g/h")));
+        assert_eq!(incomplete.unwrap(), None);
+        assert_eq!(kind(&store, "g/implicit"), Kind::Prefix);
+    }
+    // Many servers deny names that begin with a dot. They are not asked again for each listing.
+    let (server, store) = listing(nested_server(true));
+    server.fault("g/.zmetadata", Fault::Denied);
+    for requests in [None, Some((0, 0, 1))] {
+        let incomplete = block_on(store.incomplete_listing(&key("g/h")));
+        assert!(incomplete.unwrap().is_some());
+        let asked = server.asked();
+        assert!(
+            requests.is_none_or(|requests| requests == asked),
+            "{asked:?}"
+        );
+    }
+}
+
+#[test]
+fn loads_of_one_prefix_share_their_requests() {
+    let mut server = nested_server(false);
+    server.latency = Duration::from_millis(100);
+    let (server, store) = listing(server);
+    block_on(store.load(&Key::root(), Depth::Node)).unwrap();
+    server.asked();
+    thread::scope(|scope| {
+        for depth in [Depth::Node, Depth::Listing, Depth::Node, Depth::Listing] {
+            let store = &store;
+            scope.spawn(move || block_on(store.load(&key("g"), depth)).unwrap());
+        }
+    });
+    assert_eq!(server.asked(), (4, 1, 0));
+    let cached = store.loader.cached(&key("g"), Depth::Listing);
+    assert!(cached.unwrap().is_consolidated());
+}
+
 #[test]
 fn both_formats_may_be_at_one_root() {
     let three = [
@@ -1016,7 +1151,7 @@ fn nodes_and_chunks_of_one_name_are_listed_once() {
 fn what_can_not_be_known_is_told() {
     let (_, store) = listing(v2_server());
     let unknown = |prefix: &str| {
-        let unknown = block_on(store.incomplete_listing(&key(prefix)))?;
+        let unknown = block_on(store.incomplete_listing(&key(prefix))).unwrap()?;
         assert!(unknown.is_unlisted, "{unknown:?}");
         Some(unknown.what)
     };
@@ -1026,7 +1161,8 @@ fn what_can_not_be_known_is_told() {
     assert!(unknown("g/n/0").unwrap().starts_with("chunks: all"));
     let new = unknown("new").unwrap();
     assert!(new.contains("lists nothing and there are no consolidated metadata"));
-    assert!(unknown("nothing").unwrap().contains("no such key"));
+    let nothing = block_on(store.incomplete_listing(&key("nothing")));
+    assert!(matches!(nothing, Err(StoreError::NotFound { .. })));
     assert_eq!(unknown("a/README"), None);
 }
 
@@ -1040,7 +1176,8 @@ fn what_the_server_lists_is_told_from_what_nobody_does() {
     server.listings.insert(key("a"), vec![("1", Kind::Object)]);
     let (_, store) = listing(server);
     for (prefix, about) in [("", "children: "), ("a", "chunks: ")] {
-        let unknown = block_on(store.incomplete_listing(&key(prefix))).unwrap();
+        let unknown = block_on(store.incomplete_listing(&key(prefix)));
+        let unknown = unknown.unwrap().unwrap();
         assert!(!unknown.is_unlisted, "{unknown:?}");
         assert!(unknown.what.starts_with(about), "{unknown:?}");
         assert!(unknown.what.contains("may lack some"), "{unknown:?}");
