@@ -22,6 +22,8 @@ pub(super) struct MetadataCache {
     absent_ttl: Duration,
     metadata: Mutex<WeightedLru<Key, (Arc<PrefixMetadata>, Instant)>>,
     stats: Mutex<WeightedLru<Key, (CachedStat, Instant)>>,
+    /// Whether the inner store lists a prefix.
+    is_listed: Mutex<WeightedLru<Key, (bool, Instant)>>,
 }
 
 /// An answer of the inner store about a key.
@@ -41,6 +43,7 @@ impl MetadataCache {
             absent_ttl,
             metadata: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_ENTRIES)),
             stats: Mutex::new(WeightedLru::new(u64::MAX, MAX_ENTRIES)),
+            is_listed: Mutex::new(WeightedLru::new(u64::MAX, MAX_ENTRIES)),
         }
     }
 
@@ -98,6 +101,19 @@ impl MetadataCache {
     pub(super) fn insert_stat(&self, key: &Key, stat: CachedStat) {
         let entry = (stat, Instant::now());
         let _evicted = self.stats.lock().insert(key.clone(), entry, 0);
+    }
+
+    /// Returns whether the inner store has listed a prefix; `None` if it was not asked for a while.
+    pub(super) fn is_listed(&self, prefix: &Key) -> Option<bool> {
+        let mut cached = self.is_listed.lock();
+        let (is_listed, since) = cached.get(prefix)?;
+        self.is_absence_fresh(*since).then_some(*is_listed)
+    }
+
+    /// Records whether the inner store lists a prefix.
+    pub(super) fn insert_is_listed(&self, prefix: &Key, is_listed: bool) {
+        let entry = (is_listed, Instant::now());
+        let _evicted = self.is_listed.lock().insert(prefix.clone(), entry, 0);
     }
 }
 

@@ -63,9 +63,19 @@ impl MetadataListingStore {
     }
 
     async fn incomplete_children(&self, prefix: &Key) -> Result<IncompleteListing, StoreError> {
-        let (is_unlisted, why) = match self.list_inner(prefix).await? {
-            Some(_) => (false, "the server's listing may lack some"),
-            None => (true, "the server lists nothing"),
+        // Each format of a group asks this.
+        let cache = &self.loader.cache;
+        let is_listed = match cache.is_listed(prefix) {
+            Some(is_listed) => is_listed,
+            None => {
+                let is_listed = self.list_inner(prefix).await?.is_some();
+                cache.insert_is_listed(prefix, is_listed);
+                is_listed
+            }
+        };
+        let (is_unlisted, why) = match is_listed {
+            true => (false, "the server's listing may lack some"),
+            false => (true, "the server lists nothing"),
         };
         Ok(IncompleteListing {
             is_unlisted,

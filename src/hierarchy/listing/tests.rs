@@ -699,7 +699,7 @@ fn consolidated_metadata_that_cannot_be_fetched_are_not_absent() {
     // Many servers deny names that begin with a dot. They are not asked again for each listing.
     let (server, store) = listing(nested_server(true));
     server.fault("g/.zmetadata", Fault::Denied);
-    for requests in [None, Some((0, 0, 1))] {
+    for requests in [None, Some((0, 0, 0))] {
         let incomplete = block_on(store.incomplete_listing(&key("g/h")));
         assert!(incomplete.unwrap().is_some());
         let asked = server.asked();
@@ -1174,7 +1174,7 @@ fn what_the_server_lists_is_told_from_what_nobody_does() {
     ]);
     server.listings.insert(key(""), vec![("a", Kind::Prefix)]);
     server.listings.insert(key("a"), vec![("1", Kind::Object)]);
-    let (_, store) = listing(server);
+    let (server, store) = listing(server);
     for (prefix, about) in [("", "children: "), ("a", "chunks: ")] {
         let unknown = block_on(store.incomplete_listing(&key(prefix)));
         let unknown = unknown.unwrap().unwrap();
@@ -1182,4 +1182,9 @@ fn what_the_server_lists_is_told_from_what_nobody_does() {
         assert!(unknown.what.starts_with(about), "{unknown:?}");
         assert!(unknown.what.contains("may lack some"), "{unknown:?}");
     }
+    server.asked();
+    for _ in 0..3 {
+        assert!(block_on(store.incomplete_listing(&key(""))).is_ok());
+    }
+    assert_eq!(server.asked(), (0, 0, 0), "each format of a group asks");
 }
