@@ -352,8 +352,8 @@ mod tests {
 
     #[test]
     fn a_name_is_as_long_as_it_is_in_nfc() {
-        let decomposed = "e\u{301}".repeat(128);
-        assert_eq!(name_of(&decomposed), Some("\u{e9}".repeat(128)));
+        let decomposed = "e\u{301}".repeat(127);
+        assert_eq!(name_of(&decomposed), Some("\u{e9}".repeat(127)));
         // These characters have no composed form.
         assert_eq!(name_of(&"\u{958}".repeat(80)), None);
         assert_eq!(name_of("_nc4_non_coord_x"), None);
