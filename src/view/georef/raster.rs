@@ -115,24 +115,14 @@ impl Raster {
             [width] => (&[][..], [1, width]),
             [ref planes @ .., height, width] => (planes, [height, width]),
         };
-        let samples = planes.iter().try_fold(1_u64, |n, m| n.checked_mul(*m));
         Ok(Self {
-            width,
-            height,
-            samples: samples.unwrap_or(u64::MAX),
-            is_chunky: false,
-            planes: planes.to_vec(),
-            band_axes: vec![None; planes.len()],
-            down: None,
-            across: None,
-            number,
             numbers,
             conversion,
+            ..Self::of_planes(planes, height, width, number)
         })
     }
 
-    /// Planes of unsigned numbers.
-    #[cfg(test)]
+    /// Returns a raster of numbers whose axes have no names.
     pub(in crate::view) fn of_planes(
         planes: &[u64],
         height: u64,
@@ -142,7 +132,7 @@ impl Raster {
         Self {
             width,
             height,
-            samples: planes.iter().product(),
+            samples: planes.iter().fold(1, |n, m| n.saturating_mul(*m)),
             is_chunky: false,
             planes: planes.to_vec(),
             band_axes: vec![None; planes.len()],
