@@ -30,6 +30,17 @@ pub struct DirOptions {
     pub follow_symlinks: bool,
 }
 
+/// Which symbolic links on a path are followed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Links {
+    /// None.
+    Refused,
+    /// Those that stay below the root.
+    Beneath,
+    /// All.
+    Followed,
+}
+
 /// How often to retry the resolution of a path that is being renamed.
 const RESOLVE_ATTEMPTS: usize = 32;
 
@@ -70,20 +81,27 @@ impl DirStore {
         Ok(store)
     }
 
-    /// Opens a key beneath the root.
+    /// Opens a key, following the links that the options allow.
     fn resolve(&self, key: &Key, flags: OFlags) -> io::Result<OwnedFd> {
+        let links = match self.options.follow_symlinks {
+            true => Links::Followed,
+            false => Links::Beneath,
+        };
+        self.resolve_with(key, flags, links)
+    }
+
+    fn resolve_with(&self, key: &Key, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
         let path = if key.is_root() { b"." } else { key.as_bytes() };
         let mut flags = flags | OFlags::CLOEXEC;
         if !flags.contains(PATH_ONLY) {
             flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
         }
-        let may_leave = self.options.follow_symlinks;
         let path = OsStr::from_bytes(path);
         let mut result = Err(Errno::AGAIN);
         for _ in 0..RESOLVE_ATTEMPTS {
             // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath,
             // or another process holds a lease on the file.
-            result = system::open_beneath(&self.root, path, flags, may_leave);
+            result = system::open_beneath(&self.root, path, flags, links);
             if !matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
                 break;
             }
@@ -98,9 +116,37 @@ impl DirStore {
             .and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into))
             .map_err(|e| StoreError::from_io(key, e))?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile | FileType::Directory => Ok(stat),
+            FileType::RegularFile => Ok(stat),
+            FileType::Directory if self.is_its_own_ancestor(key, &stat)? => {
+                Err(StoreError::Denied {
+                    key: key.clone(),
+                    what: "the link leads to a directory that contains it".into(),
+                    status: None,
+                })
+            }
+            FileType::Directory => Ok(stat),
             _ => Err(StoreError::NotFound { key: key.clone() }),
         }
+    }
+
+    /// Returns whether a directory contains itself, which only links make possible. Below two such links, a
+    /// walk of the tree would meet 2^40 paths until the kernel follows no more links.
+    fn is_its_own_ancestor(&self, key: &Key, stat: &FileStat) -> Result<bool, StoreError> {
+        let without_links = self.resolve_with(key, PATH_ONLY, Links::Refused);
+        if key.is_root() || without_links.is_ok() {
+            return Ok(false);
+        }
+        let mut ancestor = key.clone();
+        while !ancestor.is_root() {
+            ancestor = ancestor.parent();
+            let place = self.resolve(&ancestor, PATH_ONLY);
+            let found = place.and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into));
+            let found = found.map_err(|error| StoreError::from_io(key, error))?;
+            if (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -134,6 +134,46 @@ fn h08_links_inside_are_followed_and_links_out_are_eacces() {
     }
 }
 
+/// Two links to a directory that contains them would be 2^40 paths for each program that walks the tree.
+#[test]
+fn h08_links_to_a_directory_that_contains_them_are_eacces() {
+    let dir = scratch();
+    let above = dir.path().join("above");
+    let source = above.join("source");
+    fs::create_dir_all(source.join("a")).unwrap();
+    fs::create_dir(source.join("b")).unwrap();
+    fs::write(source.join("b/file"), "inside").unwrap();
+    for (link, target) in [
+        ("one", "."),
+        ("two", "."),
+        ("a/up", ".."),
+        ("a/b", "../b"),
+        ("b/a", "../a"),
+    ] {
+        symlink(target, source.join(link)).unwrap();
+    }
+    symlink(&above, source.join("a/above")).unwrap();
+    for options in [&[][..], &["--follow-symlinks"]] {
+        let mount = Mount::of_keys(&source, options);
+        for name in ["one", "two", "a/up", "a/b/a", "b/a/b"] {
+            assert_eq!(errno(fs::metadata(mount.join(name))), EACCES, "{name}");
+        }
+        for name in ["b/file", "a/b/file"] {
+            assert_eq!(read(mount.join(name)).unwrap(), b"inside", "{name}");
+        }
+        let found = sh(&format!(
+            "(timeout 60 find -L {} -name file 2>/dev/null || test $? = 1) | wc -l",
+            mount.path().display()
+        ));
+        assert_eq!(found.trim(), "2", "{options:?}");
+    }
+    let mut check = zarrfs();
+    check.arg("check").arg(&source);
+    let mut check = Killed(check.stdout(Stdio::null()).spawn().unwrap());
+    let ended = wait_for(&mut check.0, Duration::from_secs(60));
+    assert!(ended.is_some(), "zarrfs check does not end");
+}
+
 #[test]
 fn h08_follow_symlinks_follows_links_out() {
     let dir = scratch();

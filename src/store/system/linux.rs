@@ -16,20 +16,23 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::store::dir::Links;
+
 /// Opens a path without access to its content (`O_PATH`), which has no effect on devices.
 pub(in crate::store) const PATH_ONLY: OFlags = OFlags::PATH;
 
-/// Opens a path that does not lead out of `root`, unless `may_leave`. May fail with [`Errno::AGAIN`] during
-/// a concurrent rename.
+/// Opens a path below `root`. A link that is not followed is [`Errno::LOOP`] or [`Errno::XDEV`]. May fail
+/// with [`Errno::AGAIN`] during a concurrent rename.
 pub(in crate::store) fn open_beneath(
     root: &OwnedFd,
     path: &OsStr,
     flags: OFlags,
-    may_leave: bool,
+    links: Links,
 ) -> Result<OwnedFd, Errno> {
-    let resolve = match may_leave {
-        true => ResolveFlags::empty(),
-        false => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+    let resolve = match links {
+        Links::Refused => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Links::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        Links::Followed => ResolveFlags::empty(),
     };
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }

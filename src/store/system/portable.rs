@@ -13,18 +13,23 @@ use cap_primitives::fs::{OpenOptions, OpenOptionsExt, open};
 use rustix::fs::{Dir, FileType, Mode, OFlags, Stat as FileStat};
 use rustix::io::Errno;
 
+use crate::store::dir::Links;
+
 /// As on Linux, but opens for reading, because weaker access does not exist on all systems.
 pub(in crate::store) const PATH_ONLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
-/// Opens a path for reading that does not lead out of `root`, unless `may_leave`.
+/// Opens a path below `root` for reading. With [`Links::Refused`] it always fails, because it is unknown
+/// whether the path has links.
 pub(in crate::store) fn open_beneath(
     root: &OwnedFd,
     path: &OsStr,
     flags: OFlags,
-    may_leave: bool,
+    links: Links,
 ) -> Result<OwnedFd, Errno> {
-    if may_leave {
-        return rustix::fs::openat(root, path, flags, Mode::empty());
+    match links {
+        Links::Refused => return Err(Errno::LOOP),
+        Links::Beneath => {}
+        Links::Followed => return rustix::fs::openat(root, path, flags, Mode::empty()),
     }
     let failed = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let root = File::from(root.try_clone().map_err(failed)?);
