@@ -128,6 +128,7 @@ def write_systems():
                        ("node", {"spatial:transform": [2.0, 0.0, 10.0, 0.0, -2.0, 90.0], "spatial:registration": "node"}),
                        ("wkt2", {"proj:code": None, "proj:wkt2": CRS.from_epsg(3857).to_wkt(version="WKT2_2019"),
                                  "spatial:transform": [2.0, 0.0, 10.0, 0.0, -2.0, 90.0]}),
+                       ("epsg", {"proj:code": None, "proj:epsg": 3857, "spatial:transform": [2.0, 0.0, 10.0, 0.0, -2.0, 90.0]}),
                        ("shape", {"spatial:transform": [2.0, 0.0, 10.0, 0.0, -2.0, 90.0], "spatial:shape": [1, 1]}),
                        ("hostile", {"spatial:transform": ["a"] * 6, "_FillValue": {"a": 1}, "units": "\x00" * 9,
                                     "long_name": "</Item></GDALMetadata>]]><x a=\"'&amp;", "scale_factor": "NaN",
@@ -477,6 +478,7 @@ def check():
     info = check_place("own/node", [2, 0, 9, 0, -2, 91], 3857)
     equal("point", info["metadata"][""]["AREA_OR_POINT"], "Point")
     check_place("own/wkt2", [2, 0, 10, 0, -2, 90], 3857)
+    check_place("own/epsg", [2, 0, 10, 0, -2, 90], 3857)
     check_place("own/shape", None, None)
     check_place("own/hostile", None, None)
     for name in ("rotated", "hostile"):

@@ -93,8 +93,10 @@ pub(in crate::view) fn crs(
     Some(found)
 }
 
-/// The members of zarr-conventions/geo-proj that declare a system.
-pub(in crate::view) const PROJ: [&str; 3] = ["proj:code", "proj:wkt2", "proj:projjson"];
+/// The members that declare a system in zarr-conventions/geo-proj, and in the STAC extension "projection",
+/// whose version 1 has `proj:epsg` (as the EOPF products of Sentinel have).
+pub(in crate::view) const PROJ: [&str; 4] =
+    ["proj:code", "proj:epsg", "proj:wkt2", "proj:projjson"];
 
 /// Attributes of a grid mapping that declare a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
 const TEXTS: [&str; 3] = ["crs_wkt", "spatial_ref", "epsg_code"];
@@ -149,7 +151,7 @@ pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
     })
 }
 
-/// Returns whether members of the geo-proj convention exist.
+/// Returns whether one of [`PROJ`] exists.
 pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
     PROJ.iter().any(|name| some(members, name).is_some())
 }
@@ -212,7 +214,7 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
             None => continue,
             Some(Json::String(text)) => Crs::of_text(text),
             Some(value @ Json::Object(_)) => Crs::of_projjson(value),
-            Some(Json::Number(code)) if *name == "epsg_code" => {
+            Some(Json::Number(code)) if matches!(*name, "epsg_code" | "proj:epsg") => {
                 Crs::of_text(&format!("EPSG:{code}"))
             }
             Some(_) => Err("neither a text nor an object".to_owned()),
