@@ -49,6 +49,18 @@ pub struct GroupTree {
 }
 
 impl GroupTree {
+    /// Returns a tree that has only these arrays, in the order of their names.
+    pub(super) fn of_arrays(node: &Arc<ViewNode>, arrays: Vec<GroupArray>) -> Self {
+        Self {
+            node: Arc::clone(node),
+            arrays,
+            groups: Vec::new(),
+            group_columns: Vec::new(),
+            groups_left_out: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
     /// Returns why a file without any variable cannot be made; `notes` say which arrays were left out.
     pub(super) fn without_variables(&self, notes: Vec<String>) -> String {
         let names = &self.groups_left_out;

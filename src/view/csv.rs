@@ -11,6 +11,7 @@ pub(super) use self::rows::Rows;
 use self::rows::{Column, Texts};
 use super::branch::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
+use super::node::ViewNode;
 use super::table::{ColumnData, Table};
 
 /// The maximum length of a row in bytes; each row is rendered in memory.
@@ -20,12 +21,12 @@ const MAX_TEXTS_BYTES: usize = 1 << 19;
 /// The maximum size of the texts of all rows of one column of categories, in bytes.
 const MAX_EXPANDED_BYTES: usize = 16 << 20;
 
-/// Renders the table of a group as a CSV file. Without a column of integers, it begins with row numbers.
+/// Renders a table of a group ([`Table::of`]) as a CSV file. Without a column of integers, it begins with row numbers.
 ///
 /// # Errors
 /// Returns why the group has no table.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let mut table = Table::of(tree, check)?;
+pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
+    let mut table = Table::of(tree, along, check)?;
     leave_out_long_texts(&mut table);
     if table.columns.is_empty() {
         return Err(table.notes.into_iter().next().unwrap_or_default());

@@ -75,6 +75,12 @@ pub enum Renderer {
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
+    /// A table of the arrays of a group: of a group, or, along its own dimension, of an array with one axis. The
+    /// first function returns whether metadata alone prove that an array is a column.
+    Table(
+        fn(&ViewNode) -> bool,
+        fn(&GroupTree, Option<&ViewNode>) -> Result<VirtualFile, String>,
+    ),
     /// A file of all nodes below a group, if the first function returns true for the group.
     GroupOfKind(
         fn(&ViewNode) -> bool,
@@ -130,7 +136,10 @@ impl Format {
     pub fn suits(self, is_array: bool) -> bool {
         let is_of_both = self.is_of_node()
             || self.is_image()
-            || matches!(self.renderer(), Renderer::StoredChunks(_));
+            || matches!(
+                self.renderer(),
+                Renderer::StoredChunks(_) | Renderer::Table(..)
+            );
         is_of_both || self.is_of_group() != is_array
     }
 
@@ -139,9 +148,9 @@ impl Format {
         matches!(self.renderer(), Renderer::Image(_))
     }
 
-    /// Returns whether the format is a table with the arrays of a group as columns.
-    pub fn is_table(self) -> bool {
-        matches!(self.word(), "parquet" | "csv")
+    /// Returns whether no directory lists the format for arrays: each array of a dimension has the same table.
+    pub fn is_unlisted(self, is_array: bool) -> bool {
+        is_array && matches!(self.renderer(), Renderer::Table(..))
     }
 
     /// Returns whether the format has stored chunks; the size of each has to be looked up.
@@ -161,6 +170,7 @@ impl Format {
                 Renderer::ArrayWithNodes(..)
                     | Renderer::UncheckedArray(_)
                     | Renderer::Image(_)
+                    | Renderer::Table(..)
                     | Renderer::Readme
                     | Renderer::ViewList
             )

@@ -157,14 +157,7 @@ impl Nodes {
         if let Some(why) = node.broken() {
             return Err(NoContent::Absent(why.to_owned()));
         }
-        let mut branch = GroupTree {
-            node: Arc::clone(node),
-            arrays: Vec::new(),
-            groups: Vec::new(),
-            group_columns: Vec::new(),
-            groups_left_out: Vec::new(),
-            left_out: Vec::new(),
-        };
+        let mut branch = GroupTree::of_arrays(node, Vec::new());
         // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
         let children = self.child_keys(node).await?;
@@ -281,6 +274,26 @@ impl Nodes {
         Ok(Some(column))
     }
 
+    /// Returns the group whose arrays are the columns of the table of a group, or of an array in it.
+    ///
+    /// # Errors
+    /// As [`Nodes::group_tree`].
+    pub(super) async fn table_tree(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<GroupTree, NoContent> {
+        if !node.is_array() {
+            return self.group_tree(node, Depth::Table).await;
+        }
+        if !node.key().is_root() {
+            let group = self.node(&node.key().parent()).await?;
+            return self.group_tree(&group, Depth::Table).await;
+        }
+        let mut room = self.room(true);
+        let array = self.gather_array(Arc::clone(node), Depth::Table, false, &mut room);
+        Ok(GroupTree::of_arrays(node, vec![array.await?]))
+    }
+
     /// Returns a group or an array with all stored chunks that HDF5 can read unchanged. An array comes with
     /// the arrays of its group that are the coordinates of its dimensions.
     ///
@@ -337,14 +350,7 @@ impl Nodes {
             let array = self.gather_array(node, Depth::All, has_crs, &mut room);
             arrays.push(array.await?);
         }
-        Ok(GroupTree {
-            node: Arc::clone(node),
-            arrays,
-            groups: Vec::new(),
-            group_columns: Vec::new(),
-            groups_left_out: Vec::new(),
-            left_out: Vec::new(),
-        })
+        Ok(GroupTree::of_arrays(node, arrays))
     }
 
     /// Returns whether a group above the node declares a coordinate reference system for arrays below it.

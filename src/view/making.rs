@@ -17,6 +17,7 @@ use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed::{self, hdf5_form};
+use super::table;
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;
@@ -69,11 +70,20 @@ impl Nodes {
             (Renderer::Group(..) | Renderer::GroupOfKind(..), _) if node.is_array() => {
                 Err("this is an array".to_owned().into())
             }
+            (Renderer::Table(..), _) if node.is_array() && table::dimension_of(node).is_none() => {
+                Err("the columns of a table have one axis".to_owned().into())
+            }
             (Renderer::GroupOfKind(is_of_kind, _), _) if !is_of_kind(node) => {
                 let what = format.description();
                 Err(format!("the group has no metadata of {what}").into())
             }
-            (Renderer::Hierarchy(_) | Renderer::Group(..) | Renderer::GroupOfKind(..), _)
+            (
+                Renderer::Hierarchy(_)
+                | Renderer::Group(..)
+                | Renderer::GroupOfKind(..)
+                | Renderer::Table(..),
+                _,
+            )
             | (Renderer::StoredChunks(..), Elements::None) => self.made(node, format).await,
             (Renderer::StoredChunks(..), _) => {
                 hdf5_form(&array_of(node)?)?;
@@ -169,12 +179,21 @@ impl Nodes {
                 packed::check(node, &array_of(node)?)?;
                 true
             }
+            // The other columns do not matter.
+            (Renderer::Table(is_certain, _), _) if node.is_array() => match is_certain(node) {
+                true => true,
+                false => {
+                    let why = "metadata do not prove that it is a column";
+                    return Err(why.to_owned().into());
+                }
+            },
             // Few groups have a table, and looking for its columns takes one request per array.
-            (Renderer::Group(..), Elements::None)
-                if format.is_table() && self.store().capabilities().is_remote =>
-            {
+            (Renderer::Table(..), _) if self.store().capabilities().is_remote => {
                 let why = "not listed: whether arrays are columns takes a request for each";
                 return Err(why.to_owned().into());
+            }
+            (Renderer::Table(is_certain, _), _) => {
+                self.has_certain(node, Depth::Table, is_certain).await?
             }
             (Renderer::Group(depth, is_certain, _), Elements::None) => {
                 self.has_certain(node, depth, is_certain).await?
@@ -224,6 +243,10 @@ impl Nodes {
                 })
             }
             Renderer::Group(depth, _, make) => Ok(make(&self.group_tree(node, depth).await?)?),
+            Renderer::Table(_, make) => {
+                let along = node.is_array().then_some(&**node);
+                Ok(make(&self.table_tree(node).await?, along)?)
+            }
             Renderer::GroupOfKind(_, make) => Ok(make(&self.group_tree(node, Depth::Raw).await?)?),
             Renderer::StoredChunks(make) => Ok(make(&self.stored_tree(node).await?)?),
             Renderer::ArrayWithNodes(_, make)

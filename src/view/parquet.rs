@@ -18,6 +18,7 @@ pub(super) use self::row_groups::RowGroups;
 use self::thrift::Fields;
 use super::branch::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
+use super::node::ViewNode;
 use super::table::{Column, ColumnData, Table};
 
 const MAGIC: &[u8] = b"PAR1";
@@ -43,12 +44,12 @@ const PLAIN: i32 = 0;
 const RLE: i32 = 3;
 const RLE_DICTIONARY: i32 = 8;
 
-/// Renders the table of a group as a Parquet file.
+/// Renders a table of a group ([`Table::of`]) as a Parquet file.
 ///
 /// # Errors
 /// Returns why the group has no table, or why the format cannot express it.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let mut table = Table::of(tree, |data| column_type(data).map(drop))?;
+pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
+    let mut table = Table::of(tree, along, |data| column_type(data).map(drop))?;
     table.columns.iter_mut().for_each(leave_out_missing_times);
     let types = table.columns.iter().map(|column| column_type(&column.data));
     let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;

@@ -49,16 +49,18 @@ pub(super) enum ColumnData {
 }
 
 /// The common dimension of the columns of a table: its name, if any, and its length.
-type Dimension = (Option<String>, u64);
+pub(super) type Dimension = (Option<String>, u64);
 
 impl Table {
-    /// Returns the table of a group: the arrays of the dimension with the most arrays, and of these
-    /// dimensions the longest. `check` returns why a format does not support a column of such values.
+    /// Returns the table of a group: the arrays of the dimension of the array `along`; without one, of the
+    /// dimension with the most arrays, and of these dimensions the longest. `check` returns why a format does
+    /// not support a column of such values.
     ///
     /// # Errors
     /// Returns why the table has no column.
     pub(super) fn of(
         tree: &GroupTree,
+        along: Option<&ViewNode>,
         check: impl Fn(&ColumnData) -> Result<(), String>,
     ) -> Result<Self, String> {
         let mut tables: BTreeMap<Dimension, Vec<Column>> = BTreeMap::new();
@@ -90,12 +92,18 @@ impl Table {
             .iter()
             .rev()
             .max_by_key(|((_, length), columns)| (columns.len(), *length));
-        let Some(dimension) = largest.map(|(dimension, _)| dimension.clone()) else {
+        let dimension = match along {
+            Some(array) => dimension_of(array).filter(|dimension| tables.contains_key(dimension)),
+            None => largest.map(|(dimension, _)| dimension.clone()),
+        };
+        let Some(dimension) = dimension else {
             let why = notes.into_iter().next();
             return Err(why.unwrap_or_else(|| "no array in it has one axis".into()));
         };
         let mut columns = tables.remove(&dimension).unwrap_or_default();
-        notes.extend(others(&dimension, &tables));
+        if along.is_none() {
+            notes.extend(others(&dimension, &tables));
+        }
         let order = ColumnOrder::of(tree, dimension.0.as_deref());
         columns.sort_by_cached_key(|column| (order.position(&column.name), column.name.clone()));
         notes.extend(order.groups(tree));
@@ -129,7 +137,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 }
 
 /// Returns the dimension of a one-dimensional array.
-fn dimension_of(node: &ViewNode) -> Option<Dimension> {
+pub(super) fn dimension_of(node: &ViewNode) -> Option<Dimension> {
     let Node::Array(array) = node.metadata() else {
         return None;
     };
@@ -202,7 +210,8 @@ fn others(chosen: &Dimension, tables: &BTreeMap<Dimension, Vec<Column>>) -> Opti
     let names = listed(names)?;
     let chosen = described(chosen);
     Some(format!(
-        "its rows are along {chosen}; arrays of other dimensions are not in it: {names}"
+        "its rows are along {chosen}; arrays of other dimensions have tables of their own, with the names of \
+         these arrays: {names}"
     ))
 }
 

@@ -22,6 +22,8 @@ impl Format {
         let is_rare = matches!(self.renderer(), Renderer::UncheckedArray(_));
         // Few arrays have chunks in the encoding of other formats.
         let is_rare = is_rare || (self.is_packed() && !packed::has_zlib(node));
+        // Most arrays have several axes.
+        let is_rare = is_rare || self.is_unlisted(node.is_array());
         let is_plane = || {
             node.metadata()
                 .as_array()
@@ -60,7 +62,8 @@ impl Nodes {
         let formats = Format::all().filter(|format| format.suits(is_array));
         for format in formats.filter(|format| !is_list(*format)) {
             let name = format.unique_name(&node.name, is_array);
-            let content = match format.is_of_many() && !format.is_packed() {
+            let is_checked_only = format.is_packed() || format.is_unlisted(is_array);
+            let content = match format.is_of_many() && !is_checked_only {
                 true => self.content(node, format).await.map(Some),
                 false => self.check(node, format).await.map(|()| None),
             };
@@ -77,7 +80,7 @@ impl Nodes {
                         format: format.word(),
                         description: format.description(),
                         example: format.example(&name),
-                        is_listed: self.lists(format, is_array),
+                        is_listed: self.lists(format, is_array) && !format.is_unlisted(is_array),
                         name,
                     });
                 }
@@ -108,7 +111,8 @@ impl Nodes {
     /// list.
     fn unlisted_of_arrays(&self, node: &ViewNode) -> Vec<String> {
         let formats = Format::all()
-            .filter(|format| !node.is_array() && format.suits(true) && !self.lists(*format, false));
+            .filter(|format| !node.is_array() && format.suits(true))
+            .filter(|format| !self.lists(*format, false) || format.is_unlisted(true));
         formats
             .filter_map(|format| format.name_beside(""))
             .collect()

@@ -145,6 +145,62 @@ fn c02_a_broken_chunk_is_an_error_of_its_rows() {
 }
 
 #[test]
+fn an_array_has_the_table_of_its_dimension() {
+    let stores = Stores::new();
+    stores.put("g/zarr.json", GROUP);
+    for (name, length, dimension) in [
+        ("temperature", 4, "obs"),
+        ("depth", 4, "obs"),
+        ("pressure", 4, "obs"),
+        ("latitude", 2, "station"),
+        ("station", 2, "station"),
+    ] {
+        let more = json!({"dimension_names": [dimension]});
+        member(&stores, &format!("g/{name}"), length, more, &[]);
+    }
+    stores.v3(
+        "g/plane",
+        json!({"shape": [2, 2], "chunk_grid": grid(&[2, 2])}),
+        &[],
+    );
+    let mount = stores.mount(&["--formats", "all"]);
+    // The blanks of all columns are before the first one.
+    let row = |columns: usize| {
+        let others = format!(",{FILL}").repeat(columns - 1);
+        format!("{FILL:>width$}{others}\n", width = 10 + columns)
+    };
+    let of_obs = format!("depth,pressure,temperature\n{}", row(3).repeat(4));
+    let of_station = format!("station,latitude\n{}", row(2).repeat(2));
+    let found = |node: &str, name: &str| {
+        String::from_utf8(read(view(&mount, node, name)).unwrap()).unwrap()
+    };
+    assert_eq!(text(&mount, "g"), of_obs);
+    for name in ["depth", "pressure", "temperature"] {
+        assert_eq!(found("g", &format!("{name}.csv")), of_obs, "{name}");
+    }
+    for name in ["latitude", "station"] {
+        let file = format!("{name}.csv");
+        assert_eq!(found("g", &file), of_station, "{name}");
+        assert_eq!(found(&format!("g/{name}"), &file), of_station, "{name}");
+        let parquet = read(view(&mount, "g", &format!("{name}.parquet"))).unwrap();
+        assert!(parquet.starts_with(b"PAR1"), "{name}");
+    }
+    let plane = fs::metadata(view(&mount, "g", "plane.csv"));
+    assert_eq!(errno(plane), ENOENT);
+    assert!(readme(&mount, "g").contains("latitude of station (2), station of station (2)"));
+    assert!(readme(&mount, "g/latitude").contains("latitude.csv"));
+    assert!(!readme(&mount, "g/plane").contains("plane.csv"));
+    // Each array has the same table, so that a walk of the views would read it many times.
+    for (node, expected) in [("g", 1), ("g/latitude", 0)] {
+        let names = fs::read_dir(view(&mount, node, "")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let tables = names.filter(|name| name.ends_with(".csv") || name.ends_with(".parquet"));
+        assert_eq!(tables.count(), 2 * expected, "{node}");
+    }
+    goes_on(&mount, &stores);
+}
+
+#[test]
 fn hostile_groups_have_a_diagnostic_or_a_table_of_the_right_size() {
     let stores = Stores::new();
     for group in [

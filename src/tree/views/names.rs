@@ -113,7 +113,8 @@ impl ViewTree {
                 false => listed.taken.contains(plain.as_bytes()),
             };
             let is_free = !is_group && !is_taken;
-            if !self.nodes.lists(format, names.view.node.is_array()) {
+            let is_listed = self.nodes.lists(format, names.view.node.is_array());
+            if !is_listed || format.is_unlisted(node.is_array()) {
                 continue;
             }
             match self.nodes.check(node, format).await {

@@ -231,16 +231,16 @@ pub(super) static TABLE: [Row; 31] = [
     row(
         "parquet",
         Name::Suffix(".parquet"),
-        "the arrays of the group that share their only dimension as a Parquet table",
+        "the arrays that share their only dimension as a Parquet table",
         READ_PARQUET,
-        Renderer::Group(Depth::Table, table::is_certain, parquet::render),
+        Renderer::Table(table::is_certain, parquet::render),
     ),
     row(
         "csv",
         Name::Suffix(".csv"),
         "the same table as text",
         "head -n 5",
-        Renderer::Group(Depth::Table, table::is_certain, csv::render),
+        Renderer::Table(table::is_certain, csv::render),
     ),
     row(
         "packed-tif",
