@@ -141,6 +141,9 @@ pub struct GroupArray {
     /// The elements as bytes, if they are structures that contain text ([`Depth::Raw`]); or why they are not
     /// read.
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
+    /// The items of each element, if the elements are byte strings or lists ([`Depth::Raw`]); or why they are
+    /// not decoded.
+    pub(super) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
     /// The elements, if they are times of which some are missing ([`Depth::Table`]).
     pub(super) times: Option<Arc<NullableElements>>,
     /// The grid of the array, if other conventions than CF georeference it.

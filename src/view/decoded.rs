@@ -7,7 +7,7 @@ use super::content::NoContent;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value, code_points};
-use crate::array::{Extent, ServedVersions, read_elements};
+use crate::array::{self, Extent, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
@@ -15,8 +15,8 @@ use crate::zarr::{ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
 /// The maximum size of the decoded text of one array, in bytes.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
-/// The maximum size of the decoded text of one array in a file with the unchanged hierarchy, in bytes.
-const MAX_RAW_TEXT_BYTES: u64 = 256 << 20;
+/// The maximum size of the decoded text or lists of one array in a file with the unchanged hierarchy, in bytes.
+const MAX_RAW_BYTES: u64 = 256 << 20;
 /// The numbers of one array take at most this fraction (1/64) of the memory limit.
 const MAX_NUMBERS_PART: u64 = 64;
 
@@ -51,20 +51,10 @@ impl Nodes {
         node: &ViewNode,
         depth: Depth,
     ) -> Result<Option<DecodedTexts>, NoContent> {
-        let Node::Array(array) = node.metadata() else {
-            return Ok(None);
-        };
         let memory = self.engine().memory_limit_bytes();
         let most = match depth {
-            Depth::Raw => MAX_RAW_TEXT_BYTES.min(memory / 16),
+            Depth::Raw => self.most_raw_bytes(),
             Depth::Own | Depth::Table | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
-        };
-        let too_much = || format!("more than {most} bytes of text");
-        let too_many = |need_bytes: u64, limit_bytes: u64| match limit_bytes == most {
-            true => too_much(),
-            false => format!(
-                "{need_bytes} bytes of memory for its elements, {limit_bytes} are the limit"
-            ),
         };
         match &node.elements {
             // Such text has a constant size in the file, too.
@@ -75,7 +65,7 @@ impl Nodes {
                     return Ok(None);
                 };
                 if reader.size_bytes() > most {
-                    return Ok(Some(Err(too_much())));
+                    return Ok(Some(Err(too_much(most))));
                 }
                 let bytes = self.all_bytes(node).await?;
                 let texts = bytes.chunks_exact(data_type.size_bytes.max(4));
@@ -83,30 +73,86 @@ impl Nodes {
                 let texts = texts.ok_or("not the code points of any text".to_owned());
                 Ok(Some(texts.map(Arc::new)))
             }
-            Elements::Variable(pipeline, document) => {
-                let Ok(DataType::Variable(Variable::Text)) = &array.data_type else {
+            Elements::Variable(..) if is_text(node) => {
+                let Some(elements) = self.elements_of(node, most).await? else {
                     return Ok(None);
                 };
-                let (store, engine) = (&**self.store(), self.engine());
-                let elements = read_elements(store, node.key(), array, pipeline, most, engine);
-                let elements = match elements.await {
-                    Ok(elements) => elements,
-                    Err(StoreError::TooLarge {
-                        need_bytes,
-                        limit_bytes,
-                        ..
-                    }) => return Ok(Some(Err(too_many(need_bytes, limit_bytes)))),
-                    Err(error) => return Err(NoContent::Failed(error)),
-                };
-                self.check_document(document.as_ref()).await?;
-                let texts = elements.iter().map(|element| match element {
+                let of_text = |element: &Element| match element {
                     Element::Text(text) => Some(text.as_str().to_owned()),
                     _ => None,
-                });
-                let texts: Option<Vec<String>> = texts.collect();
-                Ok(Some(texts.map(Arc::new).ok_or("not text".to_owned())))
+                };
+                Ok(Some(elements.and_then(|elements| {
+                    let texts: Option<Vec<String>> = elements.iter().map(of_text).collect();
+                    texts.map(Arc::new).ok_or("not text".to_owned())
+                })))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Returns the items of each element of an array of byte strings or lists; `None` for other arrays. The inner
+    /// error is the reason why the elements are not decoded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(super) async fn sequences_of(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Option<Result<Arc<Vec<Vec<u8>>>, String>>, NoContent> {
+        let data_type = node.metadata().as_array().map(|array| &array.data_type);
+        let Some(Ok(DataType::Variable(Variable::Bytes | Variable::Array(_)))) = data_type else {
+            return Ok(None);
+        };
+        let Some(elements) = self.elements_of(node, self.most_raw_bytes()).await? else {
+            return Ok(None);
+        };
+        let of_bytes = |element: &Element| match element {
+            Element::Bytes(bytes) | Element::Array(bytes) => Some(bytes.clone()),
+            _ => None,
+        };
+        Ok(Some(elements.and_then(|elements| {
+            let sequences: Option<Vec<Vec<u8>>> = elements.iter().map(of_bytes).collect();
+            sequences.map(Arc::new).ok_or("not bytes".to_owned())
+        })))
+    }
+
+    fn most_raw_bytes(&self) -> u64 {
+        MAX_RAW_BYTES.min(self.engine().memory_limit_bytes() / 16)
+    }
+
+    /// Returns the elements of variable length of an array, of which the values have at most `most` bytes; `None`
+    /// for other arrays. The inner error is the reason why they are not decoded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    async fn elements_of(
+        &self,
+        node: &ViewNode,
+        most: u64,
+    ) -> Result<Option<Result<array::Elements, String>>, NoContent> {
+        let (Node::Array(array), Elements::Variable(pipeline, document)) =
+            (node.metadata(), &node.elements)
+        else {
+            return Ok(None);
+        };
+        let (store, engine) = (&**self.store(), self.engine());
+        let elements = read_elements(store, node.key(), array, pipeline, most, engine);
+        match elements.await {
+            Ok(elements) => {
+                self.check_document(document.as_ref()).await?;
+                Ok(Some(Ok(elements)))
+            }
+            Err(StoreError::TooLarge {
+                need_bytes,
+                limit_bytes,
+                ..
+            }) => Ok(Some(Err(match limit_bytes == most {
+                true => too_much(most),
+                false => format!(
+                    "{need_bytes} bytes of memory for its elements, {limit_bytes} are the limit"
+                ),
+            }))),
+            Err(error) => Err(NoContent::Failed(error)),
         }
     }
 
@@ -165,6 +211,16 @@ impl Nodes {
             .filter_map(|bytes| Number::read(number, bytes))
             .collect())
     }
+}
+
+fn too_much(most: u64) -> String {
+    format!("more than {most} bytes of text or lists")
+}
+
+/// Returns whether the elements of an array are text of variable length.
+fn is_text(node: &ViewNode) -> bool {
+    let data_type = node.metadata().as_array().map(|array| &array.data_type);
+    matches!(data_type, Some(Ok(DataType::Variable(Variable::Text))))
 }
 
 /// Decodes text of 4-byte code points, without the NULs at its end.

@@ -214,31 +214,42 @@ impl Nodes {
         has_crs: bool,
         room: &mut Room,
     ) -> Result<GroupArray, NoContent> {
-        let (mut texts, mut records, mut times, mut grid) = (None, None, None, None);
+        let (mut texts, mut records, mut sequences) = (None, None, None);
+        let (mut times, mut grid) = (None, None);
         if room.has_elements {
             texts = self.texts_of(&node, wanted).await?;
             match wanted {
-                Depth::Raw => records = self.records_of(&node).await?,
+                Depth::Raw => {
+                    records = self.records_of(&node).await?;
+                    sequences = self.sequences_of(&node).await?;
+                }
                 Depth::Table => times = self.missing_times(&node).await?.map(Arc::new),
                 Depth::Own | Depth::All => grid = self.grid_of(&node, has_crs).await?,
             }
         }
-        let text_bytes = match (&texts, &records) {
-            (Some(Ok(texts)), _) => {
+        // At most one of them exists.
+        let decoded_bytes = match (&texts, &records, &sequences) {
+            (Some(Ok(texts)), _, _) => {
                 let texts = texts.iter();
                 texts
                     .map(|text| text.capacity() + size_of::<String>())
                     .sum()
             }
-            (_, Some(Ok(bytes))) => bytes.len(),
+            (_, Some(Ok(bytes)), _) => bytes.len(),
+            (_, _, Some(Ok(sequences))) => {
+                let sequences = sequences.iter();
+                let sizes = sequences.map(|items| items.capacity() + size_of::<Vec<u8>>());
+                sizes.sum()
+            }
             _ => 0,
         };
-        match room.bytes.checked_sub(text_bytes as u64) {
+        match room.bytes.checked_sub(decoded_bytes as u64) {
             Some(left) => room.bytes = left,
             None => {
                 let too_much = "too much text for one file";
                 texts = texts.map(|_| Err(too_much.into()));
                 records = records.map(|_| Err(too_much.into()));
+                sequences = sequences.map(|_| Err(too_much.into()));
             }
         }
         let times = times.filter(|times| {
@@ -250,6 +261,7 @@ impl Nodes {
             node,
             texts,
             records,
+            sequences,
             times,
             grid,
             stored: None,

@@ -195,16 +195,23 @@ impl<'a> Plan<'a> {
             if texts.iter().any(|text| text.contains('\0')) {
                 return Err("text with NUL in it".into());
             }
-            let values = Values::Texts(self.file.push_texts(texts));
+            let values = Values::Variable(self.file.push_texts(texts));
             return Ok(of_values(Datatype::VariableText, values));
+        }
+        if let Some(sequences) = &member.sequences {
+            let sequences = sequences.as_ref().map_err(Clone::clone)?;
+            let item = types::of_items(&array.data_type)?;
+            let item_bytes = item.size_bytes();
+            let added = sequences.iter();
+            let added = added.map(|items| self.file.push_sequence(items, item_bytes));
+            let values = Values::Variable(added.collect());
+            return Ok(of_values(Datatype::Sequence(Box::new(item)), values));
         }
         let reader = match &member.node.elements {
             Elements::Fixed(reader) => reader,
             Elements::Unreadable(why) => return Err(why.clone()),
             Elements::Variable(..) | Elements::None => {
-                return Err(
-                    "elements of variable length that are no text: they are in .json".into(),
-                );
+                return Err("objects of variable length: they are in .json".into());
             }
         };
         if let Some(bytes) = &member.records {

@@ -62,15 +62,15 @@ pub(super) struct File<'a> {
 pub(super) enum Entry<'a> {
     /// The address of an object.
     Address(usize),
-    /// A text.
-    Text(Cow<'a, str>),
+    /// A text, or the items of a sequence.
+    Bytes(Cow<'a, [u8]>),
 }
 
 impl Entry<'_> {
     fn size_bytes(&self) -> usize {
         match self {
             Self::Address(_) => 8,
-            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
         }
     }
 }
@@ -91,9 +91,12 @@ impl<'a> File<'a> {
 
     /// Adds a text to the heap, and returns its length and its entry.
     pub(super) fn push_text(&mut self, text: impl Into<Cow<'a, str>>) -> (u32, usize) {
-        let text = text.into();
-        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        self.heap.push(Entry::Text(text));
+        let bytes = match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.heap.push(Entry::Bytes(bytes));
         (length, self.heap.len() - 1)
     }
 
@@ -102,6 +105,16 @@ impl<'a> File<'a> {
         let mut known: HashMap<&str, (u32, usize)> = HashMap::new();
         let add = |text: &'a String| *known.entry(text).or_insert_with(|| self.push_text(text));
         texts.iter().map(add).collect()
+    }
+
+    /// Adds a sequence of items of `item_bytes` to the heap, and returns its length and its entry.
+    pub(super) fn push_sequence(&mut self, items: &'a [u8], item_bytes: usize) -> (u32, usize) {
+        let length = items.len() / item_bytes.max(1);
+        self.heap.push(Entry::Bytes(items.into()));
+        (
+            u32::try_from(length).unwrap_or(u32::MAX),
+            self.heap.len() - 1,
+        )
     }
 
     /// Computes the addresses of everything except the elements.
@@ -199,7 +212,7 @@ fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
         bytes.extend((entry.size_bytes() as u64).to_le_bytes());
         match entry {
             Entry::Address(object) => bytes.extend(writer.object(*object).to_le_bytes()),
-            Entry::Text(text) => bytes.extend(text.as_bytes()),
+            Entry::Bytes(value) => bytes.extend(&**value),
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
     }
@@ -257,7 +270,7 @@ mod tests {
             let entries: Vec<Entry<'_>> = (0..count)
                 .map(|number| match number % 2 {
                     0 => Entry::Address(number % 10),
-                    _ => Entry::Text("ä".repeat(number).into()),
+                    _ => Entry::Bytes("ä".repeat(number).into_bytes().into()),
                 })
                 .collect();
             let heap = heap(&entries, &writer);
@@ -273,7 +286,7 @@ mod tests {
                     Entry::Address(object) => {
                         assert_eq!(bytes, (100 * *object as u64).to_le_bytes());
                     }
-                    Entry::Text(text) => assert_eq!(bytes, text.as_bytes()),
+                    Entry::Bytes(value) => assert_eq!(bytes, **value),
                 }
             }
         }

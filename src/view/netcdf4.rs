@@ -312,10 +312,12 @@ impl<'a> Plan<'a> {
         if let Some(Object::Dataset(dataset)) = self.file.objects.get_mut(object)
             && !dimensions.is_empty()
         {
+            // Each axis has a list of one scale.
+            let lists = dimensions.iter().map(|entry| (1, *entry));
             dataset.attributes.push(hdf5::Attribute {
                 name: "DIMENSION_LIST".into(),
-                datatype: Datatype::References,
-                payload: Payload::Lists(dimensions.to_vec()),
+                datatype: Datatype::Sequence(Box::new(Datatype::Reference)),
+                payload: Payload::Variable(lists.collect()),
             });
         }
     }

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sparse
 import zarr
-from numcodecs import VLenUTF8
+from numcodecs import VLenArray, VLenBytes, VLenUTF8
 
 warnings.simplefilter("ignore")
 DIRECTORY = sys.argv[2]
@@ -117,6 +117,39 @@ def write_structures():
     by_hand("structures", "named", NAMED, 2)
 
 
+# Byte strings and lists of variable length. The last chunk of each is missing.
+BYTES = [b"ab", b"", b"a\0b", bytes(range(256)) * 300, b"", b""]
+LISTS = [np.array([1, -2, 3], "<i2"), np.array([], "<i2"), np.arange(5000, dtype="<i2"), np.array([7], "<i2")] + 2 * [np.array([], "<i2")]
+
+
+def write_sequences():
+    group = zarr.create_group(os.path.join(DIRECTORY, "lists"), zarr_format=2)
+    zarr.create_group(os.path.join(DIRECTORY, "lists/new")).create_array(
+        "bytes", shape=(6,), chunks=(2,), dtype="variable_length_bytes", fill_value=b"")[:4] = np.array(BYTES[:4], object)
+    for name, values, codec in ("bytes", BYTES, VLenBytes()), ("lists", LISTS, VLenArray("<i2")):
+        path = os.path.join(DIRECTORY, "lists", name)
+        os.makedirs(path)
+        with open(os.path.join(path, ".zarray"), "w") as file:
+            json.dump({"zarr_format": 2, "shape": [3, 2], "chunks": [1, 2], "dtype": "|O", "order": "C", "compressor": None,
+                       "filters": [codec.get_config()], "fill_value": "" if name == "bytes" else None}, file)
+        for number in range(2):
+            chunk = np.empty(2, object)
+            chunk[:] = values[2 * number : 2 * number + 2]
+            with open(os.path.join(path, f"{number}.0"), "wb") as file:
+                file.write(codec.encode(chunk))
+
+
+def check_sequences(mount):
+    file = os.path.join(mount, "lists/.zarrfs/lists.h5")
+    with h5py.File(file) as h5:
+        for name, expected, dtype in ("bytes", BYTES, "u1"), ("new/bytes", BYTES, "u1"), ("lists", LISTS, "<i2"):
+            assert h5py.check_vlen_dtype(h5[name].dtype) == np.dtype(dtype), h5[name].dtype
+            for found, value in zip(h5[name][...].ravel(), expected, strict=True):
+                same(name, found, np.frombuffer(value, dtype) if dtype == "u1" else value)
+            counts["h5"] += 1
+    subprocess.run(["h5dump", file], check=True, capture_output=True)
+
+
 def annotated():
     n, m = 40, 15
     obs = pd.DataFrame({
@@ -142,6 +175,7 @@ def annotated():
 def write():
     write_types()
     write_structures()
+    write_sequences()
     data = annotated()
     for version in 2, 3:
         anndata.settings.zarr_write_format = version
@@ -338,6 +372,7 @@ def check_netcdf(mount):
 def check(mount):
     check_types(mount)
     check_structures(mount)
+    check_sequences(mount)
     check_anndata(mount)
     check_netcdf(mount)
     print("\n".join(bad))

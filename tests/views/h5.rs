@@ -38,7 +38,7 @@ fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
     let mount = Mount::new(&store);
     let output = h5("check", &[&store, mount.path()]).unwrap();
     let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
-    for (what, least) in [("h5", 25), ("h5ad", 2), ("nc", 2)] {
+    for (what, least) in [("h5", 28), ("h5ad", 2), ("nc", 2)] {
         assert!(counts[what].as_u64().unwrap() >= least, "{counts}");
     }
     assert_eq!(counts["differences"], 0, "{output}");

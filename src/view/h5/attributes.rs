@@ -86,7 +86,7 @@ fn texts_of_list(
     }
     let plain = plain.into_iter().map(|text| texts.add(text, file));
     let entries: Vec<(u32, usize)> = plain.collect();
-    (!entries.is_empty()).then_some((Datatype::VariableText, Payload::Texts(entries)))
+    (!entries.is_empty()).then_some((Datatype::VariableText, Payload::Variable(entries)))
 }
 
 /// Returns a text without NUL.
@@ -167,7 +167,7 @@ mod tests {
         let Payload::Text(first) = of(json!("a")).1 else {
             panic!("no text");
         };
-        let Payload::Texts(list) = of(json!(["b", "a"])).1 else {
+        let Payload::Variable(list) = of(json!(["b", "a"])).1 else {
             panic!("no texts");
         };
         assert_eq!(list[1], first);

@@ -2,8 +2,8 @@
 
 use crate::view::hdf5::{self, Datatype, Member};
 use crate::view::netcdf4::body::Values;
-use crate::view::number::{Conversion, Number, code_points};
-use crate::zarr::{ByteOrder, Field, Fixed, Scalar};
+use crate::view::number::{Conversion, Number, NumberKind, code_points};
+use crate::zarr::{ByteOrder, DataType, Field, Fixed, MetadataError, Scalar, Variable};
 
 /// Returns the type of elements in the file, and their conversion.
 ///
@@ -22,6 +22,25 @@ pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Convers
     match records.parts.iter().any(|part| part.text.is_some()) {
         true => Err("a structure with text".into()),
         false => Ok((records.datatype, None)),
+    }
+}
+
+/// Returns the type of the items of elements of variable length.
+///
+/// # Errors
+/// The elements are no lists, or HDF5 has no such items.
+pub(super) fn of_items(data_type: &Result<DataType, MetadataError>) -> Result<Datatype, String> {
+    let item = match data_type {
+        Ok(DataType::Variable(Variable::Bytes)) => {
+            let byte = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
+            return Ok(Datatype::Number(byte));
+        }
+        Ok(DataType::Variable(Variable::Array(item))) => item,
+        _ => return Err("no lists".into()),
+    };
+    match of_elements(item)? {
+        (datatype, None) => Ok(datatype),
+        (_, Some(_)) => Err(format!("lists of {item}: they are in .json")),
     }
 }
 

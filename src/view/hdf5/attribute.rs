@@ -22,10 +22,8 @@ pub(in crate::view) enum Payload {
     Many(u64, Vec<u8>),
     /// A text of variable length: its length and its heap entry.
     Text((u32, usize)),
-    /// Texts of variable length.
-    Texts(Vec<(u32, usize)>),
-    /// Lists of one object each, in these heap entries.
-    Lists(Vec<usize>),
+    /// Texts or sequences of variable length.
+    Variable(Vec<(u32, usize)>),
     /// Objects with an axis each.
     Axes(Vec<(usize, u32)>),
 }
@@ -66,17 +64,10 @@ impl Attribute {
             Payload::Null => (vec![2, 0, 0, 2], Vec::new()),
             Payload::One(value) => (dataspace(&[]), value.clone()),
             Payload::Many(count, values) => (dataspace(&[*count]), values.clone()),
-            Payload::Text(text) => (dataspace(&[]), writer.texts(&[*text])),
-            Payload::Texts(texts) => (dataspace(&[texts.len() as u64]), writer.texts(texts)),
-            Payload::Lists(entries) => {
-                let mut values = Vec::new();
-                for entry in entries {
-                    let (heap, number) = writer.heap_entry(*entry);
-                    values.extend(1_u32.to_le_bytes());
-                    values.extend(heap.to_le_bytes());
-                    values.extend(number.to_le_bytes());
-                }
-                (dataspace(&[entries.len() as u64]), values)
+            Payload::Text(text) => (dataspace(&[]), writer.heap_references(&[*text])),
+            Payload::Variable(values) => {
+                let space = dataspace(&[values.len() as u64]);
+                (space, writer.heap_references(values))
             }
             Payload::Axes(axes) => {
                 let mut values = Vec::new();

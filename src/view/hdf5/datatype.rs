@@ -28,8 +28,8 @@ pub(in crate::view) enum Datatype {
     Array { shape: Vec<usize>, item: Box<Self> },
     /// The address of an object.
     Reference,
-    /// A list of addresses in a heap.
-    References,
+    /// A list of any length, in a heap.
+    Sequence(Box<Self>),
     /// The address of a dataset and the index of one of its axes, for the `REFERENCE_LIST` of a dimension
     /// scale.
     AxisReference,
@@ -75,7 +75,7 @@ impl Datatype {
                 size.saturating_mul(*length)
             }),
             Self::Reference => 8,
-            Self::References | Self::AxisReference | Self::VariableText => 16,
+            Self::Sequence(_) | Self::AxisReference | Self::VariableText => 16,
         }
     }
 
@@ -93,6 +93,7 @@ impl Datatype {
                     })
             }
             Self::Array { shape, item } => shape.len() <= MAX_RANK && item.has_valid_parts(),
+            Self::Sequence(item) => item.has_valid_parts(),
             _ => true,
         }
     }
@@ -128,7 +129,7 @@ impl Datatype {
                 }
                 bytes.extend(item.encode());
             }
-            Self::References => bytes.extend(Self::Reference.encode()),
+            Self::Sequence(item) => bytes.extend(item.encode()),
             Self::AxisReference => {
                 let axis = Number::new(NumberKind::Int, 4, ByteOrder::Little);
                 let members = [
@@ -173,7 +174,7 @@ impl Datatype {
             Self::Array { .. } => (0x3A, [0, 0, 0]),
             Self::Reference => (0x17, [0, 0, 0]),
             Self::VariableText => (0x19, [1, 1, 0]),
-            Self::References => (0x19, [0, 0, 0]),
+            Self::Sequence(_) => (0x19, [0, 0, 0]),
             Self::AxisReference => (0x36, [2, 0, 0]),
         }
     }

@@ -88,11 +88,11 @@ impl Writer {
         (heap.copied().unwrap_or(UNDEFINED), number)
     }
 
-    /// Encodes elements of variable length: length and heap entry of each text. An empty text has an entry
-    /// too: readers take address 0 for a null pointer.
-    pub(in crate::view) fn texts(&self, texts: &[(u32, usize)]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(texts.len() * 16);
-        for (length, entry) in texts {
+    /// Encodes elements of variable length: length and heap entry of each text or sequence. An empty one has
+    /// an entry too: readers take address 0 for a null pointer.
+    pub(in crate::view) fn heap_references(&self, elements: &[(u32, usize)]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(elements.len() * 16);
+        for (length, entry) in elements {
             let (heap, number) = self.heap_entry(*entry);
             bytes.extend(length.to_le_bytes());
             bytes.extend(heap.to_le_bytes());

@@ -13,8 +13,8 @@ const INDEX_ALIGNMENT_BYTES: u64 = 8;
 
 /// The elements of a dataset that are part of the header.
 pub(in crate::view) enum Values {
-    /// The length and the heap entry of each text.
-    Texts(Vec<(u32, usize)>),
+    /// The length and the heap entry of each text or sequence.
+    Variable(Vec<(u32, usize)>),
     /// Encoded elements.
     Bytes(Vec<u8>),
     /// Encoded elements with texts at these offsets.
@@ -79,11 +79,11 @@ pub(in crate::view) fn lay_out(
     };
     for (object, values, index) in values {
         let bytes = match values {
-            Values::Texts(texts) => writer.texts(&texts),
+            Values::Variable(elements) => writer.heap_references(&elements),
             Values::Bytes(bytes) => bytes,
             Values::Records(mut bytes, texts) => {
                 for (offset, text) in texts {
-                    let reference = writer.texts(&[text]);
+                    let reference = writer.heap_references(&[text]);
                     let end = offset.checked_add(reference.len())?;
                     bytes.get_mut(offset..end)?.copy_from_slice(&reference);
                 }

@@ -133,7 +133,7 @@ impl<'a> Plan<'a> {
         }
         let (reader, chunks) = match &variable.data {
             Data::Texts(texts) => {
-                let values = Values::Texts(self.file.push_texts(texts));
+                let values = Values::Variable(self.file.push_texts(texts));
                 return of_values(values, shape, item_bytes as u64, is_unlimited);
             }
             Data::Numbers(values) => {
