@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared, WeakShared};
+use futures_util::future::{BoxFuture, Shared};
 use hashbrown::HashMap;
 
 use crate::sync::Mutex;
@@ -17,20 +17,36 @@ use crate::sync::Mutex;
 ///
 /// A load runs as long as a caller waits for it. If the last waiter is dropped, the load is dropped
 /// too. The result of a completed load is not stored.
-pub struct SingleFlight<K, V, E>(Mutex<HashMap<K, Flight<V, E>>>);
+pub struct SingleFlight<K, V, E>(Mutex<Flights<K, V, E>>);
 
-type Load<V, E> = BoxFuture<'static, Result<V, E>>;
-type Flight<V, E> = WeakShared<Load<V, E>>;
+struct Flights<K, V, E> {
+    by_key: HashMap<K, Flight<V, E>>,
+    /// The number of loads that were started.
+    started: u64,
+}
+
+type Load<V, E> = Shared<BoxFuture<'static, Result<V, E>>>;
+
+/// A load, and the number of callers that wait for it.
+struct Flight<V, E> {
+    /// Identifies the load: a later one can have the same key.
+    number: u64,
+    load: Load<V, E>,
+    waiters: usize,
+}
 
 impl<K, V, E> Default for SingleFlight<K, V, E> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Flights {
+            by_key: HashMap::new(),
+            started: 0,
+        }))
     }
 }
 
 impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SingleFlight({} loads)", self.0.lock().len())
+        write!(f, "SingleFlight({} loads)", self.0.lock().by_key.len())
     }
 }
 
@@ -40,29 +56,35 @@ impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
 pub struct Waiter<'a, K: Eq + Hash, V: Clone, E: Clone> {
     loads: &'a SingleFlight<K, V, E>,
     key: K,
-    load: Option<Shared<Load<V, E>>>,
+    number: u64,
+    load: Load<V, E>,
 }
 
 impl<K: Eq + Hash + Unpin, V: Clone, E: Clone> Future for Waiter<'_, K, V, E> {
     type Output = Result<V, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.load {
-            Some(load) => load.poll_unpin(context),
-            None => unreachable!("the load is taken only when the waiter is dropped"),
-        }
+        self.load.poll_unpin(context)
     }
 }
 
 impl<K: Eq + Hash, V: Clone, E: Clone> Drop for Waiter<'_, K, V, E> {
     fn drop(&mut self) {
-        self.load = None;
-        let mut loads = self.loads.0.lock();
-        if loads
-            .get(&self.key)
-            .is_some_and(|load| load.upgrade().is_none())
-        {
-            loads.remove(&self.key);
+        // Dropped after the lock: a load may itself wait for another load of the same map.
+        let _ended = self.loads.leave(&self.key, self.number);
+    }
+}
+
+impl<K: Eq + Hash, V: Clone, E: Clone> SingleFlight<K, V, E> {
+    /// Counts one waiter less, and returns the load if that was the last one.
+    fn leave(&self, key: &K, number: u64) -> Option<Flight<V, E>> {
+        let mut loads = self.0.lock();
+        let flight = loads.by_key.get_mut(key);
+        let flight = flight.filter(|flight| flight.number == number)?;
+        flight.waiters -= 1;
+        match flight.waiters {
+            0 => loads.by_key.remove(key),
+            _ => None,
         }
     }
 }
@@ -82,12 +104,14 @@ where
     where
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
-        let waiter = {
+        let (waiter, completed) = {
             let mut loads = self.0.lock();
-            let running = in_flight(&loads, &key);
-            let load = running.unwrap_or_else(|| insert(&mut loads, &key, load(), panicked));
-            self.waiter(key, load)
+            match self.join(&mut loads, &key) {
+                Some(waiter) => (waiter, None),
+                None => self.start(&mut loads, &key, load(), panicked),
+            }
         };
+        drop(completed);
         waiter.await
     }
 
@@ -103,9 +127,10 @@ where
     where
         F: Future<Output = Result<Vec<V>, E>> + Send + 'static,
     {
+        let mut completed = Vec::new();
         let mut loads = self.0.lock();
-        let mut running: Vec<_> = keys.iter().map(|key| in_flight(&loads, key)).collect();
-        let idle = (0..keys.len()).filter(|index| running.get(*index).is_some_and(Option::is_none));
+        let mut waiters: Vec<_> = keys.iter().map(|key| self.join(&mut loads, key)).collect();
+        let idle = (0..keys.len()).filter(|index| waiters.get(*index).is_some_and(Option::is_none));
         for (group, load) in start(idle.collect()) {
             let group_load = load.boxed().shared();
             for (place, index) in group.into_iter().enumerate() {
@@ -114,54 +139,56 @@ where
                     let values: Vec<V> = load.await?;
                     values.into_iter().nth(place).ok_or(missing)
                 };
-                if let (Some(key), Some(slot)) = (keys.get(index), running.get_mut(index)) {
-                    *slot = Some(insert(&mut loads, key, own, panicked.clone()));
+                if let (Some(key), Some(slot)) = (keys.get(index), waiters.get_mut(index)) {
+                    let (waiter, old) = self.start(&mut loads, key, own, panicked.clone());
+                    *slot = Some(waiter);
+                    completed.push(old);
                 }
             }
         }
         drop(loads);
-        let waiters = keys.iter().cloned().zip(running);
-        waiters
-            .filter_map(|(key, load)| Some(self.waiter(key, load?)))
-            .collect()
+        waiters.into_iter().flatten().collect()
     }
 
-    fn waiter(&self, key: K, load: Shared<Load<V, E>>) -> Waiter<'_, K, V, E> {
+    /// Waits for the load of a key, if one is in flight.
+    fn join(&self, loads: &mut Flights<K, V, E>, key: &K) -> Option<Waiter<'_, K, V, E>> {
+        let flight = loads.by_key.get_mut(key)?;
+        if flight.load.peek().is_some() {
+            return None;
+        }
+        flight.waiters += 1;
+        Some(self.waiter(key, flight))
+    }
+
+    /// Starts the load of a key. Also returns the completed load of the key before it, whose waiters have not
+    /// been dropped yet; it is to be dropped after the lock.
+    fn start(
+        &self,
+        loads: &mut Flights<K, V, E>,
+        key: &K,
+        load: impl Future<Output = Result<V, E>> + Send + 'static,
+        panicked: E,
+    ) -> (Waiter<'_, K, V, E>, Option<Flight<V, E>>) {
+        let guarded = AssertUnwindSafe(load).catch_unwind();
+        let load = guarded.map(|result| result.unwrap_or(Err(panicked)));
+        loads.started += 1;
+        let flight = Flight {
+            number: loads.started,
+            load: load.boxed().shared(),
+            waiters: 1,
+        };
+        let waiter = self.waiter(key, &flight);
+        (waiter, loads.by_key.insert(key.clone(), flight))
+    }
+
+    fn waiter(&self, key: &K, flight: &Flight<V, E>) -> Waiter<'_, K, V, E> {
         Waiter {
             loads: self,
-            key,
-            load: Some(load),
+            key: key.clone(),
+            number: flight.number,
+            load: flight.load.clone(),
         }
     }
-}
-
-/// Returns the load of a key, if it has not completed.
-fn in_flight<K: Eq + Hash, V: Clone, E: Clone>(
-    loads: &HashMap<K, Flight<V, E>>,
-    key: &K,
-) -> Option<Shared<Load<V, E>>> {
-    let load = loads.get(key)?.upgrade()?;
-    load.peek().is_none().then_some(load)
-}
-
-fn insert<K, V, E>(
-    loads: &mut HashMap<K, Flight<V, E>>,
-    key: &K,
-    load: impl Future<Output = Result<V, E>> + Send + 'static,
-    panicked: E,
-) -> Shared<Load<V, E>>
-where
-    K: Clone + Eq + Hash,
-    V: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    let guarded = AssertUnwindSafe(load).catch_unwind();
-    let load = guarded.map(|result| result.unwrap_or(Err(panicked)));
-    let load = load.boxed().shared();
-    if let Some(weak) = load.downgrade() {
-        loads.insert(key.clone(), weak);
-    }
-    load
 }
 
 #[cfg(test)]
@@ -169,8 +196,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
-    use futures_util::future::{join, join_all};
+    use futures_util::future::{join, join_all, pending};
     use tokio::sync::oneshot;
 
     use crate::runtime::{block_on, spawn_polled};
@@ -197,7 +225,7 @@ mod tests {
             assert_eq!(results, [expected; 8]);
         }
         assert_eq!(count.load(Ordering::Relaxed), 2);
-        assert!(loads.0.lock().is_empty());
+        assert!(loads.0.lock().by_key.is_empty());
     }
 
     #[test]
@@ -218,7 +246,32 @@ mod tests {
         drop(second);
         block_on(alive.closed());
         assert_eq!(block_on(loads.run(1, || async { Ok(3) }, "")), Ok(3));
-        assert!(loads.0.lock().is_empty());
+        assert!(loads.0.lock().by_key.is_empty());
+    }
+
+    /// A load that waits for another one of the same map ends while the first one's waiters are dropped.
+    #[test]
+    fn a_load_that_waits_for_another_one_is_dropped_without_the_lock() {
+        for _ in 0..200 {
+            let loads = Arc::new(Loads::default());
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    let (outer, inner) = (Arc::clone(&loads), Arc::clone(&loads));
+                    Box::pin(async move {
+                        let load = || async move { inner.run(2, pending, "").await };
+                        outer.run(1, load, "").await
+                    })
+                })
+                .collect();
+            let mut waiters = waiters.into_iter();
+            let (mut first, mut second) = (waiters.next().unwrap(), waiters.next().unwrap());
+            assert!((&mut first).now_or_never().is_none());
+            assert!((&mut second).now_or_never().is_none());
+            let other = thread::spawn(move || drop(first));
+            drop(second);
+            other.join().unwrap();
+            assert!(loads.0.lock().by_key.is_empty());
+        }
     }
 
     #[test]
