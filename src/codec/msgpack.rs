@@ -144,9 +144,9 @@ impl<'a> Reader<'a, '_> {
     fn map(&mut self, n: u32, depth: usize) -> Result<Value, DecodeError> {
         let mut map = Map::new();
         for _ in 0..n {
-            let key = match self.value(depth + 1)? {
-                Value::String(key) => key,
-                other => other.to_string(),
+            // numcodecs refuses other keys, too.
+            let Value::String(key) = self.value(depth + 1)? else {
+                return Err(DecodeError::corrupt("a key of a map that is no text"));
             };
             map.insert(key, self.value(depth + 1)?);
         }
@@ -177,6 +177,14 @@ mod tests {
         0x96, 1, 0xa3, b't', b'w', b'o', 0x92, 3, 0xcb, 0xc0, 0x12, 0, 0, 0, 0, 0, 0, 0x81, 0xa1,
         b'k', 0xc0, 0xa2, b'|', b'O', 0x91, 4,
     ];
+
+    #[test]
+    fn keys_that_are_maps_are_refused() {
+        // Each level would escape the quotes of the one inside, which doubles its length.
+        let nested = [vec![0x81; 40], vec![0xa1, b'"'], vec![0; 40]].concat();
+        let error = parse(&nested, 1).unwrap_err();
+        assert!(format!("{error:?}").contains("no text"), "{error:?}");
+    }
 
     #[test]
     fn values_decode_and_every_truncation_is_an_error() {
