@@ -25,7 +25,7 @@ pub fn errno(error: &FsError) -> Errno {
 
 fn store_errno(error: &StoreError) -> Errno {
     match error {
-        StoreError::NotFound { .. } => Errno::NOENT,
+        StoreError::NotFound { .. } | StoreError::NotAFile { .. } => Errno::NOENT,
         StoreError::NotAPrefix { .. } => Errno::NOTDIR,
         StoreError::Denied { .. } => Errno::ACCESS,
         StoreError::Stale { .. } => Errno::STALE,
@@ -87,6 +87,13 @@ mod tests {
         let cases = [
             (StoreError::NotFound { key: key() }, Errno::NOENT),
             (StoreError::NotAPrefix { key: key() }, Errno::NOTDIR),
+            (
+                StoreError::NotAFile {
+                    key: key(),
+                    what: "a FIFO",
+                },
+                Errno::NOENT,
+            ),
             (
                 StoreError::Denied {
                     key: key(),

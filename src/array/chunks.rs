@@ -356,7 +356,7 @@ impl ArrayChunks {
     /// The errors of the store.
     pub(super) async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         self.invalidate_before(key);
-        self.store.stat(key).await
+        self.store.stat(key).await.map_err(not_a_chunk)
     }
 
     /// Drops cached attributes of a chunk from before the metadata were written.
@@ -455,12 +455,16 @@ pub(super) fn present(
     }
 }
 
-/// Converts the error of a chunk: a directory at its key does not prove that the chunk is absent.
+/// Converts the error of a chunk: what else has its key does not prove that the chunk is absent.
 pub fn not_a_chunk(error: StoreError) -> StoreError {
     match error {
         StoreError::NotAPrefix { key } => StoreError::Corrupt {
             key,
             what: "a directory, or a file in place of one, is where the chunk should be".into(),
+        },
+        StoreError::NotAFile { key, what } => StoreError::Corrupt {
+            key,
+            what: format!("{what} is where the chunk should be"),
         },
         error => error,
     }

@@ -114,7 +114,7 @@ impl DirStore {
         let stat = self
             .resolve(key, PATH_ONLY)
             .and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into))
-            .map_err(|e| StoreError::from_io(key, e))?;
+            .map_err(|error| self.failed(key, error))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(stat),
             FileType::Directory if self.is_its_own_ancestor(key, &stat)? => {
@@ -125,8 +125,41 @@ impl DirStore {
                 })
             }
             FileType::Directory => Ok(stat),
-            _ => Err(StoreError::NotFound { key: key.clone() }),
+            kind => Err(special(key, kind)),
         }
+    }
+
+    /// Converts the error of resolving a key. A link without a target does not prove that the value is absent:
+    /// git-annex has such links for values that are not on this machine.
+    fn failed(&self, key: &Key, error: io::Error) -> StoreError {
+        let is_absent = Errno::from_io_error(&error) == Some(Errno::NOENT);
+        if is_absent && self.has_dangling_link(key) {
+            return StoreError::NotAFile {
+                key: key.clone(),
+                what: "a link without a target",
+            };
+        }
+        StoreError::from_io(key, error)
+    }
+
+    /// Returns whether a key that cannot be resolved leads through a link without a target.
+    fn has_dangling_link(&self, key: &Key) -> bool {
+        let is_missing = |result: io::Result<OwnedFd>| {
+            let error = result.err().and_then(|error| Errno::from_io_error(&error));
+            error == Some(Errno::NOENT)
+        };
+        // Mostly no component is a link.
+        if is_missing(self.resolve_with(key, PATH_ONLY, Links::Refused)) {
+            return false;
+        }
+        let mut at = key.clone();
+        while !at.is_root() && is_missing(self.resolve(&at, PATH_ONLY)) {
+            if self.resolve(&at, PATH_ONLY | OFlags::NOFOLLOW).is_ok() {
+                return true;
+            }
+            at = at.parent();
+        }
+        false
     }
 
     /// Returns whether a directory contains itself, which only links make possible. Below two such links, a
@@ -148,6 +181,18 @@ impl DirStore {
         }
         Ok(false)
     }
+}
+
+/// Returns the error of a name that is neither a file nor a directory.
+fn special(key: &Key, kind: FileType) -> StoreError {
+    let what = match kind {
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "a file of an unknown type",
+    };
+    let key = key.clone();
+    StoreError::NotAFile { key, what }
 }
 
 /// Reopens an `O_PATH` descriptor for reading: the same file, even if it was renamed.
@@ -203,21 +248,19 @@ impl SyncStore for DirStore {
 
     fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let failed = |e| StoreError::from_io(key, e);
-        let place = self.resolve(key, PATH_ONLY).map_err(failed)?;
+        let place = self.resolve(key, PATH_ONLY);
+        let place = place.map_err(|error| self.failed(key, error))?;
         let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
         // The type is checked first, because open(2) of a device can have side effects.
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            // A file of this name exists, so the key is not absent.
-            _ => {
-                return Err(StoreError::Corrupt {
-                    key: key.clone(),
-                    what: "neither a file nor a directory".into(),
-                });
-            }
+            kind => return Err(special(key, kind)),
         }
-        let file = reopen(&place).map_err(failed)?;
+        let file = reopen(&place).map_err(|error| StoreError::Io {
+            key: key.clone(),
+            source: Arc::new(error),
+        })?;
         let file = SnapshotFile::new(file).map_err(failed)?;
         Ok(Arc::new(DirObject {
             file,

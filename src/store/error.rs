@@ -17,11 +17,20 @@ pub enum StoreError {
         /// The key that does not exist.
         key: Key,
     },
-    /// A component in the middle of the key is a value, not a prefix.
-    #[error("{key}: a part of the key is not a directory")]
+    /// The key is a prefix that was opened as a value, or a component in the middle of the key is a value.
+    #[error("{key}: a directory, or a part of it is not one")]
     NotAPrefix {
         /// The requested key.
         key: Key,
+    },
+    /// A link without a target, a FIFO, a socket or a device has the name of the key. It is hidden, and does not
+    /// prove that the value is absent.
+    #[error("{key}: {what}, neither a file nor a directory")]
+    NotAFile {
+        /// The requested key.
+        key: Key,
+        /// What was found.
+        what: &'static str,
     },
     /// The source refuses, or the key leads out of the source.
     #[error("{key}: access denied: {what}")]
@@ -120,7 +129,8 @@ impl StoreError {
     /// Whether the value exists and will stay unreadable, however often it is read.
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::Denied { .. }
+            Self::NotAFile { .. }
+            | Self::Denied { .. }
             | Self::Corrupt { .. }
             | Self::Unsupported { .. }
             | Self::TooLarge { .. } => true,
@@ -140,6 +150,7 @@ impl StoreError {
         match self {
             Self::NotFound { key }
             | Self::NotAPrefix { key }
+            | Self::NotAFile { key, .. }
             | Self::Denied { key, .. }
             | Self::Stale { key, .. }
             | Self::Corrupt { key, .. }
@@ -165,6 +176,7 @@ impl StoreError {
     pub fn with_key(mut self, to: Key) -> Self {
         let (Self::NotFound { key }
         | Self::NotAPrefix { key }
+        | Self::NotAFile { key, .. }
         | Self::Denied { key, .. }
         | Self::Stale { key, .. }
         | Self::Corrupt { key, .. }

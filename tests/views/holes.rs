@@ -2,12 +2,14 @@
 //! texts: no object has holes, or fewer blocks than its size.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
+use crate::clients::{EIO, ENOENT};
 use crate::stores::*;
 use crate::support::*;
 
@@ -44,6 +46,52 @@ fn assert_blocks(path: &Path) {
         .args(["-euc", script, "bash"])
         .arg(path));
     assert_eq!(wrong, "");
+}
+
+/// git-annex has links without a target for files that are not on this machine.
+#[test]
+fn what_is_no_file_in_place_of_a_chunk_is_an_error_and_not_a_fill_value() {
+    let stores = store();
+    let chunk = |name: &str| stores.path().join("numbers").join(name);
+    fs::remove_file(chunk("1")).unwrap();
+    let mount = stores.mount(&[]);
+    let array = view(&mount, "numbers", "numbers.npy");
+    let filled = read(&array).unwrap();
+    assert!(filled.windows(4).any(|item| item == FILL.to_le_bytes()));
+    drop(mount);
+    type Put = fn(&Path);
+    let puts: [(&str, Put); 3] = [
+        ("a link without a target", |path| {
+            symlink(".git/annex/objects/x", path).unwrap();
+        }),
+        ("a FIFO", |path| {
+            run(Command::new("mkfifo").arg(path));
+        }),
+        ("a socket", |path| {
+            UnixListener::bind(path).unwrap();
+        }),
+    ];
+    for (what, put) in puts {
+        put(&chunk("1"));
+        let mount = stores.mount(&[]);
+        assert_eq!(errno(read(mount.join("numbers/1"))), ENOENT, "{what}");
+        for name in ["numbers.npy", "numbers.packed.nc", "chunks/1"] {
+            let found = read(view(&mount, "numbers", name));
+            assert_eq!(errno(found), EIO, "{what}: {name}");
+        }
+        let part = File::open(view(&mount, "numbers", "numbers.bin")).unwrap();
+        let mut others = [0; 4 * 4096];
+        part.read_exact_at(&mut others, 0).unwrap();
+        let expected = format!("numbers/1: corrupt: {what} is where the chunk should be");
+        assert!(mount.log().contains(&expected), "{}", mount.log());
+        fs::remove_file(chunk("1")).unwrap();
+    }
+    symlink("nowhere", stores.path().join("numbers/.zattrs")).unwrap();
+    let mount = stores.mount(&[]);
+    assert_eq!(
+        errno(read(view(&mount, "numbers", "attributes.json"))),
+        ENOENT
+    );
 }
 
 #[test]
