@@ -42,7 +42,7 @@ pub use file_type::{HEADER_BYTES as FORMAT_HEADER_BYTES, file_format};
 #[cfg(feature = "fuzzing")]
 pub use icechunk::fuzz_icechunk;
 pub use icechunk::{IcechunkError, IcechunkOptions};
-pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, check_component};
+pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, MAX_KEY_BYTES, check_component, check_key};
 pub use key_classes::KeyClasses;
 pub use memory::MemoryStore;
 pub use object::{BUFFER_HEADROOM_BYTES, Data, LocalObject, Object, in_memory, part, part_mut};

@@ -6,6 +6,9 @@ use std::fmt;
 /// The longest name that Linux accepts (`NAME_MAX`), in bytes.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
+/// The longest key in bytes: the longest path that Linux accepts (`PATH_MAX`), without the NUL at its end.
+pub const MAX_KEY_BYTES: usize = 4095;
+
 /// Why bytes are not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
@@ -18,9 +21,12 @@ pub enum InvalidKey {
     /// NUL or `/` inside a component.
     #[error("NUL or `/` inside a component")]
     Separator,
-    /// Longer than [`MAX_COMPONENT_BYTES`].
+    /// A component longer than [`MAX_COMPONENT_BYTES`].
     #[error("component longer than 255 bytes")]
     TooLong,
+    /// A key longer than [`MAX_KEY_BYTES`].
+    #[error("key longer than 4095 bytes")]
+    TooDeep,
 }
 
 /// Checks one component of a key.
@@ -37,6 +43,18 @@ pub fn check_component(name: &[u8]) -> Result<(), InvalidKey> {
     }
 }
 
+/// Checks all components of a key, and its length. The empty key is the root.
+///
+/// # Errors
+/// The error of the first invalid component, or [`InvalidKey::TooDeep`].
+pub fn check_key(key: &[u8]) -> Result<(), InvalidKey> {
+    match key.len() {
+        0 => Ok(()),
+        length if length > MAX_KEY_BYTES => Err(InvalidKey::TooDeep),
+        _ => key.split(|b| *b == b'/').try_for_each(check_component),
+    }
+}
+
 /// A key, or a prefix of keys, relative to the root of the store. The root is the empty key.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key(Box<[u8]>);
@@ -50,11 +68,9 @@ impl Key {
     /// Creates a key from all its components, after checking them; the empty key is the root.
     ///
     /// # Errors
-    /// The error of the first invalid component.
+    /// As [`check_key`].
     pub fn new(bytes: &[u8]) -> Result<Self, InvalidKey> {
-        if !bytes.is_empty() {
-            bytes.split(|b| *b == b'/').try_for_each(check_component)?;
-        }
+        check_key(bytes)?;
         Ok(Self(bytes.into()))
     }
 

@@ -281,11 +281,11 @@ impl SnapshotIndex {
             Some(position) => match self.array(node, prefix)? {
                 Some(array) if array.keys.top() == Below::Flat => {
                     let page = self.flat(prefix, &array, position).await?;
-                    Ok(self.without_nodes(node, behind(page, 1)))
+                    Ok(self.without_nodes(prefix, behind(page, 1)))
                 }
                 Some(array) => {
                     let page = self.nested(prefix, &array, &[], position).await?;
-                    Ok(self.without_nodes(node, behind(page, 1)))
+                    Ok(self.without_nodes(prefix, behind(page, 1)))
                 }
                 None => Ok(Page::default()),
             },
@@ -309,7 +309,7 @@ impl SnapshotIndex {
             .filter(|array| !array.manifests.is_empty())
         {
             match array.keys.top() {
-                Below::C if self.is_node(node, b"c") => {}
+                Below::C if self.is_node(prefix, b"c") => {}
                 Below::C => children.push(prefix_child(b"c")),
                 Below::Flat | Below::Nested => next = Some(1),
             }
@@ -317,13 +317,13 @@ impl SnapshotIndex {
         Ok(Page { children, next })
     }
 
-    fn is_node(&self, parent: NodeIndex, name: &[u8]) -> bool {
-        let mut names = self.snapshot.children(parent);
-        names.any(|(_, there)| there == name)
+    fn is_node(&self, parent: &Key, name: &[u8]) -> bool {
+        let key = parent.join(name);
+        key.is_ok_and(|key| self.snapshot.locate(key.as_bytes()).1.is_empty())
     }
 
     /// Removes the names of nodes from a page.
-    fn without_nodes(&self, parent: NodeIndex, mut page: Page) -> Page {
+    fn without_nodes(&self, parent: &Key, mut page: Page) -> Page {
         page.children
             .retain(|child| !self.is_node(parent, &child.name));
         page

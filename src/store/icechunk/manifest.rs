@@ -15,6 +15,7 @@ use zstd::zstd_safe::{DCtx, get_error_name};
 use super::flatbuffers::{Offsets, Table, Vector};
 use super::format::{FileType, FormatError, decode, required};
 use super::id::ObjectId;
+use super::snapshot::MAX_DIMENSIONS;
 
 /// Slots of the tables.
 mod slot {
@@ -213,6 +214,10 @@ fn checked_refs(array: Table<'_>, left: &mut usize) -> Result<usize, FormatError
     let mut last: Option<Coordinates<'_>> = None;
     for table in tables.tables() {
         let here = coordinates(table?)?;
+        // The vectors of a hostile file can share their bytes, so that its length does not limit their sum.
+        if here.len() > MAX_DIMENSIONS {
+            return Err(FormatError::malformed("a reference of too many dimensions"));
+        }
         if let Some(last) = last
             && (last.len() != here.len() || last.compare(here.iter()) != Ordering::Less)
         {

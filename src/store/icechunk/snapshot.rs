@@ -8,13 +8,10 @@ use super::chunk_key::ChunkKeys;
 use super::flatbuffers::{Offsets, Table, Vector};
 use super::format::{FileType, FormatError, decode, required};
 use super::id::ObjectId;
+use crate::store::{MAX_COMPONENT_BYTES, MAX_KEY_BYTES};
 
-/// Length of the longest path of a node in bytes, which is the limit of Linux.
-const MAX_PATH_BYTES: usize = 4096;
-/// Length of the longest name in bytes, which is the limit of Linux.
-const MAX_NAME_BYTES: usize = 255;
 /// Largest number of dimensions of an array.
-const MAX_DIMENSIONS: usize = 128;
+pub(super) const MAX_DIMENSIONS: usize = 128;
 /// The metadata document of a node; no node can have this name.
 const DOCUMENT: &[u8] = b"zarr.json";
 
@@ -320,11 +317,11 @@ fn compare(one: &[u8], other: &[u8]) -> Ordering {
 fn is_valid(path: &[u8]) -> bool {
     let is_valid_name = |name: &[u8]| {
         !matches!(name, b"" | b"." | b".." | DOCUMENT)
-            && name.len() <= MAX_NAME_BYTES
+            && name.len() <= MAX_COMPONENT_BYTES
             && !name.contains(&0)
     };
     path.is_empty()
-        || (path.len() <= MAX_PATH_BYTES && path.split(|byte| *byte == b'/').all(is_valid_name))
+        || (path.len() <= MAX_KEY_BYTES && path.split(|byte| *byte == b'/').all(is_valid_name))
 }
 
 /// A path, and the index of its node in the vector of nodes.

@@ -67,7 +67,7 @@ fn hostile_shapes_are_only_arithmetic() {
 #[test]
 fn hostile_names_are_left_out() {
     let long = "x".repeat(256);
-    let deep = format!("deep{}", "/d".repeat(5000));
+    let deep = format!("deep{}", "/d".repeat(2000));
     let zarr_copies = [
         ("../up", group()),
         ("a//b", group()),
@@ -90,7 +90,7 @@ fn hostile_names_are_left_out() {
     );
     assert_eq!(names(&store, "g"), ["y/", "zarr.json"]);
     assert_eq!(kind(&store, "zarr.json"), Kind::Object);
-    let half = &deep[..5000];
+    let half = &deep[..2000];
     assert_eq!(names(&store, half), ["d/"]);
     assert_eq!(names(&store, &deep), ["zarr.json"]);
     let odd = Key::new(b"g/\xff").unwrap();

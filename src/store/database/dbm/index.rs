@@ -18,7 +18,7 @@ pub(super) enum Place {
 const CHAIN: u64 = 1 << 63;
 
 /// Length of the longest key: a key's length and offset share an integer.
-pub(super) const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
+pub(super) const MAX_STORED_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
 const KEY_BITS: u32 = 16;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
@@ -163,7 +163,7 @@ impl Builder {
 
 /// Refuses a key that an index cannot hold, before it is read.
 pub(super) fn check_key_length(length: u64) -> Result<(), Failure> {
-    match length <= MAX_KEY_BYTES as u64 {
+    match length <= MAX_STORED_KEY_BYTES as u64 {
         true => Ok(()),
         false => Err(unsupported(format!("a key of {length} bytes"))),
     }
@@ -288,7 +288,7 @@ mod tests {
             ),
             "{error:?}"
         );
-        let long = vec![b'x'; MAX_KEY_BYTES + 1];
+        let long = vec![b'x'; MAX_STORED_KEY_BYTES + 1];
         assert!(Builder::new(1 << 20).push(&long, Place::At(0), 0).is_err());
     }
 }

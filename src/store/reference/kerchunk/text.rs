@@ -9,6 +9,10 @@ use memchr::memchr2;
 /// Prefix of an encoded value.
 const BASE64: &[u8] = b"base64:";
 
+/// The maximum length of a URL after templates are replaced, in bytes: a short text can name a long template
+/// very often.
+const MAX_URL_BYTES: usize = 8 << 10;
+
 /// Decodes an inline value; `None` if it is not encoded.
 ///
 /// # Errors
@@ -49,7 +53,7 @@ impl Templates {
     /// Replaces the template names in a URL.
     ///
     /// # Errors
-    /// The name that no template has.
+    /// The name that no template has; or the URL would be longer than [`MAX_URL_BYTES`].
     pub(super) fn apply(&self, url: &str) -> Result<String, String> {
         let mut applied = String::with_capacity(url.len());
         let mut rest = url;
@@ -61,6 +65,12 @@ impl Templates {
             let text = text.ok_or_else(|| format!("no template has the name `{}`", name.trim()))?;
             applied.push_str(before);
             applied.push_str(text);
+            if applied.len() > MAX_URL_BYTES {
+                let most = MAX_URL_BYTES;
+                return Err(format!(
+                    "a URL of more than {most} bytes, with its templates"
+                ));
+            }
             rest = behind;
         }
         applied.push_str(rest);

@@ -2,10 +2,7 @@
 
 use rawzip::ZipFileHeaderRecord;
 
-use crate::store::check_component;
-
-/// Length of the longest key in bytes, limited by `PATH_MAX`.
-const MAX_KEY_BYTES: usize = 4095;
+use crate::store::check_key;
 
 /// Returns the lower bound of an entry's end: fixed local header, name, data.
 pub(super) fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u64) -> Option<u64> {
@@ -17,11 +14,7 @@ pub(super) fn data_end(header_offset: u64, name_bytes: u64, compressed_bytes: u6
 
 /// Whether a name can be shown. Names with a backslash cannot, because some writers use it as a separator.
 pub(super) fn is_valid_key(path: &[u8]) -> bool {
-    path.len() <= MAX_KEY_BYTES
-        && !path.contains(&b'\\')
-        && path
-            .split(|b| *b == b'/')
-            .all(|name| check_component(name).is_ok())
+    !path.is_empty() && !path.contains(&b'\\') && check_key(path).is_ok()
 }
 
 /// Returns the modification time in seconds since 1970. Times without a zone are taken as UTC.

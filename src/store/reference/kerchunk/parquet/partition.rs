@@ -43,6 +43,17 @@ impl Partition {
         let mut raws = Texts::new(limit_bytes);
         let (mut offsets, mut sizes) = (Numbers::default(), Numbers::default());
         for column in footer.row_groups.iter().flatten() {
+            let known = match column.name {
+                b"path" => paths.rows.len(),
+                b"raw" => raws.rows.len(),
+                b"offset" => offsets.rows.len(),
+                b"size" => sizes.rows.len(),
+                _ => continue,
+            };
+            // Checked before the values are read: a run of any length takes a few bytes in the file.
+            if (known as u64).saturating_add(column.values) > footer.rows {
+                return Err("its columns have different lengths");
+            }
             match column.name {
                 b"path" => paths.read(column)?,
                 b"raw" => raws.read(column)?,
