@@ -364,7 +364,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::read`], for threads that may block.
+    /// As [`Shared::read`], for the thread that opens the source.
     fn read_blocking<T: Send>(
         &self,
         key: &Key,

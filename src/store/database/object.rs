@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::held::Reserved;
 use super::versions::{Hash, Proof, renew};
 use super::{Failure, Shared, Snapshot, Value, object_stat};
-use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, part_mut};
+use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version};
 use crate::sync::Mutex;
 
 /// A short value that was read when it was looked up or opened.
@@ -127,6 +129,7 @@ impl DatabaseObject {
     }
 }
 
+#[async_trait]
 impl Object for DatabaseObject {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
@@ -145,27 +148,23 @@ impl Object for DatabaseObject {
         None
     }
 
-    fn as_local(&self) -> Option<&dyn LocalObject> {
-        Some(self)
-    }
-}
-
-impl LocalObject for DatabaseObject {
-    fn read_blocking(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
+    // No `LocalObject`: a lock of a writer can last long, and the threads that read it must not wait for it.
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let left = self.stat.size_bytes.saturating_sub(offset);
         let length = usize::try_from(left).map_or(size_bytes, |left| left.min(size_bytes));
-        let target = part_mut(buffer, 0..length)?;
+        let no_memory = |()| StoreError::TooLarge {
+            key: self.key.clone(),
+            need_bytes: length as u64,
+            limit_bytes: 0,
+        };
+        let mut bytes = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
         if length > 0 {
-            self.shared.read_blocking(&self.key, |snapshot| {
+            let read = self.shared.read(&self.key, |snapshot| {
                 self.check(snapshot)?;
-                snapshot.read_at(self.key.as_bytes(), offset, target)
-            })?;
+                snapshot.read_at(self.key.as_bytes(), offset, &mut bytes)
+            });
+            read.await?;
         }
-        Ok(Data::Filled(0..length))
+        Ok(Data::Shared(Arc::new(bytes), 0..length))
     }
 }

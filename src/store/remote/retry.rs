@@ -104,12 +104,16 @@ impl Retry {
         let most = FIRST_PAUSE
             .saturating_mul(1 << (attempts - 1).min(10))
             .min(LONGEST_PAUSE);
-        let next = Instant::now() + failed.retry_after.unwrap_or_else(|| most.mul_f64(jitter()));
+        let pause = failed.retry_after.unwrap_or_else(|| most.mul_f64(jitter()));
         // An attempt that is cut off by the deadline would hide the cause of this failure.
         let least = SHORTEST_ATTEMPT.min(self.timeout / 20);
-        if next + least >= deadline {
+        let next = Instant::now().checked_add(pause);
+        let Some(next) = next.filter(|next| {
+            let end = next.checked_add(least);
+            end.is_some_and(|end| end < deadline)
+        }) else {
             return give_up(failed);
-        }
+        };
         log::debug!(
             "{key}: {}; again in {:.1?}",
             failed.what,
