@@ -1,11 +1,12 @@
 //! OME-TIFF and ImageJ hyperstacks, checked by tifffile and the schema of the OME Data Model.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::clients::gauge;
+use crate::clients::{ENOENT, gauge};
 use crate::stores::*;
 use crate::support::*;
 
@@ -75,7 +76,7 @@ fn stacks_are_what_the_reference_library_reads() {
 fn the_header_of_a_stack_decodes_nothing() {
     let stores = Stores::new();
     stores.put("zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#);
-    let document = json!({
+    let mut document = json!({
         "zarr_format": 3, "node_type": "array", "shape": [100, 40_000, 40_000], "data_type": "uint16",
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 512, 512]}},
         "chunk_key_encoding": {"name": "default"}, "fill_value": 3,
@@ -83,6 +84,8 @@ fn the_header_of_a_stack_decodes_nothing() {
         "dimension_names": ["z", "y", "x"],
     });
     stores.put("a/zarr.json", document.to_string().as_bytes());
+    document["data_type"] = json!("float32");
+    stores.put("planes/zarr.json", document.to_string().as_bytes());
     let mount = stores.mount(&[]);
     let text = run(Command::new("tiffinfo")
         .arg("-0")
@@ -94,5 +97,16 @@ fn the_header_of_a_stack_decodes_nothing() {
     let path = view(&mount, "a", "a.imagej.tif");
     assert!(path.metadata().unwrap().len() > 100 * 40_000 * 40_000 * 2);
     run(Command::new("head").arg("-c").arg("100000").arg(&path));
+    // The offsets of the first plane would not fit in 32 bits.
+    let long = fs::metadata(view(&mount, "planes", "planes.imagej.tif"));
+    assert_eq!(errno(long), ENOENT);
+    assert!(readme(&mount, "planes").contains("a plane that ends beyond 4 GiB"));
+    assert!(
+        view(&mount, "planes", "planes.ome.tif")
+            .metadata()
+            .unwrap()
+            .len()
+            > 100 << 32
+    );
     assert_eq!(gauge(mount.path(), "chunks_decoded"), 0);
 }

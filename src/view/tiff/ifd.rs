@@ -330,7 +330,7 @@ pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header,
 /// offsets of all planes but the first.
 ///
 /// # Errors
-/// As [`encode`].
+/// As [`encode`]; or the first plane ends beyond 4 GiB.
 pub(super) fn encode_first(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
     let (starts, _) = starts(contents, Flavour::Classic)?;
     write(contents, starts, Flavour::Classic, order)
@@ -355,7 +355,7 @@ fn write(
             put(&mut bytes, order, 0_u16.to_le_bytes());
         }
     }
-    put_word(&mut bytes, order, flavour, flavour.preamble_bytes());
+    put_word(&mut bytes, order, flavour, flavour.preamble_bytes())?;
     let mut chain = contents.chain(&starts).peekable();
     while let Some((main, below)) = chain.next() {
         let mut end = bytes.len() as u64 + size_of(&main, flavour, below.len() as u64)?;
@@ -414,15 +414,24 @@ fn starts(contents: Contents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), S
     Ok((starts, end))
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "offsets in classic files are below 4 GiB"
-)]
-fn put_word(target: &mut Vec<u8>, order: ByteOrder, flavour: Flavour, word: u64) {
+/// Appends an offset, a size or a count.
+///
+/// # Errors
+/// The file is a classic one, and the number takes more than 32 bits.
+fn put_word(
+    target: &mut Vec<u8>,
+    order: ByteOrder,
+    flavour: Flavour,
+    word: u64,
+) -> Result<(), String> {
     match flavour {
-        Flavour::Classic => put(target, order, (word as u32).to_le_bytes()),
+        Flavour::Classic => {
+            let word = u32::try_from(word).map_err(|_| "a plane that ends beyond 4 GiB")?;
+            put(target, order, word.to_le_bytes());
+        }
         Flavour::Big => put(target, order, word.to_le_bytes()),
     }
+    Ok(())
 }
 
 /// Appends a directory, followed by its values; `below` are the offsets of its `SubIFDs`, `next` is the
@@ -455,8 +464,8 @@ fn push(
             0 => 0,
             _ => directory.start + blocks.offset(block),
         };
-        put_word(&mut offsets, order, flavour, offset);
-        put_word(&mut sizes, order, sizes_flavour, size);
+        put_word(&mut offsets, order, flavour, offset)?;
+        put_word(&mut sizes, order, sizes_flavour, size)?;
     }
     let count = directory.blocks.end - directory.blocks.start;
     let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };
@@ -465,7 +474,7 @@ fn push(
     if !below.is_empty() {
         let mut bytes = Vec::new();
         for offset in below {
-            put_word(&mut bytes, order, flavour, *offset);
+            put_word(&mut bytes, order, flavour, *offset)?;
         }
         // `IFD`, `IFD8`.
         let kind = if flavour == Flavour::Classic { 13 } else { 18 };
@@ -488,19 +497,19 @@ fn push(
     for (tag, kind, count, bytes) in entries {
         put(target, order, tag.to_le_bytes());
         put(target, order, kind.to_le_bytes());
-        put_word(target, order, flavour, count);
+        put_word(target, order, flavour, count)?;
         let size = bytes.len() as u64;
         if size <= flavour.word() {
             target.extend(bytes);
             target.extend((size..flavour.word()).map(|_| 0));
             continue;
         }
-        put_word(target, order, flavour, values_at);
+        put_word(target, order, flavour, values_at)?;
         values.extend(bytes);
         values.resize(values.len().next_multiple_of(8), 0);
         values_at = values_begin + values.len() as u64;
     }
-    put_word(target, order, flavour, next);
+    put_word(target, order, flavour, next)?;
     let padding = values_begin - target.len() as u64;
     target.extend((0..padding).map(|_| 0));
     target.extend(values);
