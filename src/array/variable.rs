@@ -2,22 +2,29 @@
 
 use super::chunks::{present, stored_key};
 use super::engine::Engine;
+use super::memory::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;
+use crate::runtime::leave_session_thread;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, with as few copies as the chunks allow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Elements {
     elements: Vec<Element>,
+    /// The memory of the elements, and as much again as their values may take: for what is made of them.
+    _memory: Option<Reservation>,
 }
 
 impl Elements {
-    /// Creates the elements of an array, given in C order.
+    /// Creates the elements of an array, given in C order, that count against no limit.
     pub fn new(elements: Vec<Element>) -> Self {
-        Self { elements }
+        Self {
+            elements,
+            _memory: None,
+        }
     }
 
     /// Returns all elements in C order.
@@ -26,6 +33,8 @@ impl Elements {
     }
 }
 
+/// The number of chunks between two points at which the request can be cancelled.
+const PAUSE_CHUNKS: u64 = 1024;
 /// The elements of an array may take this fraction (1/8) of the memory limit, without their values.
 const ELEMENTS_PART: u64 = 8;
 /// The maximum that a codec adds to an element in a stored chunk, in bytes.
@@ -77,7 +86,7 @@ pub async fn read_elements(
     let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
     let limit_bytes = elements_bytes.saturating_add(most_bytes.saturating_mul(2));
     let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
-    let _memory = engine.reserve(key, memory(limit_bytes)).await?;
+    let reserved = engine.reserve(key, memory(limit_bytes)).await?;
     let length = usize::try_from(count).unwrap_or(usize::MAX);
     let mut elements = Vec::new();
     elements
@@ -87,6 +96,9 @@ pub async fn read_elements(
     let shape = parts.grid.array_shape();
     let mut value_bytes = 0_u64;
     for chunk in 0..parts.grid.chunk_count() {
+        if chunk.is_multiple_of(PAUSE_CHUNKS) {
+            leave_session_thread().await;
+        }
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
         let used = result_bytes.saturating_add(value_bytes);
         let left = limit_bytes.saturating_sub(used);
@@ -118,7 +130,10 @@ pub async fn read_elements(
             what: format!("an element of chunk {chunk} has no place in the array"),
         })?;
     }
-    Ok(Elements { elements })
+    Ok(Elements {
+        elements,
+        _memory: Some(reserved),
+    })
 }
 
 /// Returns the largest limit, up to `most_bytes`, that needs at most `free_bytes` of memory.
