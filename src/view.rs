@@ -37,6 +37,7 @@ mod npy;
 mod number;
 mod ome_tiff;
 mod packed;
+mod padding;
 mod parquet;
 mod pictures;
 mod placed;

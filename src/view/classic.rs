@@ -18,6 +18,7 @@ use super::layout::{
 };
 use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
+use super::padding::Padding;
 use crate::array::ArrayReader;
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its
@@ -106,9 +107,17 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         _ => record_dimension(&dataset, version),
     };
     let mut dimensions = Dimensions::of(dataset.dimensions.clone());
-    let mut planned = Vec::new();
+    let (mut planned, mut padding) = (Vec::new(), Padding::default());
     for variable in &dataset.root.variables {
-        match plan(variable, &mut dimensions, record, version, &mut notes) {
+        let found = plan(
+            variable,
+            &mut dimensions,
+            record,
+            version,
+            &mut padding,
+            &mut notes,
+        );
+        match found {
             Ok(found) => planned.push(found),
             Err(why) => notes.push(format!("{} is not in it: {why}", variable.name)),
         }
@@ -234,6 +243,7 @@ fn plan(
     dimensions: &mut Dimensions,
     record: Option<usize>,
     version: Version,
+    padding: &mut Padding,
     notes: &mut Vec<String>,
 ) -> Result<Planned, String> {
     let kind = target(variable.item, version).ok_or(match variable.item {
@@ -251,10 +261,17 @@ fn plan(
     }
     let mut numbers = variable.dimensions.clone();
     let texts = match &variable.data {
-        Data::Texts(texts) => Some(padded(texts)?),
+        Data::Texts(texts) => {
+            let padded = padding.pad(texts, MAX_PADDED_BYTES);
+            Some(padded.ok_or_else(|| {
+                format!(
+                    "more than {MAX_PADDED_BYTES} bytes of padded text, or too much in one file"
+                )
+            })?)
+        }
         Data::Array(..) | Data::Numbers(_) => None,
     };
-    let characters = texts.as_ref().map_or(1, |(length, _)| *length);
+    let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
     if texts.is_some() {
         numbers.push(dimensions.text(characters));
     }
@@ -323,24 +340,6 @@ fn plan(
         size_bytes,
         is_record,
     })
-}
-
-/// Pads texts with NUL to one length, and returns that length and the bytes.
-fn padded(texts: &[String]) -> Result<(u64, Vec<u8>), String> {
-    let length = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-    let total = length.checked_mul(texts.len());
-    if total.is_none_or(|total| total > MAX_PADDED_BYTES) {
-        return Err(format!(
-            "more than {MAX_PADDED_BYTES} bytes of text once it is padded"
-        ));
-    }
-    let mut bytes = Vec::new();
-    for text in texts {
-        let end = bytes.len() + length;
-        bytes.extend(text.as_bytes());
-        bytes.resize(end, 0);
-    }
-    Ok((length as u64, bytes))
 }
 
 /// The dimensions of the file, including those of the characters of texts.

@@ -20,6 +20,8 @@ const MAX_ROW_BYTES: u64 = 1 << 20;
 const MAX_TEXTS_BYTES: usize = 1 << 19;
 /// The maximum size of the texts of all rows of one column of categories, in bytes.
 const MAX_EXPANDED_BYTES: usize = 16 << 20;
+/// The maximum size of the texts of all rows of all columns that are rendered in memory, in bytes.
+const MAX_ALL_EXPANDED_BYTES: u64 = 64 << 20;
 
 /// Renders a table of a group ([`Table::of`]) as a CSV file. Without a column of integers, it begins with row numbers.
 ///
@@ -27,6 +29,7 @@ const MAX_EXPANDED_BYTES: usize = 16 << 20;
 /// Returns why the group has no table.
 pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, check)?;
+    leave_out_expanded(&mut table);
     leave_out_long_texts(&mut table);
     if table.columns.is_empty() {
         return Err(table.notes.into_iter().next().unwrap_or_default());
@@ -55,6 +58,32 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
         notes: table.notes,
         block_bytes: 1,
     })
+}
+
+/// Leaves out columns whose texts take too much memory together with those before them.
+fn leave_out_expanded(table: &mut Table) {
+    let mut left = MAX_ALL_EXPANDED_BYTES;
+    let notes = &mut table.notes;
+    table.columns.retain(|column| {
+        let bytes = match &column.data {
+            ColumnData::Categories(values) => {
+                values.rows().flatten().map(str::len).sum::<usize>() as u64
+            }
+            ColumnData::Nullable(values) => Cell::of(&values.data_type).map_or(0, |cell| {
+                cell.width().saturating_mul(values.rows().len() as u64)
+            }),
+            ColumnData::Texts(_) | ColumnData::Elements(_) => 0,
+        };
+        let rest = left.checked_sub(bytes);
+        left = rest.unwrap_or(left);
+        if rest.is_none() {
+            notes.push(format!(
+                "{} is not in it: more than {MAX_ALL_EXPANDED_BYTES} bytes of text in one file",
+                column.node.key()
+            ));
+        }
+        rest.is_some()
+    });
 }
 
 /// Leaves out the columns with the longest texts until rows are short enough.

@@ -20,6 +20,7 @@ use super::layout::VirtualFile;
 use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
 use super::packed::{StoredChunks, swapped};
+use super::padding::Padding;
 use crate::zarr::ByteOrder;
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
@@ -96,6 +97,7 @@ struct Plan<'a> {
     variables: usize,
     /// The number of variables with stored chunks.
     packed: usize,
+    padding: Padding,
     notes: Vec<String>,
 }
 
@@ -113,6 +115,7 @@ impl<'a> Plan<'a> {
             values: Vec::new(),
             arrays: Vec::new(),
             variables: 0,
+            padding: Padding::default(),
             packed: 0,
             notes: Vec::new(),
             dataset,
@@ -347,7 +350,7 @@ impl<'a> Plan<'a> {
     fn attributes(&mut self, attributes: &[Attribute], of: &str) -> Vec<hdf5::Attribute> {
         let mut found = Vec::new();
         for attribute in attributes {
-            match encode(attribute) {
+            match encode(attribute, &mut self.padding) {
                 Some(encoded) => found.push(encoded),
                 None => self.note_attribute(of, &attribute.name),
             }
@@ -407,7 +410,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
     ]
 }
 
-fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
+fn encode(attribute: &Attribute, padding: &mut Padding) -> Option<hdf5::Attribute> {
     let (datatype, payload) = match &attribute.value {
         Attr::Text(text) => {
             // An empty text becomes one NUL: readers fail on an attribute without a value.
@@ -419,18 +422,7 @@ fn encode(attribute: &Attribute) -> Option<hdf5::Attribute> {
             (datatype, Payload::One(bytes.as_bytes().to_vec()))
         }
         Attr::Texts(texts) => {
-            let size_bytes = texts.iter().map(String::len).max().unwrap_or(0).max(1);
-            // The size is checked before the padding is allocated.
-            let total = size_bytes.checked_mul(texts.len())?;
-            if total > MAX_PADDED_BYTES {
-                return None;
-            }
-            let mut bytes = Vec::with_capacity(total);
-            for text in texts {
-                let end = bytes.len() + size_bytes;
-                bytes.extend(text.as_bytes());
-                bytes.resize(end, 0);
-            }
+            let (size_bytes, bytes) = padding.pad(texts, MAX_PADDED_BYTES)?;
             // h5netcdf returns bytes for a list of ASCII texts.
             let datatype = Datatype::Text {
                 size_bytes,

@@ -27,10 +27,12 @@ const ROWS_BYTES: u64 = 1 << 20;
 pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
     match is_unlimited {
         true => {
-            let extents = shape
-                .iter()
-                .map(|length| (*length).clamp(1, 1024))
-                .collect();
+            // A chunk has less than 4 GiB, also if a later axis is empty.
+            let extents = shape.iter().enumerate().map(|(axis, length)| match axis {
+                0 => (*length).clamp(1, 1024),
+                _ => 1,
+            });
+            let extents = extents.collect();
             Storage::Chunked(UNDEFINED, unlimited(shape, extents))
         }
         false => Storage::Nowhere,
