@@ -174,17 +174,29 @@ fn add_transform(
 
 /// Returns the length in metres of a unit of OME-NGFF or CF; `None` for other units.
 pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
-    Some(match unit.to_ascii_lowercase().as_str() {
-        "m" | "meter" | "meters" | "metre" | "metres" => 1.0,
-        "km" | "kilometer" | "kilometers" | "kilometre" | "kilometres" => 1e3,
-        "cm" | "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e-2,
-        "mm" | "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e-3,
-        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "microns" | "micrometer" | "micrometers"
-        | "micrometre" | "micrometres" => 1e-6,
-        "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1e-9,
-        "angstrom" | "angstroms" | "\u{e5}" => 1e-10,
-        "pm" | "picometer" | "picometers" | "picometre" => 1e-12,
-        _ => return None,
+    // Symbols are case-sensitive: `Mm` is a megametre.
+    Some(match unit {
+        "m" => 1.0,
+        "km" => 1e3,
+        "cm" => 1e-2,
+        "mm" => 1e-3,
+        "um" | "\u{b5}m" | "\u{3bc}m" => 1e-6,
+        "nm" => 1e-9,
+        "\u{c5}" | "\u{212b}" | "\u{e5}" => 1e-10,
+        "pm" => 1e-12,
+        _ => match unit.to_ascii_lowercase().as_str() {
+            "meter" | "meters" | "metre" | "metres" => 1.0,
+            "kilometer" | "kilometers" | "kilometre" | "kilometres" => 1e3,
+            "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e-2,
+            "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e-3,
+            "micron" | "microns" | "micrometer" | "micrometers" | "micrometre" | "micrometres" => {
+                1e-6
+            }
+            "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1e-9,
+            "angstrom" | "angstroms" => 1e-10,
+            "picometer" | "picometers" | "picometre" => 1e-12,
+            _ => return None,
+        },
     })
 }
 
@@ -192,14 +204,52 @@ pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
 pub(in crate::view) fn seconds(unit: &str) -> Option<f64> {
     // CF puts an epoch after the unit.
     let unit = unit.split(" since ").next().unwrap_or(unit);
-    Some(match unit.trim().to_ascii_lowercase().as_str() {
-        "s" | "sec" | "second" | "seconds" => 1.0,
-        "ms" | "millisecond" | "milliseconds" => 1e-3,
-        "us" | "microsecond" | "microseconds" => 1e-6,
-        "ns" | "nanosecond" | "nanoseconds" => 1e-9,
-        "min" | "minute" | "minutes" => 60.0,
-        "h" | "hr" | "hour" | "hours" => 3600.0,
-        "d" | "day" | "days" => 86_400.0,
-        _ => return None,
+    let unit = unit.trim();
+    Some(match unit {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+        "ns" => 1e-9,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => match unit.to_ascii_lowercase().as_str() {
+            "sec" | "second" | "seconds" => 1.0,
+            "millisecond" | "milliseconds" => 1e-3,
+            "microsecond" | "microseconds" => 1e-6,
+            "nanosecond" | "nanoseconds" => 1e-9,
+            "min" | "minute" | "minutes" => 60.0,
+            "hr" | "hour" | "hours" => 3600.0,
+            "day" | "days" => 86_400.0,
+            _ => return None,
+        },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_of_units_are_case_sensitive_and_names_are_not() {
+        for (unit, expected) in [
+            ("\u{c5}", Some(1e-10)),
+            ("\u{212b}", Some(1e-10)),
+            ("Angstrom", Some(1e-10)),
+            ("mm", Some(1e-3)),
+            ("Mm", None),
+            ("Metre", Some(1.0)),
+            ("\u{b5}m", Some(1e-6)),
+            ("furlong", None),
+        ] {
+            assert_eq!(metres(unit), expected, "{unit}");
+        }
+        for (unit, expected) in [
+            ("ms", Some(1e-3)),
+            ("Ms", None),
+            ("Days since 2000-01-01", Some(86_400.0)),
+            ("\u{3bc}s", Some(1e-6)),
+        ] {
+            assert_eq!(seconds(unit), expected, "{unit}");
+        }
+    }
 }
