@@ -174,6 +174,10 @@ const MAX_PAGES: usize = 4;
 const BUDGET_BYTES: u64 = 8 << 20;
 /// The largest number of cached directories.
 const MAX_DIRECTORIES: usize = 4096;
+/// The largest number of directories without a value that are skipped for the next key.
+const MAX_SKIPPED: usize = 64;
+/// The largest number of directories inside each other in which the first value is searched.
+const MAX_DEPTH: usize = 64;
 /// The number of latest keys in which pairs are searched.
 const MAX_PAIRED: usize = 5;
 /// The time that an order is trusted. A wrong order costs a prefetch, and never causes a wrong reply.
@@ -336,9 +340,10 @@ impl KeyOrders {
         (middle.checked_add(stride) == Some(last)).then_some(Step { order, stride, top })
     }
 
-    /// Returns the next key of a step; `None` at its end.
+    /// Returns the next key of a step; `None` at its end, or if it is far away: each directory may take requests.
     pub(super) async fn after(&self, key: &Key, step: &Step) -> Option<Key> {
         let (mut at, mut stride) = (key.clone(), step.stride);
+        let mut skipped = 0;
         loop {
             let prefix = at.parent();
             let directory = self.directory(&prefix).await?;
@@ -355,6 +360,10 @@ impl KeyOrders {
                 if let Some(first) = self.first(next, step.order).await {
                     return Some(first);
                 }
+                skipped += 1;
+                if skipped > MAX_SKIPPED {
+                    return None;
+                }
             }
             // A stride ends with its directory.
             if prefix == step.top || prefix.is_root() || stride > 1 {
@@ -366,7 +375,7 @@ impl KeyOrders {
 
     /// Returns the first value below a prefix.
     async fn first(&self, mut prefix: Key, order: KeyOrder) -> Option<Key> {
-        loop {
+        for _ in 0..MAX_DEPTH {
             let directory = self.directory(&prefix).await?;
             let (name, kind) = directory.at(0, order)?;
             prefix = prefix.join(name).ok()?;
@@ -374,6 +383,7 @@ impl KeyOrders {
                 return Some(prefix);
             }
         }
+        None
     }
 }
 
