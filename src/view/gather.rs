@@ -160,7 +160,7 @@ impl Nodes {
         let mut branch = GroupTree::of_arrays(node, Vec::new());
         // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
-        let children = self.child_keys(node).await?;
+        let children = self.child_keys(node, room.nodes).await?;
         for child in children {
             if !has_text_name(&child) {
                 room.take(child.as_bytes().len() as u64)?;
@@ -410,9 +410,10 @@ impl Nodes {
         }
     }
 
-    /// Returns the keys that may be nodes of a group, in order.
-    async fn child_keys(&self, node: &ViewNode) -> Result<Vec<Key>, StoreError> {
-        let names = list_prefixes(&**self.store(), node.key(), usize::MAX).await?;
+    /// Returns the keys that may be nodes of a group, in order. If there are more than `most`, returns some of
+    /// them, which are more than `most`.
+    async fn child_keys(&self, node: &ViewNode, most: usize) -> Result<Vec<Key>, StoreError> {
+        let names = list_prefixes(&**self.store(), node.key(), most).await?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
     }
@@ -460,7 +461,7 @@ impl Nodes {
         let mut groups = vec![node.key().clone()];
         while let Some(key) = groups.pop() {
             let group = self.node(&key).await?;
-            let children = self.child_keys(&group).await?;
+            let children = self.child_keys(&group, left).await?;
             for key in children.into_iter().filter(has_text_name) {
                 let Some(rest) = left.checked_sub(1) else {
                     return Ok(true);
