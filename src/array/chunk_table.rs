@@ -165,6 +165,15 @@ impl ArrayReader {
             ));
         }
         let keys = self.chunks.grid().chunk_count();
+        // An index also has the inner chunks of a shard that are beyond the edge of the array.
+        let index_bytes = self.chunks.sharding().map_or(0, Sharding::index_size_bytes);
+        let most_bytes = self.engine.memory_limit_bytes() / TABLE_PART;
+        if index_bytes.saturating_mul(keys) > most_bytes {
+            return Err(format!(
+                "the indexes of {keys} shards take {index_bytes} bytes each, together up to a {TABLE_PART}th of \
+                 --memory-limit"
+            ));
+        }
         if self.takes_system_calls() && keys > MAX_SYSTEM_CALLS {
             return Err(format!(
                 "the sizes of {keys} chunks take a system call each, and no more than {MAX_SYSTEM_CALLS} are made"

@@ -173,7 +173,9 @@ impl ArrayChunks {
                 "{encoded_bytes} bytes to decode to {decoded_bytes}"
             )));
         }
-        let needed_bytes = decoded_bytes.saturating_add(encoded_bytes);
+        let needed_bytes = decoded_bytes
+            .saturating_add(encoded_bytes)
+            .saturating_add(pipeline.scratch_bytes());
         let mut memory = match memory.filter(|memory| memory.bytes() >= needed_bytes) {
             Some(memory) => memory,
             None => engine.reserve(key, needed_bytes).await?,

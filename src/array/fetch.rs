@@ -41,7 +41,10 @@ impl ArrayChunks {
             return Ok((self.hint(), None));
         }
         let encoded_bytes = fetched_bytes(self.read_chunk_bytes);
-        let needed_bytes = self.read_chunk_bytes.saturating_add(encoded_bytes);
+        let needed_bytes = self
+            .read_chunk_bytes
+            .saturating_add(encoded_bytes)
+            .saturating_add(self.whole_pipeline().scratch_bytes());
         match engine.reserve(key, needed_bytes).await {
             Ok(memory) => Ok((AccessHint::Whole(encoded_bytes), Some(memory))),
             // The chunk cannot be decoded, but may be absent.

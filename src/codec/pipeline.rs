@@ -202,6 +202,33 @@ impl Pipeline {
         }
     }
 
+    /// Returns the maximum size in bytes of the buffers between the codecs while a chunk is decoded; the encoded
+    /// and the decoded bytes are not among them.
+    pub fn scratch_bytes(&self) -> u64 {
+        let Output::Fixed { sizes, .. } = &self.output else {
+            return 0;
+        };
+        let stages = self.stages.get(..self.tail()).unwrap_or_default();
+        let mut changes = stages
+            .iter()
+            .filter(|stage| stage.needs_buffer())
+            .peekable();
+        // A change in place needs a buffer only if its input is the encoded bytes.
+        let is_copied = changes.peek().is_some_and(is_in_place);
+        let decoders = changes.filter(|stage| !is_in_place(stage)).count();
+        // The last codec decodes into the buffer of the caller. Another one has an input and an output.
+        let buffers = (decoders + usize::from(is_copied)).saturating_sub(1).min(2) as u64;
+        let inner = sizes.get(1..self.stages.len()).unwrap_or_default();
+        let largest = inner.iter().map(|size| size.bytes()).max();
+        largest.unwrap_or(0).saturating_mul(buffers)
+    }
+
+    /// Returns the number of stages before those at the end that decode in place.
+    fn tail(&self) -> usize {
+        let changes = self.stages.iter().rev().take_while(is_in_place).count();
+        self.stages.len() - changes
+    }
+
     /// Returns the sharding codec, if it is the only codec of the chain: inner chunks can then be read alone.
     pub fn sharding(&self) -> Option<&Sharding> {
         self.sharding.as_deref()
@@ -232,14 +259,7 @@ impl Pipeline {
             let what = format!("a buffer of {} bytes for {decoded_bytes}", out.len());
             return Err(CodecError::internal("chain", what));
         }
-        let changes = self
-            .stages
-            .iter()
-            .rev()
-            .take_while(|stage| matches!(stage.action, Action::InPlace(_)))
-            .count();
-        let tail = self.stages.len() - changes;
-        let decoded = self.run(encoded, out, sizes, tail)?;
+        let decoded = self.run(encoded, out, sizes, self.tail())?;
         if decoded.is_in_out() {
             return Ok(());
         }
@@ -374,6 +394,10 @@ impl Pipeline {
         }
         Ok(at)
     }
+}
+
+fn is_in_place(stage: &&Stage) -> bool {
+    matches!(stage.action, Action::InPlace(_))
 }
 
 /// Returns the maximum encoded size of elements within a limit, plus their lengths and counts, which the

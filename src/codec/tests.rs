@@ -101,6 +101,21 @@ fn an_uncompressed_chunk_is_the_identity_and_its_size_is_exact() {
 }
 
 #[test]
+fn buffers_between_codecs_are_counted() {
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    let zstd = json!({"name": "zstd", "configuration": {"level": 1, "checksum": false}});
+    let gzip = json!({"name": "gzip", "configuration": {"level": 1}});
+    let bytes = |chain: Value| v3(&chain).unwrap().scratch_bytes();
+    assert_eq!(bytes(json!([little()])), 0);
+    // The byte order changes in place.
+    assert_eq!(bytes(json!([big(), zstd])), 0);
+    assert_eq!(bytes(json!([transpose, little(), zstd])), 24);
+    assert_eq!(bytes(json!([transpose, big(), zstd])), 24);
+    // The compressed size of 24 bytes is not known exactly.
+    assert!(bytes(json!([transpose, big(), gzip, zstd])) >= 48);
+}
+
+#[test]
 fn byte_order_transpositions_and_checksums_combine() {
     let chain = json!([{"name": "transpose", "configuration": {"order": [1, 0]}}, big(), "crc32c"]);
     let pipeline = v3(&chain).unwrap();
