@@ -67,7 +67,9 @@ impl Resolved {
         match self {
             Self::Inner(stat) => stat.kind == Kind::Prefix,
             Self::Metadata(metadata, KeyMeaning::Node(path)) => {
-                !metadata.is_consolidated() && metadata.contents(path) == Contents::Group
+                let contents = metadata.contents(path);
+                !metadata.is_consolidated()
+                    && matches!(contents, Contents::Group | Contents::Unknown)
             }
             Self::Metadata(..) => false,
         }
@@ -138,7 +140,8 @@ impl MetadataListingStore {
             let (metadata, since) = cache.metadata(above)?;
             let is_absence_fresh = cache.is_absence_fresh(since);
             let meaning = metadata.classify(below(key, above), is_absence_fresh);
-            (meaning != KeyMeaning::Unknown).then_some((metadata, meaning))
+            let is_known = !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_));
+            is_known.then_some((metadata, meaning))
         };
         let mut found = meaning(&Key::root());
         if found.is_some() {
@@ -218,7 +221,7 @@ impl MetadataListingStore {
         let since = cache.metadata(&root).map(|(_, since)| since);
         let is_absence_fresh = since.is_none_or(|since| cache.is_absence_fresh(since));
         let meaning = metadata.classify(key.as_bytes(), is_absence_fresh);
-        if meaning != KeyMeaning::Unknown {
+        if !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_)) {
             return Ok(Resolved::Metadata(metadata, meaning));
         }
         if let Some((metadata, meaning)) = self.cached_meaning(key) {
@@ -275,11 +278,17 @@ impl MetadataListingStore {
     ) -> Result<Resolved, StoreError> {
         let mut above: Vec<Key> = ancestors(key).collect();
         above.push(Key::root());
+        let mut undecided = None;
         for above in above.into_iter().rev() {
             let own = if above == *key { depth } else { Depth::Node };
             let metadata = self.load(&above, own).await?;
             match metadata.classify(below(key, &above), true) {
                 KeyMeaning::Unknown => {}
+                // The key may have documents of its own.
+                KeyMeaning::Undecided(path) => {
+                    let node = Key::new(path.as_bytes());
+                    undecided = Some(node.map_or(above.clone(), |node| above.join_key(&node)));
+                }
                 KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return Err(why),
                 meaning => return Ok(Resolved::Metadata(metadata, meaning)),
             }
@@ -297,10 +306,20 @@ impl MetadataListingStore {
         {
             return Ok(Resolved::Metadata(metadata, meaning));
         }
-        if matches!(why, StoreError::NotFound { .. }) {
-            self.loader.cache.insert_stat(key, CachedStat::Absent);
+        match (&why, undecided) {
+            (StoreError::NotFound { .. }, Some(node)) => Err(StoreError::Corrupt {
+                key: key.clone(),
+                what: format!(
+                    "the server does not list directories, and the metadata of {node}, which would name them, \
+                     are broken or not supported"
+                ),
+            }),
+            (StoreError::NotFound { .. }, None) => {
+                self.loader.cache.insert_stat(key, CachedStat::Absent);
+                Err(why)
+            }
+            _ => Err(why),
         }
-        Err(why)
     }
 
     /// Checks whether a key can be a value, with cached metadata only.
@@ -346,7 +365,10 @@ impl MetadataListingStore {
                     key: prefix.clone(),
                 });
             }
-            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
+            Resolved::Metadata(
+                _,
+                KeyMeaning::InnerKey | KeyMeaning::Undecided(_) | KeyMeaning::Unknown,
+            ) => {
                 if self.inner.stat(prefix).await?.kind != Kind::Prefix {
                     return Err(not_a_prefix());
                 }
@@ -375,14 +397,14 @@ impl MetadataListingStore {
             names.push(child.as_bytes(), Kind::Prefix, None);
         }
         let is_listed = match metadata.contents(path) {
-            Contents::Array(Some(chunks)) => {
+            Contents::Array(chunks) => {
                 if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
                     names.push_chunks(chunks, Default::default());
                 }
                 true
             }
-            Contents::Array(None) => false,
-            Contents::Group => metadata.is_consolidated(),
+            Contents::UnknownChunks => false,
+            Contents::Group | Contents::Unknown => metadata.is_consolidated(),
         };
         match &metadata.failure {
             None | Some(StoreError::Denied { .. }) => {}

@@ -105,6 +105,30 @@ fn d02_a_server_that_knows_no_key_for_a_while_is_an_error_and_never_fill_values(
     }
 }
 
+/// A page for every name, as of a server that wants a login, and 410: programs that read native keys take ENOENT and
+/// ENOTDIR for chunks that are not there.
+#[test]
+fn d02_a_server_with_the_same_answer_for_every_key_gives_errors_and_never_absence() {
+    for format in [Format::V2, Format::V3] {
+        for fault in [Fault::html(), Fault::status(410)] {
+            let remote = Remote::of(Backend::Http, format);
+            let mount = remote.mount(&["--ttl", "100ms"]);
+            remote.reads(&mount, "a");
+            remote.server.add(on("*"), fault);
+            assert!(wait_until(SOON, || fs::metadata(mount.join("a")).is_err()));
+            for i in 1..4 {
+                let native = mount.join(remote.key("a", i));
+                is_one_of(read(&native), &[EIO], "a native key");
+                is_one_of(read(remote.view(&mount, "a", i)), &[EIO], "a chunk");
+            }
+            for name in ["a", "hole", "nothing"] {
+                assert_eq!(errno(fs::metadata(mount.join(name))), EIO, "{name}");
+            }
+            remote.heals(&mount, "a");
+        }
+    }
+}
+
 #[test]
 fn i08_a_chunk_that_is_written_later_is_in_views_after_a_second() {
     for backend in BOTH {

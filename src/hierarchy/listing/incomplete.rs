@@ -24,13 +24,19 @@ impl MetadataListingStore {
         let is_understood = match meaning {
             KeyMeaning::ChunkDirectory(..) => true,
             KeyMeaning::Node(path) => match metadata.contents(&path) {
-                Contents::Array(names) => names.is_some(),
-                Contents::Group if metadata.is_consolidated() => return Ok(None),
-                Contents::Group => return self.incomplete_children(prefix).await.map(Some),
+                Contents::Array(_) => true,
+                Contents::UnknownChunks => false,
+                Contents::Group | Contents::Unknown if metadata.is_consolidated() => {
+                    return Ok(None);
+                }
+                Contents::Group | Contents::Unknown => {
+                    return self.incomplete_children(prefix).await.map(Some);
+                }
             },
-            KeyMeaning::Unknown | KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => {
-                return Ok(None);
-            }
+            KeyMeaning::Unknown
+            | KeyMeaning::Undecided(_)
+            | KeyMeaning::InnerKey
+            | KeyMeaning::AbsentDocument => return Ok(None),
         };
         let chunks = self.incomplete_chunks(prefix, &metadata, is_understood);
         Ok(Some(chunks.await))

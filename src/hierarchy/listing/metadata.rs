@@ -39,11 +39,21 @@ struct NodeEntry {
 /// The kind of children that a node has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Contents {
-    /// Other nodes. A node whose document is broken counts as a group.
+    /// Other nodes.
     #[default]
     Group,
-    /// Chunks; `None` if the chunk grid is not supported.
-    Array(Option<Arc<ChunkNames>>),
+    /// Chunks.
+    Array(Arc<ChunkNames>),
+    /// Chunks of a grid that is not supported, or of an array whose document is broken.
+    UnknownChunks,
+    /// Other nodes or chunks: the document is broken.
+    Unknown,
+}
+
+impl Contents {
+    fn of_chunks(names: Option<ChunkNames>) -> Self {
+        names.map_or(Self::UnknownChunks, |names| Self::Array(Arc::new(names)))
+    }
 }
 
 /// The meaning of a path below the prefix.
@@ -57,6 +67,9 @@ pub(super) enum KeyMeaning {
     ChunkDirectory(Arc<ChunkNames>, ChunkDir),
     /// A document, or a key below an array. Only the store knows whether it exists.
     InnerKey,
+    /// A key below the node with this path, whose document is broken. It may be a directory of chunks, which a web
+    /// server without listings does not know.
+    Undecided(String),
     /// A document whose absence is proven.
     AbsentDocument,
 }
@@ -147,7 +160,8 @@ impl PrefixMetadata {
                     entry.documents.insert(document);
                 }
                 if !is_v3 && copies.is_array(path) {
-                    entry.contents = Contents::Array(copies.chunk_names(path).map(Arc::new));
+                    let names = copies.chunk_names(path);
+                    entry.contents = Contents::of_chunks(names);
                 }
             }
         }
@@ -280,13 +294,17 @@ impl PrefixMetadata {
             let Some(entry) = self.nodes.get(above) else {
                 continue;
             };
-            let Contents::Array(names) = &entry.contents else {
-                return KeyMeaning::Unknown;
+            let names = match &entry.contents {
+                Contents::Array(names) => names,
+                Contents::Group => return KeyMeaning::Unknown,
+                Contents::UnknownChunks | Contents::Unknown => {
+                    return KeyMeaning::Undecided(above.to_owned());
+                }
             };
             let below = path.get(above.len()..).unwrap_or_default();
             let below = below.strip_prefix('/').unwrap_or(below);
-            return match names.as_ref().map(|n| (n, n.find_path(below.as_bytes()))) {
-                Some((names, Some(ChunkEntry::Directory(cell)))) => {
+            return match names.find_path(below.as_bytes()) {
+                Some(ChunkEntry::Directory(cell)) => {
                     KeyMeaning::ChunkDirectory(Arc::clone(names), cell)
                 }
                 _ => KeyMeaning::InnerKey,
@@ -353,7 +371,7 @@ impl PrefixMetadata {
             KeyMeaning::ChunkDirectory(names, cell) => names.directories(*cell),
             KeyMeaning::Node(path) => {
                 let chunks = match self.contents(path) {
-                    Contents::Array(Some(names)) => names.directories(ChunkDir::default()),
+                    Contents::Array(names) => names.directories(ChunkDir::default()),
                     _ => 0,
                 };
                 chunks.saturating_add(self.children(path).len() as u64)
@@ -373,7 +391,7 @@ impl PrefixMetadata {
     pub(super) fn memory_bytes(&self) -> u64 {
         let entries = self.nodes.iter().map(|(path, entry)| {
             let names = match &entry.contents {
-                Contents::Array(Some(_)) => 256,
+                Contents::Array(_) => 256,
                 _ => 0,
             };
             path.len().saturating_add(names + 96)
@@ -406,17 +424,18 @@ fn parse_node(
     match node.node().map(|detected| (detected.read, detected.node)) {
         Some((_, Ok(Node::Group(group)))) => (Contents::Group, group.consolidated),
         Some((_, Ok(Node::Array(array)))) => {
-            let names = ChunkNames::of_array(&array).map(Arc::new);
-            (Contents::Array(names), None)
+            (Contents::of_chunks(ChunkNames::of_array(&array)), None)
         }
         Some((read, Err(error))) => {
             log::warn!("{read} is not understood: {error}");
             match read {
-                ".zarray" => (Contents::Array(None), None),
+                ".zarray" => (Contents::UnknownChunks, None),
+                "zarr.json" => (Contents::Unknown, None),
                 _ => (Contents::Group, None),
             }
         }
-        None if zarr_json.is_none() && zarray.is_some() => (Contents::Array(None), None),
+        None if zarr_json.is_some() => (Contents::Unknown, None),
+        None if zarray.is_some() => (Contents::UnknownChunks, None),
         None => (Contents::Group, None),
     }
 }

@@ -20,6 +20,11 @@ impl Body {
         }
     }
 
+    /// Returns the first piece of the bytes.
+    pub(super) fn first_piece(&self) -> &[u8] {
+        self.pieces.first().map_or(&[], Vec::as_slice)
+    }
+
     /// Allocates memory for the first bytes, for one piece at most.
     ///
     /// # Errors

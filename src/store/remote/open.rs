@@ -15,6 +15,7 @@ use super::listing::RemoteListing;
 use super::options::RemoteOptions;
 use super::store::{RemoteSource, RemoteStore};
 use super::traffic::Counters;
+use super::web::is_markup;
 use crate::store::file_type::{self, HEADER_BYTES};
 use crate::store::icechunk::{self, Layout};
 use crate::store::reference::{is_json, looks_like_json};
@@ -270,7 +271,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         let mut found = None;
         for (name, answer) in pair.iter().zip(answers) {
             match answer {
-                Ok(value) if value.bytes.as_ref().is_some_and(|bytes| is_page(bytes)) => {
+                Ok(value) if value.bytes.as_ref().is_some_and(|bytes| is_markup(bytes)) => {
                     return Err(StoreError::Corrupt {
                         key: document(name),
                         what:
@@ -295,11 +296,6 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Whether bytes are markup, such as HTML, which no metadata document is.
-fn is_page(bytes: &[u8]) -> bool {
-    bytes.trim_ascii_start().first() == Some(&b'<')
 }
 
 /// An object that may be an archive, and its last bytes.

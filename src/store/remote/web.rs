@@ -12,6 +12,7 @@ mod resolve;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -27,7 +28,7 @@ use reqwest::{Client, Response, Url, redirect};
 pub(super) use address::Address;
 pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
-pub(super) use answer::{body, refusal, wanted};
+pub(super) use answer::{body, is_markup, refusal, wanted};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 
@@ -52,6 +53,8 @@ pub(super) struct Web {
     /// The user's headers, which are sent to this server only.
     headers: HeaderMap,
     classes: KeyClasses,
+    /// Whether the server labels documents, and so probably everything, as HTML pages.
+    labels_all: AtomicBool,
 }
 
 /// Selects the TLS cryptography of the process.
@@ -64,20 +67,26 @@ pub(super) fn install_tls() {
 /// private addresses.
 pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, String> {
     install_tls();
-    let builder = match is_public_only && !has_proxy() {
-        true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
-        // A proxy resolves names itself, and may have a private address.
-        false => Client::builder(),
+    let builder = || {
+        let builder = match is_public_only && !has_proxy() {
+            true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
+            // A proxy resolves names itself, and may have a private address.
+            false => Client::builder(),
+        };
+        builder
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http1_only()
+            .tcp_nodelay(true)
+            .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
     };
-    builder
-        .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .http1_only()
-        .tcp_nodelay(true)
-        .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| causes(&error))
+    let built = builder().build().or_else(|error| {
+        // As in a small container. http needs no certificates.
+        log::warn!("no server can be trusted for https: {}", causes(&error));
+        builder().tls_certs_only([]).build()
+    });
+    built.map_err(|error| causes(&error))
 }
 
 /// Describes an error with all its causes, without its URL, which may contain secrets.
@@ -154,6 +163,7 @@ impl Web {
             address,
             headers,
             classes,
+            labels_all: AtomicBool::new(false),
         }
     }
 
@@ -237,7 +247,7 @@ impl Web {
         let url = self.address.of(key)?;
         let response = self.send(method, url.clone(), headers).await?;
         let (end, status) = (response.url(), response.status());
-        if matches!(status.as_u16(), 404 | 410) && !self.address.is_same_key(&url, end) {
+        if status == StatusCode::NOT_FOUND && !self.address.is_same_key(&url, end) {
             return Err(RequestError::lasting(format!(
                 "{status} from {}, where a redirect led: that does not prove that it is absent",
                 end.host_str().unwrap_or_default()
@@ -246,7 +256,39 @@ impl Web {
         if answer::is_page(&response) && self.is_listed_directory(key).await? {
             return Err(RequestError::IsPrefix);
         }
+        if answer::is_page(&response) && !self.may_be_page(key) {
+            return Err(in_place_of("value"));
+        }
         Ok(response)
+    }
+
+    /// Whether the value of a key may be labelled as an HTML page. Servers that ask for a login, or that have a
+    /// page for unknown names, send it with status 200 for every key.
+    fn may_be_page(&self, key: &Key) -> bool {
+        let name = key.as_bytes().to_ascii_lowercase();
+        let is_named = [&b".html"[..], b".htm", b".xhtml"]
+            .iter()
+            .any(|suffix| name.ends_with(suffix));
+        // A directory of hierarchies has a page, and the text of a document shows what it is.
+        is_named
+            || key.is_root()
+            || self.classes.is_document(key)
+            || self.labels_all.load(Ordering::Relaxed)
+    }
+
+    /// Fails if a document is markup. Otherwise remembers whether the server labels what is no page as one.
+    fn check_document(&self, is_page: bool, got: &Got) -> Result<(), RequestError> {
+        let start = got.bytes.first_piece();
+        if got.start > 0 || start.is_empty() {
+            return Ok(());
+        }
+        if answer::is_markup(start) {
+            return Err(in_place_of("document"));
+        }
+        if is_page {
+            self.labels_all.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Whether the page of the parent directory lists a key as a directory. Some servers answer requests for
@@ -293,6 +335,14 @@ impl Web {
         let got = answer::of_get(&get, is_document, response, None).await?;
         Ok(got.meta)
     }
+}
+
+/// The error for a page that a server sends in place of a `what`.
+fn in_place_of(what: &str) -> RequestError {
+    RequestError::lasting(format!(
+        "a page in HTML or XML is there in place of the {what}; the server may send it for every name (check the \
+         URL in a browser)"
+    ))
 }
 
 /// Returns the headers of a request for bytes without an encoding.
@@ -397,7 +447,12 @@ impl Remote for Web {
                 true => None,
                 false => Some(self.meta(&get.key).await?.size_bytes),
             };
-            answer::of_get(get, self.classes.is_document, response, size_bytes).await
+            let is_page = answer::is_page(&response);
+            let got = answer::of_get(get, self.classes.is_document, response, size_bytes).await?;
+            if self.classes.is_document(&get.key) {
+                self.check_document(is_page, &got)?;
+            }
+            Ok(got)
         }
         .boxed()
     }

@@ -56,12 +56,20 @@ fn hostile_shapes_are_only_arithmetic() {
     assert_eq!(first("deep/999999999", 2), (nested.to_vec(), true));
     for prefix in ["over", "empty", "many", "none", "odd", "no"] {
         assert_eq!(names(&store, prefix), [".zarray"], "{prefix}");
-        assert!(is_absent(&store, &format!("{prefix}/0")));
+        // It might be a directory of chunks, which the server does not list.
+        let found = block_on(store.stat(&key(&format!("{prefix}/0"))));
+        let is_right = match found {
+            Err(StoreError::NotFound { .. }) => prefix == "empty",
+            Err(StoreError::Corrupt { what, .. }) => what.contains(&format!("of {prefix}")),
+            _ => false,
+        };
+        assert!(is_right, "{prefix}");
     }
     let mut keys = Vec::new();
     walk(&store, "ranks", &mut keys);
     assert_eq!(keys.last().unwrap().len(), "ranks".len() + 64 * 2);
-    assert_eq!(server.asked().0, 2 + 6);
+    // Below a broken array, the documents of a node are looked for.
+    assert_eq!(server.asked().0, 2 + 6 + 4 * 6);
 }
 
 #[test]

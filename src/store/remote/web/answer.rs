@@ -55,6 +55,11 @@ pub(super) fn is_unframed(response: &Response) -> bool {
     content_length(headers).is_none() && !coding.to_ascii_lowercase().ends_with("chunked")
 }
 
+/// Whether the body of a document is markup, such as an HTML page, which no metadata document is.
+pub(in crate::store::remote) fn is_markup(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"<")
+}
+
 /// Whether the body is an HTML page, as servers generate for a directory.
 pub(super) fn is_page(response: &Response) -> bool {
     let kind = text(response.headers(), CONTENT_TYPE).unwrap_or_default();
@@ -79,7 +84,7 @@ pub(in crate::store::remote) fn refusal(status: StatusCode, headers: &HeaderMap)
             what: status.to_string(),
             status: Some(status.as_u16()),
         }),
-        404 | 410 => RequestError::NotFound,
+        404 => RequestError::NotFound,
         412 => RequestError::Changed("it has another ETag by now".into()),
         408 | 425 | 429 | 500 | 502..=504 | 506..=599 => RequestError::Failed(Failed {
             what: status.to_string(),
