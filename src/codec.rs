@@ -69,6 +69,7 @@ pub use checksum::lookup3;
 pub use element::Element;
 pub use error::CodecError;
 pub use pipeline::Pipeline;
+pub use scratch::keep_scratch;
 pub use shard::{IndexLocation, ShardIndex, Sharding};
 
 use crate::zarr::Fixed;

@@ -60,7 +60,7 @@ impl Engine {
     /// The error of the system, if it cannot start a single thread.
     pub fn new(options: EngineOptions) -> std::io::Result<Self> {
         runtime::start(crate::machine::cores())?;
-        share_scratch(crate::machine::cores());
+        share_scratch(crate::machine::cores(), options.memory_limit_bytes);
         let parallel = options.parallel.max(1);
         let cache_bytes = options.cache_bytes.min(options.memory_limit_bytes / 2);
         Ok(Self {

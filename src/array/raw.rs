@@ -4,20 +4,25 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::codec;
 use crate::store::{
     AsOf, BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version,
     in_memory, read_range,
 };
 
-/// The approximate total size of the scratch buffers of all threads, in bytes.
-const SCRATCH_BYTES: usize = 32 << 20;
+/// The maximum total size of the scratch buffers of all threads, in bytes.
+const SCRATCH_BYTES: u64 = 32 << 20;
+/// The scratch buffers take at most this fraction (1/16) of the memory limit.
+const SCRATCH_PART: u64 = 16;
 /// The largest scratch buffer that a thread keeps, in bytes.
 static SCRATCH_KEPT_BYTES: AtomicUsize = AtomicUsize::new(16 << 20);
 
-/// Shares the scratch memory among the threads that decode.
-pub(super) fn share_scratch(threads: usize) {
-    let kept = (SCRATCH_BYTES / threads.max(1)).clamp(256 << 10, 16 << 20);
-    SCRATCH_KEPT_BYTES.store(kept, Ordering::Relaxed);
+/// Shares the scratch memory among the threads that decode: for encoded bytes, and as much between codecs.
+pub(super) fn share_scratch(threads: usize, memory_limit_bytes: u64) {
+    let all = SCRATCH_BYTES.min(memory_limit_bytes / SCRATCH_PART);
+    let share = usize::try_from(all).unwrap_or(usize::MAX) / threads.max(1);
+    SCRATCH_KEPT_BYTES.store(share.clamp(256 << 10, 16 << 20), Ordering::Relaxed);
+    codec::keep_scratch(share);
 }
 
 thread_local! {

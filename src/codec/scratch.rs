@@ -1,13 +1,21 @@
 //! Buffers between two codecs, with a pool per thread.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::{DecodeError, part, part_mut};
 
-/// The number and maximum size of a thread's pooled buffers. Small chunks decode without allocation, and idle
-/// threads hold little memory.
+/// The number of a thread's pooled buffers. Small chunks decode without allocation, and idle threads hold little
+/// memory.
 const POOLED_BUFFERS: usize = 2;
-const MAX_POOLED_BYTES: usize = 4 << 20;
+/// The maximum size of a pooled buffer in bytes.
+static POOLED_BYTES: AtomicUsize = AtomicUsize::new(4 << 20);
+
+/// Sets the memory that each thread keeps in its pool, in bytes.
+pub fn keep_scratch(thread_bytes: usize) {
+    let most = (thread_bytes / POOLED_BUFFERS).clamp(64 << 10, 4 << 20);
+    POOLED_BYTES.store(most, Ordering::Relaxed);
+}
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -51,7 +59,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if (1..=MAX_POOLED_BYTES).contains(&self.buffer.capacity()) {
+        if (1..=POOLED_BYTES.load(Ordering::Relaxed)).contains(&self.buffer.capacity()) {
             let buffer = std::mem::take(&mut self.buffer);
             // At the end of the thread its pool no longer exists; the buffer is then freed.
             let _ = POOL.try_with(|pool| {
