@@ -75,6 +75,9 @@ pub enum ReferenceError {
 pub(super) enum Reference {
     /// The value is stored beside the key.
     Inline(Arc<Vec<u8>>),
+    /// The metadata document of a node, and a hash that identifies the chunks of an array. Both are the version of
+    /// the document, so that a reader of the array notices a commit that changes only chunks.
+    Document(Arc<Vec<u8>>, u64),
     /// The value is in a target.
     Target {
         /// The target as named by the references: a URL or a path.
@@ -108,7 +111,7 @@ impl Reference {
     /// Returns the number of bytes, if that needs no request.
     fn size_bytes(&self) -> Option<u64> {
         match self {
-            Self::Inline(bytes) => Some(bytes.len() as u64),
+            Self::Inline(bytes) | Self::Document(bytes, _) => Some(bytes.len() as u64),
             Self::Target { range, .. } => range.as_ref().map(length),
             Self::Own { range, .. } => Some(length(range)),
             Self::Unreadable => None,
@@ -281,7 +284,9 @@ impl Shared {
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
         match &reference {
-            Reference::Inline(bytes) => Ok(self.inline(&reference, bytes)),
+            Reference::Inline(bytes) | Reference::Document(bytes, _) => {
+                Ok(self.inline(&reference, bytes))
+            }
             Reference::Target { url, range, pin } => {
                 let first = range.clone().map(|range| First {
                     range,
@@ -331,7 +336,9 @@ impl Shared {
         hint: AccessHint,
     ) -> Option<Result<Arc<dyn Object>, StoreError>> {
         match reference {
-            Reference::Inline(bytes) => Some(Ok(self.inline(reference, bytes))),
+            Reference::Inline(bytes) | Reference::Document(bytes, _) => {
+                Some(Ok(self.inline(reference, bytes)))
+            }
             Reference::Target { url, range, pin } => {
                 let target = self.targets.opened(key, url, pin.as_ref())?;
                 let range = range.clone().unwrap_or(0..target.size_bytes());
@@ -420,7 +427,7 @@ impl Store for ReferenceStore {
                     .prefetch(key, &url, pin.as_ref(), range)
                     .await
             }
-            (Reference::Inline(_), _) => true,
+            (Reference::Inline(_) | Reference::Document(..), _) => true,
             _ => false,
         }
     }

@@ -97,7 +97,10 @@ impl SnapshotIndex {
             return Ok(None);
         };
         let bytes = crate::store::part(self.snapshot.bytes(), range)?;
-        Ok(Some(Reference::Inline(Arc::new(bytes.to_vec()))))
+        let array = self.array(node, key);
+        // If the array cannot be read, neither can its chunks.
+        let chunks = array.ok().flatten().map_or(0, |array| array.chunks_hash());
+        Ok(Some(Reference::Document(Arc::new(bytes.to_vec()), chunks)))
     }
 
     fn locate(&self, key: &Key) -> Result<Found, StoreError> {

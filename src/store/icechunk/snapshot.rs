@@ -1,8 +1,11 @@
 //! Snapshots: all groups and arrays of one version of the repository (`snapshot.fbs`).
 
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
 
 use super::chunk_key::ChunkKeys;
 use super::flatbuffers::{Offsets, Table, Vector};
@@ -105,6 +108,16 @@ impl ManifestRef {
 }
 
 impl Array {
+    /// Returns a hash that differs if any chunk may differ.
+    pub(super) fn chunks_hash(&self) -> u64 {
+        let mut hasher = SipHasher13::new();
+        self.node_id.hash(&mut hasher);
+        for manifest in &self.manifests {
+            manifest.id.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// Bytes that the description takes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let extents = self.dimensions.saturating_mul(size_of::<Range<u32>>());

@@ -295,7 +295,7 @@ impl ParquetReferences {
                     // An invalid row is listed too, so that an access to it fails visibly.
                     let reference = match partition.reference(number - start) {
                         Ok(reference) => reference,
-                        Err(_) => Some(Reference::Inline(Arc::default())),
+                        Err(_) => Some(Reference::Unreadable),
                     };
                     if reference.is_some() {
                         let name = field.name(number);
