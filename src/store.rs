@@ -55,7 +55,7 @@ pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{RemoteMemory, RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
-pub use snapshot::{SnapshotError, SnapshotReader};
+pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};
 pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
 pub use zip::{ZipError, ZipOptions, ZipStore};
 

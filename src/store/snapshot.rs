@@ -1,5 +1,6 @@
 //! Snapshots: every read returns bytes of the version that was opened, or fails.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
@@ -14,6 +15,9 @@ use rustix::fs::Stat as FileStat;
 use rustix::io::Errno;
 
 use super::{Kind, Stat, StoreError, TransferStats, Version, system};
+
+/// Keeps the readahead of a part of an archive, see [`SnapshotReader::keep_span`].
+pub type SpanGuard = Arc<dyn Any + Send + Sync>;
 
 /// Reads the bytes of one version of a remote archive.
 #[async_trait]
@@ -65,6 +69,11 @@ pub trait SnapshotReader: Debug + Send + Sync {
     /// Stores bytes that were derived from this version of the archive, if a cache is available; `make` is
     /// called only in that case.
     fn keep_derived(&self, _name: &str, _make: &mut dyn FnMut() -> Option<Vec<u8>>) {}
+
+    /// Returns a value that keeps the readahead of a span, which is read like a file, while the value exists.
+    fn keep_span(&self, _span: Range<u64>) -> Option<SpanGuard> {
+        None
+    }
 
     /// As [`SnapshotReader::try_read_exact_at`], for a range within `span`, which is read like a file.
     ///

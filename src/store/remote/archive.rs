@@ -1,23 +1,22 @@
 //! The bytes of a remote archive, pinned to the version that was found first.
 
-use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use lru::LruCache;
+use hashbrown::HashMap;
 
 use super::blocks::Blocks;
 use super::store::RemoteSource;
 use super::value::{fetch, fetch_cached};
 use super::{Meta, RequestError, TransferStats};
-use crate::store::{Data, Key, SnapshotError, SnapshotReader, StoreError, part};
+use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError, part};
 use crate::sync::Mutex;
 
-/// Number of entries that are read in parts at the same time.
-const MAX_SPANS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+/// Number of spans among which those that are no longer read are looked for.
+const MAX_SPANS: usize = 256;
 
 /// An archive at a remote source, read by ranges.
 #[derive(Debug)]
@@ -28,8 +27,8 @@ pub(in crate::store) struct RemoteArchive {
     tail: Arc<Vec<u8>>,
     /// Set once another version of the archive was seen; no requests are sent from then on.
     is_changed: AtomicBool,
-    /// Entries that are read in blocks, like files.
-    spans: Mutex<LruCache<(u64, u64), Arc<Blocks>>>,
+    /// Entries that are read in blocks, like files, as long as one of their readers exists.
+    spans: Mutex<HashMap<(u64, u64), Weak<Blocks>>>,
 }
 
 impl RemoteArchive {
@@ -39,7 +38,7 @@ impl RemoteArchive {
             meta,
             tail,
             is_changed: AtomicBool::new(false),
-            spans: Mutex::new(LruCache::new(MAX_SPANS)),
+            spans: Mutex::default(),
         }
     }
 
@@ -123,10 +122,16 @@ impl RemoteArchive {
 
     fn blocks(&self, span: Range<u64>) -> Arc<Blocks> {
         let mut spans = self.spans.lock();
-        let place = (span.start, span.end);
-        Arc::clone(spans.get_or_insert(place, || {
-            Arc::new(Blocks::new(&self.source, &Key::root(), &self.meta, span))
-        }))
+        let ends = (span.start, span.end);
+        if let Some(known) = spans.get(&ends).and_then(Weak::upgrade) {
+            return known;
+        }
+        if spans.len() >= MAX_SPANS {
+            spans.retain(|_, known| known.strong_count() > 0);
+        }
+        let blocks = Arc::new(Blocks::new(&self.source, &Key::root(), &self.meta, span));
+        spans.insert(ends, Arc::downgrade(&blocks));
+        blocks
     }
 }
 
@@ -186,6 +191,11 @@ impl SnapshotReader for RemoteArchive {
     fn keep_derived(&self, name: &str, make: &mut dyn FnMut() -> Option<Vec<u8>>) {
         self.source
             .keep_derived(&Key::root(), &self.meta, name, make);
+    }
+
+    fn keep_span(&self, span: Range<u64>) -> Option<SpanGuard> {
+        let blocks: SpanGuard = self.blocks(span);
+        Some(blocks)
     }
 
     fn try_read_within(

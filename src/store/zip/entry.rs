@@ -7,7 +7,7 @@ mod local;
 pub(super) mod remote;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use flate2::Crc;
@@ -16,7 +16,7 @@ use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{Coding, Node};
 use super::{Archive, ArchiveBytes, DecodedCache, archive_error};
 use crate::store::{
-    Data, Key, LocalObject, Object, Position, Stat, StoreError, Version, in_memory, part,
+    Data, Key, LocalObject, Object, Position, SpanGuard, Stat, StoreError, Version, in_memory, part,
 };
 
 /// Bytes that are read after the name in the header; they usually contain the whole extra field.
@@ -33,6 +33,8 @@ pub(super) struct ZipObject {
     position: Position,
     /// Whether exactly the requested ranges are read, without blocks and readahead.
     is_exact: bool,
+    /// The readahead of an entry of a remote archive.
+    span: Arc<OnceLock<Option<SpanGuard>>>,
 }
 
 impl ZipObject {
@@ -42,6 +44,7 @@ impl ZipObject {
             archive: Arc::clone(archive),
             position,
             is_exact: false,
+            span: Arc::default(),
         };
         let node = object.node();
         let unsupported = |what| {

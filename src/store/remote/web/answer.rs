@@ -32,13 +32,16 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
+/// The longest ETag that is used in bytes. Very many are held, for as long as attributes are trusted.
+const MAX_ETAG_BYTES: usize = 512;
+
 /// Returns the attributes in the headers, for an object of `size_bytes`.
 fn meta(headers: &HeaderMap, size_bytes: u64) -> Meta {
     let modified = text(headers, LAST_MODIFIED);
     Meta {
         size_bytes,
         etag: text(headers, ETAG)
-            .filter(|tag| !tag.is_empty())
+            .filter(|tag| (1..=MAX_ETAG_BYTES).contains(&tag.len()))
             .map(str::to_owned),
         modified: modified.and_then(|date| httpdate::parse_http_date(date).ok()),
     }

@@ -69,7 +69,10 @@ impl ZipObject {
             let at = data.start.saturating_add(offset);
             let read = match self.is_exact {
                 true => reader.try_read_exact_at(target, at),
-                false => reader.try_read_within(target, at, data),
+                false => {
+                    self.keep_span(reader, &data);
+                    reader.try_read_within(target, at, data)
+                }
             };
             return match read {
                 None => Ok(None),
@@ -181,6 +184,11 @@ impl ZipObject {
         Ok((bytes, header_bytes))
     }
 
+    /// Keeps the readahead of the entry while the object exists.
+    fn keep_span(&self, reader: &dyn SnapshotReader, span: &Range<u64>) {
+        self.span.get_or_init(|| reader.keep_span(span.clone()));
+    }
+
     /// Returns where the data of the entry begins in the archive.
     async fn fetch_data_start(&self, reader: &Reader) -> Result<u64, StoreError> {
         let node = self.node();
@@ -215,6 +223,7 @@ impl ZipObject {
                     true => self.fetch(reader, at, size).await?,
                     false => {
                         let span = data..data.saturating_add(self.node().size_bytes());
+                        self.keep_span(&**reader, &span);
                         let read = reader.read_within(at, size, span).await;
                         read.map_err(|error| self.archive_error(error))?
                     }
