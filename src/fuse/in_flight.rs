@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -141,7 +142,8 @@ impl<R: Refuse> InFlightRequest for Slot<R> {
     }
 }
 
-/// The obligation to reply to a request. If it is dropped without a reply, it sends EIO and counts a panic.
+/// The obligation to reply to a request. If it is dropped by a panic or without a reply, it counts a panic and
+/// sends EIO.
 pub(super) struct ReplyGuard<R: Refuse>(Arc<Slot<R>>);
 
 /// A request whose future has not been polled yet.
@@ -150,8 +152,12 @@ pub(super) struct Starting<R: Refuse>(Arc<Slot<R>>);
 impl<R: Refuse> Starting<R> {
     /// Polls the future of the request once. If it is pending, the request is in flight.
     pub(super) fn poll(self, future: impl Future<Output = ()> + Send + 'static) {
-        let task = spawn_polled(future);
         let slot = self.0;
+        let Ok(task) = catch_unwind(AssertUnwindSafe(|| spawn_polled(future))) else {
+            // The future is dropped, and with it the guard, which has counted the panic and replied.
+            log::error!("bug: panic in {}", slot.id.operation);
+            return;
+        };
         if slot.is_answered() {
             return task.detach();
         }
@@ -191,7 +197,7 @@ impl<R: Refuse> ReplyGuard<R> {
 
 impl<R: Refuse> Drop for ReplyGuard<R> {
     fn drop(&mut self) {
-        if !self.is_answered() {
+        if thread::panicking() || !self.is_answered() {
             self.0.fs.stats().panicked();
             self.refuse(&FsError::Panicked);
         }
@@ -375,7 +381,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::fs::Policy;
     use crate::runtime::block_on;
@@ -388,8 +394,9 @@ mod tests {
         }
     }
 
-    fn fs() -> Arc<Fs> {
-        let store = Arc::new(MemoryStore::new([(Key::new(b"a").unwrap(), vec![1])]));
+    pub(in crate::fuse) fn fs() -> Arc<Fs> {
+        let objects = [b"a", b"b"].map(|key| (Key::new(key).unwrap(), vec![1]));
+        let store = Arc::new(MemoryStore::new(objects));
         let policy = Policy {
             ttl: Duration::ZERO,
             absent_ttl: Duration::ZERO,
@@ -453,5 +460,27 @@ mod tests {
             assert!(Instant::now() < end, "the thread does not end");
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn a_panic_in_the_first_poll_is_counted_once() {
+        let (tracker, fs) = (
+            RequestTracker::start(Duration::from_secs(60)).unwrap(),
+            fs(),
+        );
+        for is_answered in [false, true] {
+            let (sender, receiver) = channel();
+            let (guard, starting) = tracker.begin(&fs, 0, read(0..1), sender).unwrap();
+            starting.poll(async move {
+                if is_answered {
+                    guard.take().unwrap().send(0).unwrap();
+                }
+                panic!("a bug");
+            });
+            let expected = if is_answered { 0 } else { Errno::EIO.code() };
+            assert_eq!(said(&receiver), Some(expected));
+        }
+        assert_eq!(fs.document()["panics"], 2);
+        tracker.end();
     }
 }

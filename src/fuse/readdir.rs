@@ -119,23 +119,42 @@ fn full(is_full: bool) -> ControlFlow<()> {
     }
 }
 
+/// Inodes whose lookup count a reply increments. Unless the reply is sent, the drop decrements the counts.
+struct Counted {
+    fs: Arc<Fs>,
+    inos: Vec<Ino>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        for ino in &self.inos {
+            self.fs.forget(*ino, 1);
+        }
+    }
+}
+
 /// A reply buffer and its names.
 struct Filled<P> {
-    fs: Arc<Fs>,
+    counted: Counted,
     page: P,
     has_names: bool,
-    /// Inodes whose lookup count the reply increments.
-    adopted: Vec<Ino>,
 }
 
 impl<P: Page> Filled<P> {
     fn new(fs: &Arc<Fs>, page: P) -> Self {
         Self {
-            fs: Arc::clone(fs),
+            counted: Counted {
+                fs: Arc::clone(fs),
+                inos: Vec::new(),
+            },
             page,
             has_names: false,
-            adopted: Vec::new(),
         }
+    }
+
+    fn send(mut self) {
+        self.counted.inos.clear();
+        self.page.send();
     }
 
     /// Adds the names that can be listed without waiting.
@@ -146,10 +165,13 @@ impl<P: Page> Filled<P> {
         directory: &mut dyn DirStream,
     ) -> Result<Visited, FsError> {
         P::visit(fs, part, directory, &mut |entry, attributes| {
+            let before = self.counted.inos.len();
+            self.counted.inos.extend(attributes.adopted());
             let flow = self.page.put(fs, entry, attributes);
-            if flow.is_continue() {
-                self.has_names = true;
-                self.adopted.extend(attributes.adopted());
+            match flow {
+                ControlFlow::Continue(()) => self.has_names = true,
+                // `Fs::readdirplus` decrements the count of a name that does not fit.
+                ControlFlow::Break(()) => self.counted.inos.truncate(before),
             }
             flow
         })
@@ -158,8 +180,7 @@ impl<P: Page> Filled<P> {
 
 impl<P: Page> Refuse for Filled<P> {
     fn refuse(self, errno: fuser::Errno) {
-        // The kernel does not receive these names.
-        self.adopted.iter().for_each(|ino| self.fs.forget(*ino, 1));
+        drop(self.counted);
         self.page.refuse(errno);
     }
 }
@@ -177,8 +198,8 @@ impl Service {
                 let errno = report(&self.fs, P::OPERATION, part.ino, None, &error);
                 filled.refuse(errno);
             }
-            Some(_) => filled.page.send(),
-            None if filled.has_names => filled.page.send(),
+            Some(_) => filled.send(),
+            None if filled.has_names => filled.send(),
             None => self.start_list(request.pid(), part, filled),
         }
     }
@@ -233,10 +254,70 @@ impl Service {
                 Err(error) => guard.refuse(&error),
                 Ok(()) => {
                     if let Some(filled) = guard.take() {
-                        filled.page.send();
+                        filled.send();
                     }
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::in_flight::tests::fs;
+    use crate::runtime::block_on;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A reply buffer that panics at the name `b`.
+    struct Panicking;
+
+    impl Refuse for Panicking {
+        fn refuse(self, _: fuser::Errno) {}
+    }
+
+    impl Page for Panicking {
+        const OPERATION: &'static str = ReplyDirectoryPlus::OPERATION;
+
+        fn visit(
+            fs: &Fs,
+            part: &Part,
+            directory: &mut dyn DirStream,
+            visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+        ) -> Result<Visited, FsError> {
+            ReplyDirectoryPlus::visit(fs, part, directory, visit)
+        }
+
+        fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Attributes) -> ControlFlow<()> {
+            assert_ne!(entry.name, b"b");
+            ControlFlow::Continue(())
+        }
+
+        fn send(self) {}
+    }
+
+    #[test]
+    fn a_panic_while_listing_leaves_no_lookup_counts() {
+        let fs = fs();
+        let part = Part {
+            ino: INodeNo(Ino::ROOT.0),
+            handle: None,
+            offset: 0,
+        };
+        let directory = block_on(fs.directory(Ino::ROOT, None)).unwrap();
+        let mut stream = block_on(directory.lock());
+        while let Ok(Visited::Pending) =
+            fs.readdir(&mut **stream, 0, &mut |_| ControlFlow::Continue(()))
+        {
+            block_on(stream.load()).unwrap();
+        }
+        let inodes = || fs.document()["inodes"].as_u64().unwrap();
+        let before = inodes();
+        let mut filled = Filled::new(&fs, Panicking);
+        let listed = catch_unwind(AssertUnwindSafe(|| filled.fill(&fs, &part, &mut **stream)));
+        assert!(listed.is_err());
+        assert_eq!(inodes(), before + 2);
+        drop(filled);
+        assert_eq!(inodes(), before);
     }
 }
