@@ -182,7 +182,7 @@ fn serve(
     let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
     drop(waiting);
 
-    let signals = signals::Signals::block()?;
+    let signals = signals::Signals::register()?;
     let mount_name = mount_report::mount_name(source, store.label());
     limits::check(threads, memory.limit_bytes)?;
     let (device, mountpoint) = place.mount(&mount_name, options.allow_other)?;

@@ -15,13 +15,13 @@ use super::{default_mountpoint, kernel};
 const BUSY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The signals, which are blocked.
+/// The signals, with handlers that replace their default actions and queue the signals for [`Signals::watch`].
 #[derive(Debug)]
 pub(super) struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
-    /// Blocks the signals until [`Signals::watch`].
-    pub(super) fn block() -> io::Result<Self> {
+    /// Registers the handlers. Signals that arrive before [`Signals::watch`] are handled then.
+    pub(super) fn register() -> io::Result<Self> {
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])
             .map(Self)
     }
