@@ -1,5 +1,6 @@
-//! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed, without nulls
-//! and in PLAIN encoding, so that all sizes follow by arithmetic. Categories have a dictionary and nulls.
+//! Parquet (<https://github.com/apache/parquet-format>): the table of a group, uncompressed. Columns of an array
+//! are in PLAIN encoding, so that their sizes follow by arithmetic. Categories have a dictionary. Categories,
+//! nullable arrays and times with missing values are OPTIONAL columns with definition levels.
 //!
 //! A column has one data page in each row group. Statistics are omitted because they would need all values.
 
