@@ -157,7 +157,7 @@ pub enum Attributes {
 impl Attributes {
     /// Returns the number whose lookup count was incremented. If the kernel does not get the name,
     /// [`Fs::forget`] has to decrement the count.
-    pub fn adopted(self) -> Option<Ino> {
+    pub fn counted(self) -> Option<Ino> {
         match self {
             Self::Current(node) | Self::Known(node) => Some(node.ino),
             Self::Placeholder(ino) => Some(ino),
@@ -441,7 +441,7 @@ impl Fs {
                 return visit(&entry, Attributes::None);
             }
             let known = || {
-                let stat = self.tree.adopt_known(entry.ino)?;
+                let stat = self.tree.count_lookup(entry.ino)?;
                 let ino = entry.ino;
                 Some(Attributes::Known(Node { ino, stat }))
             };
@@ -449,13 +449,13 @@ impl Fs {
                 self.add_placeholder(entry.ino);
                 Attributes::Placeholder(entry.ino)
             };
-            let attributes = match self.tree.try_adopt(ino, &entry) {
+            let attributes = match self.tree.try_lookup_entry(ino, &entry) {
                 Some(Ok(node)) => Attributes::Current(node),
                 _ => known().unwrap_or_else(placeholder),
             };
             let flow = visit(&entry, attributes);
             if flow.is_break()
-                && let Some(ino) = attributes.adopted()
+                && let Some(ino) = attributes.counted()
             {
                 // The entry did not fit, so the kernel has not seen it.
                 self.forget(ino, 1);

@@ -151,11 +151,11 @@ pub trait Tree: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Tree::lookup`].
-    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
+    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
 
     /// Increments the lookup count of a number that the kernel knows, and returns the attributes that it has of
     /// the number: a listing must not give it others. `None` if the kernel does not know the number.
-    fn adopt_known(&self, ino: Ino) -> Option<Stat>;
+    fn count_lookup(&self, ino: Ino) -> Option<Stat>;
 
     /// Decrements the lookup count of a number.
     fn forget(&self, ino: Ino, lookups: u64);

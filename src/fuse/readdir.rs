@@ -166,7 +166,7 @@ impl<P: Page> Filled<P> {
     ) -> Result<Visited, FsError> {
         P::visit(fs, part, directory, &mut |entry, attributes| {
             let before = self.counted.inos.len();
-            self.counted.inos.extend(attributes.adopted());
+            self.counted.inos.extend(attributes.counted());
             let flow = self.page.put(fs, entry, attributes);
             match flow {
                 ControlFlow::Continue(()) => self.has_names = true,

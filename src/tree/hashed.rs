@@ -292,7 +292,7 @@ impl Tree for HashedTree {
         Ok(self.intern(key, stat))
     }
 
-    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match entry.stat {
             Some(stat) => {
                 let key = self.child(parent, entry.name);
@@ -302,7 +302,7 @@ impl Tree for HashedTree {
         }
     }
 
-    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+    fn count_lookup(&self, ino: Ino) -> Option<Stat> {
         let mut known = self.known();
         let there = known.get_mut(&ino)?;
         there.lookups = there.lookups.saturating_add(1);

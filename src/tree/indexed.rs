@@ -118,12 +118,12 @@ impl Tree for IndexedTree {
         Some(self.find(parent, name))
     }
 
-    fn try_adopt(&self, _: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn try_lookup_entry(&self, _: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         let position = self.position(entry.ino);
         Some(position.and_then(|position| self.node(position)))
     }
 
-    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+    fn count_lookup(&self, ino: Ino) -> Option<Stat> {
         self.try_stat(ino)?.ok()
     }
 

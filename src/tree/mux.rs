@@ -213,19 +213,21 @@ impl Tree for MuxTree {
         }
     }
 
-    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match self.owner(parent) {
-            Owner::Native(parent) if entry.name != HIDDEN => self.native.try_adopt(parent, entry),
+            Owner::Native(parent) if entry.name != HIDDEN => {
+                self.native.try_lookup_entry(parent, entry)
+            }
             // The attributes have to be read first.
             Owner::Translation(_) if entry.stat.is_none() => None,
-            Owner::Translation(tree) => tree.try_adopt(parent, entry),
+            Owner::Translation(tree) => tree.try_lookup_entry(parent, entry),
             _ => self.try_lookup(parent, entry.name),
         }
     }
 
-    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+    fn count_lookup(&self, ino: Ino) -> Option<Stat> {
         let (tree, ino) = self.tree(ino);
-        tree.adopt_known(ino)
+        tree.count_lookup(ino)
     }
 
     fn forget(&self, ino: Ino, lookups: u64) {

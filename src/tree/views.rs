@@ -222,11 +222,11 @@ impl Tree for ViewTree {
         self.intern(self.find(&view, name).await?, parent)
     }
 
-    fn try_adopt(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         self.try_lookup(parent, entry.name)
     }
 
-    fn adopt_known(&self, ino: Ino) -> Option<Stat> {
+    fn count_lookup(&self, ino: Ino) -> Option<Stat> {
         let mut known = self.known();
         let there = known.get_mut(&ino)?;
         there.lookups = there.lookups.saturating_add(1);

@@ -17,7 +17,7 @@ pub struct Name {
     pub kind: Kind,
     pub next: u64,
     /// The number whose lookup count the reply incremented.
-    pub adopted: Option<Ino>,
+    pub counted: Option<Ino>,
 }
 
 /// The part of a directory that is requested.
@@ -132,7 +132,7 @@ fn fill(
             name: entry.name.to_vec(),
             kind: entry.kind,
             next: entry.next,
-            adopted: attributes.adopted(),
+            counted: attributes.counted(),
         });
         ControlFlow::Continue(())
     };

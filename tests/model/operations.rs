@@ -758,7 +758,7 @@ impl State {
         };
         for name in &page {
             // The model does not track the lookup, so the kernel forgets it at once.
-            name.adopted.inspect(|ino| self.mounted.fs.forget(*ino, 1));
+            name.counted.inspect(|ino| self.mounted.fs.forget(*ino, 1));
         }
         let directory = &mut self.directories[at];
         if page.is_empty() {

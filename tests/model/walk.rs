@@ -213,7 +213,7 @@ fn list(fs: &Fs, ino: Ino) -> Result<Names, FsError> {
         };
         cookie = last.next;
         for name in page {
-            name.adopted.inspect(|ino| fs.forget(*ino, 1));
+            name.counted.inspect(|ino| fs.forget(*ino, 1));
             let twice = names.insert(name.name.clone(), name.kind);
             assert_eq!(twice, None, "{:?} twice", name.name);
         }
