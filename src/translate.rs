@@ -476,7 +476,7 @@ impl Store for Translated {
             Resolved::Same(key) => self.0.store.stat(&key).await,
             Resolved::Document(text, modified) => Text::new(text, modified).stat(),
             Resolved::Directory(node, key) => self.0.directory_stat(&node, &key).await,
-            Resolved::Cell(node, array, cell) => self.0.cell_stat(&node, &array, cell).await,
+            Resolved::ChunkDir(node, array, dir) => self.0.chunk_dir_stat(&node, &array, dir).await,
             Resolved::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk).await,
         }
     }
@@ -489,8 +489,8 @@ impl Store for Translated {
                 self.0.open_chunk(&node, &array, chunk, hint).await
             }
             resolved => {
-                if let Resolved::Cell(node, array, cell) = resolved {
-                    self.0.cell_stat(&node, &array, cell).await?;
+                if let Resolved::ChunkDir(node, array, dir) = resolved {
+                    self.0.chunk_dir_stat(&node, &array, dir).await?;
                 }
                 Err(StoreError::NotAPrefix { key: key.clone() })
             }

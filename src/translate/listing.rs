@@ -28,7 +28,7 @@ struct ChunkListing {
     shared: Arc<Shared>,
     node: Arc<NodeView>,
     array: Key,
-    cell: ChunkDir,
+    dir: ChunkDir,
     /// Looked up names that exist.
     names: AssembledListing,
     /// The index of the next name to look up; `None` after the last one.
@@ -50,9 +50,9 @@ impl Shared {
             Resolved::Document(..) | Resolved::Chunk(..) => Err(StoreError::NotAPrefix {
                 key: prefix.clone(),
             }),
-            Resolved::Cell(node, array, cell) => {
-                self.cell_stat(&node, &array, cell).await?;
-                Ok(self.list_chunks(names, node, array, cell))
+            Resolved::ChunkDir(node, array, dir) => {
+                self.chunk_dir_stat(&node, &array, dir).await?;
+                Ok(self.list_chunks(names, node, array, dir))
             }
             Resolved::Directory(node, key) => self.list_node(names, node, key).await,
         }
@@ -104,20 +104,20 @@ impl Shared {
         mut names: AssembledListing,
         node: Arc<NodeView>,
         array: Key,
-        cell: ChunkDir,
+        dir: ChunkDir,
     ) -> Box<dyn Listing> {
         let Some(chunks) = node.chunks() else {
             return Box::new(names);
         };
-        if !self.looks_up(&chunks.names, cell) {
-            names.push_chunks(Arc::clone(&chunks.names), cell);
+        if !self.looks_up(&chunks.names, dir) {
+            names.push_chunks(Arc::clone(&chunks.names), dir);
             return Box::new(names);
         }
         Box::new(ChunkListing {
             shared: Arc::clone(self),
             node,
             array,
-            cell,
+            dir,
             names,
             next: Some(0),
         })
@@ -135,14 +135,14 @@ impl Shared {
             is_unlisted: false,
             what: what.to_owned(),
         };
-        let of_chunks = |node: &NodeView, cell: ChunkDir| {
+        let of_chunks = |node: &NodeView, dir: ChunkDir| {
             let names = &node.chunks()?.names;
             let what = "chunks are those that there can be";
-            (!self.looks_up(names, cell)).then(|| incomplete(what))
+            (!self.looks_up(names, dir)).then(|| incomplete(what))
         };
         match self.resolve(prefix).await {
             Ok(Resolved::Same(key)) => self.store.incomplete_listing(&key).await,
-            Ok(Resolved::Cell(node, _, cell)) => Ok(of_chunks(&node, cell)),
+            Ok(Resolved::ChunkDir(node, _, dir)) => Ok(of_chunks(&node, dir)),
             Ok(Resolved::Directory(node, _)) if node.chunks().is_some() => {
                 Ok(of_chunks(&node, ChunkDir::default()))
             }
@@ -158,8 +158,8 @@ impl Shared {
     }
 
     /// Returns whether each chunk is looked up, so that only existing chunks are listed.
-    fn looks_up(&self, names: &ChunkNames, cell: ChunkDir) -> bool {
-        !self.is_remote() && names.len(cell) <= MAX_LOOKED_UP
+    fn looks_up(&self, names: &ChunkNames, dir: ChunkDir) -> bool {
+        !self.is_remote() && names.len(dir) <= MAX_LOOKED_UP
     }
 
     /// Adds the members of a group, or of a directory without documents.
@@ -217,7 +217,9 @@ impl Shared {
         found: ChunkEntry,
     ) -> Option<(Kind, Option<Stat>)> {
         let (kind, stat) = match found {
-            ChunkEntry::Directory(cell) => (Kind::Prefix, self.cell_stat(node, array, cell).await),
+            ChunkEntry::Directory(dir) => {
+                (Kind::Prefix, self.chunk_dir_stat(node, array, dir).await)
+            }
             ChunkEntry::Chunk(chunk) => (Kind::Object, self.chunk_stat(node, array, chunk).await),
         };
         match stat {
@@ -243,7 +245,7 @@ impl Listing for ChunkListing {
         };
         leave_session_thread().await;
         for place in start..start + BATCH {
-            let Some((name, found)) = chunks.names.nth(self.cell, place) else {
+            let Some((name, found)) = chunks.names.nth(self.dir, place) else {
                 self.next = None;
                 return Ok(());
             };

@@ -23,7 +23,7 @@ pub(super) enum Resolved {
     /// The directory of a node.
     Directory(Arc<NodeView>, Key),
     /// A directory of chunks of the array at a key.
-    Cell(Arc<NodeView>, Key, ChunkDir),
+    ChunkDir(Arc<NodeView>, Key, ChunkDir),
     /// A chunk of the array at a key, by its number.
     Chunk(Arc<NodeView>, Key, u64),
 }
@@ -48,7 +48,7 @@ impl Shared {
                         return Ok(Resolved::Document(text, node.modified));
                     }
                     return match chunks.names.find_path(rest).ok_or_else(absent)? {
-                        ChunkEntry::Directory(cell) => Ok(Resolved::Cell(node, at, cell)),
+                        ChunkEntry::Directory(dir) => Ok(Resolved::ChunkDir(node, at, dir)),
                         ChunkEntry::Chunk(chunk) => Ok(Resolved::Chunk(node, at, chunk)),
                     };
                 }
@@ -236,20 +236,20 @@ impl Shared {
 
     /// Returns the attributes of a directory of chunks. It exists if the store has the
     /// corresponding directory, or stores chunks without directories.
-    pub(super) async fn cell_stat(
+    pub(super) async fn chunk_dir_stat(
         &self,
         node: &NodeView,
         array: &Key,
-        cell: ChunkDir,
+        dir: ChunkDir,
     ) -> Result<Stat, StoreError> {
         let absent = || StoreError::NotFound { key: array.clone() };
         let chunks = node.chunks().ok_or_else(absent)?;
-        if let Some(source) = source_prefix(chunks, array, cell)
+        if let Some(source) = source_prefix(chunks, array, dir)
             && self.store.stat(&source).await?.kind != Kind::Prefix
         {
             return Err(StoreError::NotFound { key: source });
         }
-        Ok(prefix(node, chunks.names.directories(cell)))
+        Ok(prefix(node, chunks.names.directories(dir)))
     }
 }
 
@@ -270,18 +270,18 @@ impl NodeView {
 
 /// Returns the store directory of a translated chunk directory; `None` if it is the array's own
 /// directory.
-fn source_prefix(chunks: &Chunks, array: &Key, cell: ChunkDir) -> Option<Key> {
+fn source_prefix(chunks: &Chunks, array: &Key, dir: ChunkDir) -> Option<Key> {
     // In N5, with its reversed axes, the chunks of one directory are spread over many.
     let is_n5 = chunks.source_keys.encoding == KeyEncoding::N5;
     if chunks.source_keys.separator == Separator::Dot || is_n5 {
         return None;
     }
-    let mut axes = usize::from(cell.depth);
+    let mut axes = usize::from(dir.depth);
     if chunks.keys.encoding == KeyEncoding::Default && chunks.keys.separator == Separator::Slash {
         axes = axes.saturating_sub(1);
     }
     let counts = chunks.grid.shape().get(..axes)?;
-    let mut left = cell.index;
+    let mut left = dir.index;
     let mut index: Vec<u64> = counts
         .iter()
         .rev()

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::listing::ChunksDir;
+use self::listing::ChunkDirStream;
 pub(super) use self::listing::{ListedDir, ListedName};
 use self::view::{FoundView, View, ViewKind};
 use super::mux::{NATIVE_ROOT, VIEW_BIT};
@@ -113,7 +113,7 @@ impl ViewTree {
                 }
                 Ok(Box::new(ListedDir { ino, parent, names }))
             }
-            ViewKind::Chunks { .. } => Ok(Box::new(ChunksDir { ino, parent, view })),
+            ViewKind::Chunks { .. } => Ok(Box::new(ChunkDirStream { ino, parent, view })),
             ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) | ViewKind::Errors(_) => {
                 Err(StoreError::NotAPrefix { key: view.key() })
             }

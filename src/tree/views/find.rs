@@ -166,14 +166,14 @@ impl ViewTree {
             Err(NoContent::Absent(_)) => return Ok(None),
             Err(error) => return Err(error.into_error(node.key())),
         };
-        let cells = |names: &ChunkNames, inner| ViewKind::Chunks {
+        let chunk_dir = |names: &ChunkNames, inner| ViewKind::Chunks {
             names: Arc::new(names.clone()),
             dir: Default::default(),
             inner,
         };
         let kind = match &content {
-            Content::Chunks(_, names) => cells(names, false),
-            Content::Inner(_, names) => cells(names, true),
+            Content::Chunks(_, names) => chunk_dir(names, false),
+            Content::Inner(_, names) => chunk_dir(names, true),
             // Content that the metadata of the node do not determine is part of the view's identity.
             content => ViewKind::File(format, rendering_of(content)),
         };

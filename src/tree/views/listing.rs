@@ -47,13 +47,13 @@ impl DirStream for ListedDir {
 
 /// A directory of chunks, whose names are computed as they are read.
 #[derive(Debug)]
-pub(super) struct ChunksDir {
+pub(super) struct ChunkDirStream {
     pub(super) ino: Ino,
     pub(super) parent: Ino,
     pub(super) view: View,
 }
 
-impl DirStream for ChunksDir {
+impl DirStream for ChunkDirStream {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let nth = |number| self.view.nth_chunk_entry(number);
         let numbers = (self.ino, self.parent);

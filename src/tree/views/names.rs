@@ -130,7 +130,7 @@ impl ViewTree {
             let (kind, ino) = match format.is_directory() {
                 true => (
                     Kind::Prefix,
-                    view.cells_number(matches!(format.renderer(), Renderer::Inner)),
+                    view.chunk_dir_ino(matches!(format.renderer(), Renderer::Inner)),
                 ),
                 false => (Kind::Object, view.number()),
             };

@@ -99,7 +99,7 @@ impl View {
     }
 
     /// Returns the number of the directory `chunks/` or `inner/`.
-    pub(super) fn cells_number(&self, inner: bool) -> Ino {
+    pub(super) fn chunk_dir_ino(&self, inner: bool) -> Ino {
         self.hash(2 + u8::from(inner), 0, 0)
     }
 
