@@ -13,11 +13,11 @@ mod kernel;
 mod limits;
 mod logging;
 mod mount_report;
+mod mount_target;
 mod mounted_views;
 mod mountpoint;
 mod namespace;
 mod new_directories;
-mod place;
 mod placeholders;
 mod probe;
 mod run;
@@ -52,15 +52,15 @@ use crate::store::{
     IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, Ttl,
     ZipOptions, open_demo,
 };
-use crate::tree::{self, MuxTree, Shown, Tree};
+use crate::tree::{self, MountedTrees, MuxTree, Tree};
 use crate::view::{Nodes, NodesOptions};
 pub use background::private_mountpoint;
 pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
+use mount_target::MountTarget;
 use mountpoint::Mountpoint;
 use new_directories::NewDirectories;
-use place::Place;
 pub use probe::run_probe;
 pub use run::run;
 pub use run_command::run_command;
@@ -157,14 +157,14 @@ fn serve(
         Source::Given(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
-    let created = match options.mkdir && place::descriptor(path).is_none() {
+    let created = match options.mkdir && mount_target::descriptor(path).is_none() {
         true => NewDirectories::create(path, name.as_ref().and_then(SourceName::path))?,
         false => NewDirectories::default(),
     };
-    let place = Place::claim(path, options.nonempty)
+    let target = MountTarget::claim(path, options.nonempty)
         .map_err(|error| arguments::root_cause(error, source, path, options))?;
-    start_logging(place.directory(), options)?;
-    if let Some(mountpoint) = place.directory() {
+    start_logging(target.directory(), options)?;
+    if let Some(mountpoint) = target.directory() {
         check_paths(mountpoint, name.as_ref(), options)?;
     }
     raise_descriptor_limit();
@@ -175,7 +175,7 @@ fn serve(
     let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
     let base = name.map_or_else(Key::root, |name| name.root().clone());
     let root = arguments::root(&base, options)?;
-    let is_source = place.directory().is_some_and(Mountpoint::is_source);
+    let is_source = target.directory().is_some_and(Mountpoint::is_source);
     let swapped = is_source.then_some((source, path));
     let checked = arguments::check_zarr(&*store, &base, &root, options, swapped);
     block_on(checked)?;
@@ -185,7 +185,7 @@ fn serve(
     let signals = signals::Signals::register()?;
     let mount_name = mount_report::mount_name(source, store.label());
     limits::check(threads, memory.limit_bytes)?;
-    let (device, mountpoint) = place.mount(&mount_name, options.allow_other)?;
+    let (device, mountpoint) = target.mount(&mount_name, options.allow_other)?;
     let transport = transport(options, threads, store.capabilities());
     let shown = mountpoint.as_deref().unwrap_or(path);
     let session = start_session(
@@ -402,13 +402,13 @@ async fn build_tree(
             assume_wgs84: options.assume_wgs84,
         },
     );
-    let shown = match options.tree {
-        TreeShown::Native => Shown::Native,
-        TreeShown::Views => Shown::Views,
-        TreeShown::Both => Shown::Both,
+    let trees = match options.tree {
+        TreeShown::Native => MountedTrees::Native,
+        TreeShown::Views => MountedTrees::Views,
+        TreeShown::Both => MountedTrees::Both,
     };
     let is_listed = options.views == Views::List;
-    let tree = MuxTree::new(native, root, Arc::new(nodes), shown, is_listed).await?;
+    let tree = MuxTree::new(native, root, Arc::new(nodes), trees, is_listed).await?;
     Ok(Box::new(tree))
 }
 

@@ -22,7 +22,7 @@ mod views;
 
 pub use hashed::HashedTree;
 pub use indexed::IndexedTree;
-pub use mux::{MuxTree, Shown};
+pub use mux::{MountedTrees, MuxTree};
 pub use views::ERRORS_FILE;
 
 use std::fmt::Debug;

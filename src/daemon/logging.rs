@@ -53,7 +53,7 @@ pub(super) fn start(
     let to_state = state.is_some();
     let to_syslog = is_unattended && !to_state;
     logger.format(move |line, record| {
-        if is_reply_to_nobody(record) {
+        if is_reply_to_cancelled_request(record) {
             return Ok(());
         }
         if to_syslog {
@@ -104,9 +104,9 @@ pub fn log_warnings() -> Result<(), Failure> {
     start(None, level, false)
 }
 
-/// Whether fuser logs that the kernel refused the reply to a request that was interrupted: its program, which was
-/// killed, no longer waits for it.
-fn is_reply_to_nobody(record: &Record<'_>) -> bool {
+/// Returns whether fuser logs that the kernel refused the reply to a request that was interrupted: its program,
+/// which was killed, no longer waits for it.
+fn is_reply_to_cancelled_request(record: &Record<'_>) -> bool {
     let not_found = io::Error::from(Errno::NOENT).to_string();
     record.target() == "fuser::reply" && record.args().to_string().ends_with(&not_found)
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_reply_that_nobody_waits_for_is_not_logged() {
+    fn only_a_reply_to_a_cancelled_request_is_not_logged() {
         let is_left_out = |target: &str, text: &str| {
             let (level, args) = (Level::Error, format_args!("{text}"));
             let record = Record::builder()
@@ -153,7 +153,7 @@ mod tests {
                 .level(level)
                 .args(args)
                 .build();
-            is_reply_to_nobody(&record)
+            is_reply_to_cancelled_request(&record)
         };
         let reply = "Failed to send FUSE reply";
         let (gone, other) = (

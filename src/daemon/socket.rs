@@ -224,7 +224,7 @@ fn bind(directory: BorrowedFd<'_>) -> Result<(UnixListener, String), Failure> {
 }
 
 /// Returns whether a client may read the metrics.
-fn may_ask(stream: &UnixStream) -> bool {
+fn is_allowed_peer(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
@@ -259,12 +259,12 @@ impl Client {
     }
 }
 
-fn serve(listener: &UnixListener, document: impl Fn() -> String) {
+fn serve(listener: &UnixListener, render: impl Fn() -> String) {
     let mut clients = VecDeque::new();
     loop {
         wait(listener, &clients);
         // Clients that connect at the same time receive the same document.
-        let mut text: Option<Arc<[u8]>> = None;
+        let mut document: Option<Arc<[u8]>> = None;
         for _ in 0..MAX_CLIENTS {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
@@ -279,18 +279,18 @@ fn serve(listener: &UnixListener, document: impl Fn() -> String) {
                     }
                 },
             };
-            if !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
+            if !is_allowed_peer(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            if text.is_none() {
+            if document.is_none() {
                 // The panic is logged, and the client receives nothing.
-                let told = catch_unwind(AssertUnwindSafe(&document));
-                text = told.ok().map(|text| Arc::from(text.into_bytes()));
+                let text = catch_unwind(AssertUnwindSafe(&render));
+                document = text.ok().map(|text| Arc::from(text.into_bytes()));
             }
-            if let Some(told) = &text {
+            if let Some(document) = &document {
                 clients.push_back(Client {
                     stream,
-                    document: Arc::clone(told),
+                    document: Arc::clone(document),
                     sent: 0,
                     until: Instant::now() + CLIENT_TIMEOUT,
                 });
@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(socket: &Socket) -> String {
+    fn read_metrics(socket: &Socket) -> String {
         let mut stream = connect(socket.path(), Duration::from_secs(20)).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -353,13 +353,13 @@ mod tests {
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
         // Longer than a socket buffer.
         let document = "x".repeat(4 << 20);
-        let told = document.clone();
-        socket.serve(move || told.clone()).unwrap();
+        let own = document.clone();
+        socket.serve(move || own.clone()).unwrap();
         let hanging: Vec<_> = (0..2 * MAX_CLIENTS)
             .map(|_| connect(socket.path(), Duration::from_secs(20)).unwrap())
             .collect();
         let begun = Instant::now();
-        assert!(ask(&socket) == document);
+        assert!(read_metrics(&socket) == document);
         assert!(begun.elapsed() < CLIENT_TIMEOUT, "{:?}", begun.elapsed());
         drop(hanging);
         let path = socket.path().to_owned();
@@ -379,8 +379,8 @@ mod tests {
             false => panic!("a bug"),
         };
         socket.serve(document).unwrap();
-        assert_eq!(ask(&socket), "");
-        assert_eq!(ask(&socket), "{}");
+        assert_eq!(read_metrics(&socket), "");
+        assert_eq!(read_metrics(&socket), "{}");
     }
 
     #[test]
@@ -429,6 +429,6 @@ mod tests {
         std::fs::create_dir(&long).unwrap();
         let socket = Socket::open_in(&long, "zarrfs").unwrap();
         socket.serve(|| "{}".into()).unwrap();
-        assert_eq!(ask(&socket), "{}");
+        assert_eq!(read_metrics(&socket), "{}");
     }
 }

@@ -162,7 +162,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     let document = match attribute(SOCKET)? {
         Some(socket) => {
             let socket = PathBuf::from(OsStr::from_bytes(&socket));
-            ask(&socket).map_err(|error| {
+            read_metrics(&socket).map_err(|error| {
                 let message = format!("{shown}: {}: {}", socket.display(), why(&error));
                 match error.kind() {
                     io::ErrorKind::PermissionDenied => StatsError::Denied(message.into()),
@@ -185,7 +185,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     Ok(members)
 }
 
-fn ask(path: &Path) -> io::Result<Vec<u8>> {
+fn read_metrics(path: &Path) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
     let stream = socket::connect(path, TIMEOUT)?;
     stream.take(MAX_DOCUMENT_BYTES).read_to_end(&mut document)?;
@@ -198,7 +198,7 @@ fn ask(path: &Path) -> io::Result<Vec<u8>> {
 fn why(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "only the user that the daemon runs as, and root, are told".into()
+            "only root and the user that the daemon runs as can read the metrics".into()
         }
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("the daemon does not listen there ({error})")

@@ -80,8 +80,8 @@ trait InFlightRequest: Send + Sync {
     fn refuse(&self, error: &FsError);
 }
 
-/// A request with its reply.
-struct Slot<R> {
+/// The state of a request: its reply, and the future that answers it.
+struct RequestState<R> {
     id: RequestId,
     /// The calling thread; 0 if unknown.
     tid: u32,
@@ -94,7 +94,7 @@ struct Slot<R> {
     task: Mutex<Option<Task<()>>>,
 }
 
-impl<R> Slot<R> {
+impl<R> RequestState<R> {
     fn reply(&self) -> MutexGuard<'_, Option<R>> {
         self.reply.lock()
     }
@@ -106,7 +106,7 @@ impl<R> Slot<R> {
     }
 }
 
-impl<R: Refuse> InFlightRequest for Slot<R> {
+impl<R: Refuse> InFlightRequest for RequestState<R> {
     fn is_answered(&self) -> bool {
         self.is_answered.load(Ordering::Acquire)
     }
@@ -144,26 +144,26 @@ impl<R: Refuse> InFlightRequest for Slot<R> {
 
 /// The obligation to reply to a request. If it is dropped by a panic or without a reply, it counts a panic and
 /// sends EIO.
-pub(super) struct ReplyGuard<R: Refuse>(Arc<Slot<R>>);
+pub(super) struct ReplyGuard<R: Refuse>(Arc<RequestState<R>>);
 
 /// A request whose future has not been polled yet.
-pub(super) struct Starting<R: Refuse>(Arc<Slot<R>>);
+pub(super) struct Starting<R: Refuse>(Arc<RequestState<R>>);
 
 impl<R: Refuse> Starting<R> {
     /// Polls the future of the request once. If it is pending, the request is in flight.
     pub(super) fn poll(self, future: impl Future<Output = ()> + Send + 'static) {
-        let slot = self.0;
+        let request = self.0;
         let Ok(task) = catch_unwind(AssertUnwindSafe(|| spawn_polled(future))) else {
             // The future is dropped, and with it the guard, which has counted the panic and replied.
-            log::error!("bug: panic in {}", slot.id.operation);
+            log::error!("bug: panic in {}", request.id.operation);
             return;
         };
-        if slot.is_answered() {
+        if request.is_answered() {
             return task.detach();
         }
-        *slot.task.lock() = Some(task);
-        let tracker = Arc::clone(&slot.tracker);
-        tracker.watch(slot);
+        *request.task.lock() = Some(task);
+        let tracker = Arc::clone(&request.tracker);
+        tracker.watch(request);
     }
 
     /// Watches the request, which a blocking read answers.
@@ -255,7 +255,7 @@ impl RequestTracker {
         id: RequestId,
         reply: R,
     ) -> Option<(ReplyGuard<R>, Starting<R>)> {
-        let slot = Arc::new(Slot {
+        let request = Arc::new(RequestState {
             id,
             tid,
             since: Instant::now(),
@@ -265,15 +265,15 @@ impl RequestTracker {
             tracker: Arc::clone(self),
             task: Mutex::default(),
         });
-        let known = self.lock().failure(&slot.id);
+        let known = self.lock().failure(&request.id);
         if let Some(error) = known {
-            slot.refuse(&error);
+            request.refuse(&error);
             return None;
         }
-        Some((ReplyGuard(Arc::clone(&slot)), Starting(slot)))
+        Some((ReplyGuard(Arc::clone(&request)), Starting(request)))
     }
 
-    fn watch<R: Refuse>(&self, slot: Arc<Slot<R>>) {
+    fn watch<R: Refuse>(&self, request: Arc<RequestState<R>>) {
         let mut state = self.lock();
         // Removes up to two answered requests for each new one, so that they do not pile up between
         // rounds.
@@ -282,7 +282,7 @@ impl RequestTracker {
                 state.pending.pop_front();
             }
         }
-        state.pending.push_back(slot);
+        state.pending.push_back(request);
         if state.is_asleep {
             state.is_asleep = false;
             self.wake.notify_one();

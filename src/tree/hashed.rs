@@ -27,7 +27,7 @@ pub struct HashedTree {
     root: Key,
     numbers: Numbers,
     /// The numbers that the kernel knows.
-    known: Mutex<HashMap<Ino, Known>>,
+    known: Mutex<HashMap<Ino, InodeEntry>>,
     /// The readahead of values, for a remote store.
     values: Option<KeyReadahead>,
     /// The readahead of attributes, for a remote store whose listings are not complete.
@@ -115,9 +115,9 @@ impl Numbers {
     }
 }
 
-/// The key of a number, with its kind and version.
+/// The entry of a number: its key, attributes and lookup count.
 #[derive(Debug)]
-struct Known {
+struct InodeEntry {
     key: Key,
     /// The attributes that the last lookup has returned.
     stat: Stat,
@@ -157,7 +157,7 @@ impl HashedTree {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, InodeEntry>> {
         self.known.lock()
     }
 
@@ -171,7 +171,7 @@ impl HashedTree {
         loop {
             match known.entry(ino) {
                 Slot::Vacant(slot) => {
-                    slot.insert(Known {
+                    slot.insert(InodeEntry {
                         key,
                         stat,
                         lookups: 1,

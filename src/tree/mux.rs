@@ -24,7 +24,7 @@ use crate::view::{Nodes, attributes_at};
 
 /// The content of the root of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum MountedTrees {
     /// The native tree, with `.zarrfs` in its directories.
     Native,
     /// The views, with a directory for each group.
@@ -41,7 +41,7 @@ pub struct MuxTree {
     translations: Translations,
     nodes: Arc<Nodes>,
     root: Key,
-    shown: Shown,
+    trees: MountedTrees,
     /// Whether `.zarrfs` is listed.
     is_listed: bool,
 }
@@ -53,9 +53,9 @@ pub(super) const TRANSLATED_BIT: u64 = VIEW_BIT >> 1;
 /// The number of the native root if it is not the root of the mount.
 pub(super) const NATIVE_ROOT: Ino = Ino(VIEW_BIT);
 
-/// The name of the native tree in the root of [`Shown::Both`].
+/// The name of the native tree in the root of [`MountedTrees::Both`].
 const NATIVE: &[u8] = b"native";
-/// The name of the views in the root of [`Shown::Both`].
+/// The name of the views in the root of [`MountedTrees::Both`].
 const VIEWS: &[u8] = b"views";
 
 /// The tree to which a number belongs.
@@ -72,32 +72,36 @@ impl MuxTree {
     /// Combines `native`, the tree of the prefix `root`, with the views and translations of its `nodes`.
     ///
     /// # Errors
-    /// The errors of reading the metadata of the root, if `shown` needs them.
+    /// The errors of reading the metadata of the root, if `trees` needs them.
     pub async fn new(
         native: Box<dyn Tree>,
         root: Key,
         nodes: Arc<Nodes>,
-        shown: Shown,
+        trees: MountedTrees,
         is_listed: bool,
     ) -> Result<Self, StoreError> {
-        if shown != Shown::Native || !nodes.store().capabilities().is_remote {
+        if trees != MountedTrees::Native || !nodes.store().capabilities().is_remote {
             nodes.node(&root).await?;
         }
         Ok(Self {
             native,
-            views: ViewTree::new(Arc::clone(&nodes), root.clone(), shown == Shown::Views),
+            views: ViewTree::new(
+                Arc::clone(&nodes),
+                root.clone(),
+                trees == MountedTrees::Views,
+            ),
             translations: Translations::new(&nodes, &root),
             nodes,
             root,
-            shown,
+            trees,
             is_listed,
         })
     }
 
     fn owner(&self, ino: Ino) -> Owner<'_> {
-        match (ino, self.shown) {
-            (Ino::ROOT, Shown::Both) => return Owner::Both,
-            (Ino::ROOT, Shown::Views) => return Owner::Views(&self.views),
+        match (ino, self.trees) {
+            (Ino::ROOT, MountedTrees::Both) => return Owner::Both,
+            (Ino::ROOT, MountedTrees::Views) => return Owner::Views(&self.views),
             (NATIVE_ROOT, _) => return Owner::Native(Ino::ROOT),
             _ => {}
         }
@@ -146,9 +150,9 @@ impl MuxTree {
     }
 
     fn native_dir(&self, ino: Ino, stream: Box<dyn DirStream>) -> NativeDir {
-        let root = match self.shown {
-            Shown::Both => NATIVE_ROOT,
-            Shown::Native | Shown::Views => Ino::ROOT,
+        let root = match self.trees {
+            MountedTrees::Both => NATIVE_ROOT,
+            MountedTrees::Native | MountedTrees::Views => Ino::ROOT,
         };
         NativeDir {
             stream,
@@ -158,7 +162,7 @@ impl MuxTree {
         }
     }
 
-    /// Looks up a name in the root of [`Shown::Both`].
+    /// Looks up a name in the root of [`MountedTrees::Both`].
     async fn lookup_root(&self, name: &[u8]) -> Result<Node, StoreError> {
         match name {
             NATIVE => Ok(Node {

@@ -36,12 +36,12 @@ pub(super) struct ViewTree {
     /// Whether the root of the view tree is the root of the mount.
     is_mount_root: bool,
     recent_errors: Arc<RecentErrors>,
-    known: Mutex<HashMap<Ino, Known>>,
+    known: Mutex<HashMap<Ino, CachedView>>,
 }
 
 /// A view that the kernel knows.
 #[derive(Debug)]
-struct Known {
+struct CachedView {
     view: View,
     parent: Ino,
     /// The file, if the view is one.
@@ -134,7 +134,7 @@ impl ViewTree {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, CachedView>> {
         self.known.lock()
     }
 
@@ -175,7 +175,7 @@ impl ViewTree {
             match known.entry(ino) {
                 _ if ino == NATIVE_ROOT => {}
                 Slot::Vacant(slot) => {
-                    slot.insert(Known {
+                    slot.insert(CachedView {
                         view,
                         parent,
                         object,

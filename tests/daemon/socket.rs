@@ -107,7 +107,7 @@ fn h07_other_users_are_refused() {
         let mut ask = Command::new(&binary);
         said(&mut as_nobody(ask.arg("stats").arg(&place.path)))
     };
-    ask().failed(1, &["root, are told"]);
+    ask().failed(1, &["only root and the user"]);
     // Access is denied even if the modes allow it.
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -115,7 +115,7 @@ fn h07_other_users_are_refused() {
     open(socket.parent().unwrap(), 0o755);
     open(&socket, 0o666);
     let refused = ask();
-    refused.failed(1, &["root, are told"]);
+    refused.failed(1, &["only root and the user"]);
     assert_eq!(refused.out, "");
     stats(&place, &[]).ok();
     place.unmount(&[]).ok();

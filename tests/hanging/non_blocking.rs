@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::runtime::block_on;
 use zarrfs::store::{Key, MemoryStore, Store};
-use zarrfs::tree::{self, Ino, MuxTree, Shown, Tree};
+use zarrfs::tree::{self, Ino, MountedTrees, MuxTree, Tree};
 use zarrfs::view::{FormatSet, Nodes, NodesOptions};
 
 fn tree() -> MuxTree {
@@ -33,7 +33,7 @@ fn tree() -> MuxTree {
     };
     let native = block_on(tree::native(Arc::clone(&store), &Key::root())).unwrap();
     let nodes = Arc::new(Nodes::new(store, Arc::new(engine.unwrap()), options));
-    let tree = MuxTree::new(native, Key::root(), nodes, Shown::Native, false);
+    let tree = MuxTree::new(native, Key::root(), nodes, MountedTrees::Native, false);
     block_on(tree).unwrap()
 }
 

@@ -13,7 +13,7 @@ use zarrfs::fs::{Fs, Policy};
 use zarrfs::hierarchy::MetadataListingStore;
 use zarrfs::runtime::block_on;
 use zarrfs::store::{DirOptions, DirStore, Key, MemoryStore, Store, ZipOptions, ZipStore};
-use zarrfs::tree::{self, MuxTree, Shown, Tree};
+use zarrfs::tree::{self, MountedTrees, MuxTree, Tree};
 use zarrfs::view::{Nodes, NodesOptions};
 
 use crate::failing::{Faults, LocalStore, RemoteStore};
@@ -230,6 +230,6 @@ async fn tree(store: Arc<dyn Store>, assembly: Assembly, ttl: Duration) -> Box<d
         assume_wgs84: false,
     };
     let nodes = Arc::new(Nodes::new(store, engine, options));
-    let tree = MuxTree::new(native, root, nodes, Shown::Native, is_listed);
+    let tree = MuxTree::new(native, root, nodes, MountedTrees::Native, is_listed);
     Box::new(tree.await.unwrap())
 }

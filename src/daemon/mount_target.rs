@@ -1,4 +1,4 @@
-//! The place of a mount: a directory, or an open `/dev/fuse` that another program has mounted.
+//! The target of a mount: a directory, or an open `/dev/fuse` that another program has mounted.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 use super::mountpoint::{Mountpoint, MountpointError};
 use super::{Failure, kernel};
 
-/// The place of a mount.
+/// The target of a mount.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum MountTarget {
     /// A directory.
     Directory(Mountpoint),
     /// The FUSE device, which is already mounted.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// The numbers of the FUSE device (Documentation/admin-guide/devices.txt).
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
-impl Place {
+impl MountTarget {
     /// Claims a directory, or duplicates the descriptor that `/dev/fd/N` names.
     pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
         match descriptor(given) {
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// Returns the directory, if the place is one.
+    /// Returns the directory, if the target is one.
     pub(super) fn directory(&self) -> Option<&Mountpoint> {
         match self {
             Self::Directory(mountpoint) => Some(mountpoint),
