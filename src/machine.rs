@@ -1,6 +1,7 @@
-//! The cores and the memory that this process may use.
+//! The cores and the memory that this process may use, and its mount table.
 
 mod cgroup;
+pub mod mountinfo;
 
 use std::path::Path;
 

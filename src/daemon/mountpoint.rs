@@ -1,10 +1,8 @@
 //! The mountpoint, which is checked, locked and held open.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -12,6 +10,7 @@ use rustix::io::Errno;
 
 use super::kernel::Target;
 use super::{Failure, arguments, kernel, probe};
+use crate::machine::mountinfo::parse_table;
 
 /// A directory that is locked for a mount of this process.
 #[derive(Debug)]
@@ -255,51 +254,21 @@ pub(super) fn all(kind: &str) -> io::Result<Vec<(PathBuf, MountEntry)>> {
     Ok(mounts)
 }
 
-/// Reads the mount table (proc_pid_mountinfo(5)).
+/// Reads the mount table.
 fn mount_table() -> io::Result<Vec<(PathBuf, MountEntry)>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table
-        .split(|b| *b == b'\n')
-        .filter_map(mount_line)
-        .collect())
-}
-
-fn mount_line(line: &[u8]) -> Option<(PathBuf, MountEntry)> {
-    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-    let mut fields = line.split(|b| *b == b' ');
-    let (id, device) = (fields.next()?, fields.nth(1)?);
-    let path = unescape(fields.nth(1)?);
-    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-    let (kind, source) = (rest.next()?, rest.next().unwrap_or_default());
-    let options = text(rest.next().unwrap_or_default());
-    let mut options = options.split(',');
-    let user_id = options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    let entry = MountEntry {
-        id: text(id),
-        device: text(device),
-        kind: text(kind),
-        source: text(&unescape(source)),
-        user_id,
-    };
-    Some((PathBuf::from(OsString::from_vec(path)), entry))
-}
-
-fn unescape(path: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = (*first == b'\\').then(|| tail.get(..3)).flatten();
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                plain.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    plain
+    let mounts = parse_table(&table).map(|mount| {
+        let user_id = mount
+            .options()
+            .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+        let entry = MountEntry {
+            id: mount.id,
+            device: mount.device,
+            kind: mount.kind,
+            source: mount.source,
+            user_id,
+        };
+        (mount.mountpoint, entry)
+    });
+    Ok(mounts.collect())
 }

@@ -7,10 +7,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::mountinfo::parse_table;
+
 /// Returns the smallest limit in bytes, if any is set. Tests use another `root` than `/`.
 pub(super) fn memory_limit_bytes(root: &Path) -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-    let (cgroups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
+    let cgroups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mounts = std::fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
     let hierarchies = Hierarchy::all(&cgroups, &mounts);
     hierarchies
         .iter()
@@ -35,18 +37,20 @@ struct Hierarchy {
 
 impl Hierarchy {
     /// Returns the hierarchies of a process with these contents of `cgroup` and `mountinfo`.
-    fn all(cgroups: &str, mounts: &str) -> Vec<Self> {
-        let mounts = mounts.lines().filter_map(Mounted::parse);
-        mounts
-            .filter_map(|mounted| {
-                let cgroup = cgroup_of(cgroups, mounted.version)?;
-                Some(Self {
-                    version: mounted.version,
-                    cgroup: below(&mounted.root, cgroup),
-                    mountpoint: mounted.mountpoint,
-                })
+    fn all(cgroups: &str, mounts: &[u8]) -> Vec<Self> {
+        let hierarchies = parse_table(mounts).filter_map(|mount| {
+            let version = match &*mount.kind {
+                "cgroup2" => Version::Two,
+                "cgroup" if mount.options().any(|option| option == "memory") => Version::One,
+                _ => return None,
+            };
+            Some(Self {
+                version,
+                cgroup: below(&mount.root, cgroup_of(cgroups, version)?),
+                mountpoint: mount.mountpoint,
             })
-            .collect()
+        });
+        hierarchies.collect()
     }
 
     fn limit_bytes(&self, root: &Path) -> Option<u64> {
@@ -98,7 +102,7 @@ fn cgroup_of(cgroups: &str, version: Version) -> Option<&str> {
 
 /// Returns the part of a cgroup's path below the root of a mount. Empty if the cgroup is not below
 /// the root, such as that of a process outside of its cgroup namespace.
-fn below(root: &str, cgroup: &str) -> PathBuf {
+fn below(root: &Path, cgroup: &str) -> PathBuf {
     let is_plain = |path: &Path| {
         path.components()
             .all(|part| matches!(part, Component::Normal(_)))
@@ -109,48 +113,6 @@ fn below(root: &str, cgroup: &str) -> PathBuf {
         .filter(|below| is_plain(below))
         .map(Path::to_owned)
         .unwrap_or_default()
-}
-
-/// A line of `mountinfo` for a cgroup hierarchy that limits memory.
-struct Mounted {
-    version: Version,
-    root: String,
-    mountpoint: PathBuf,
-}
-
-impl Mounted {
-    fn parse(line: &str) -> Option<Self> {
-        let (before, behind) = line.split_once(" - ")?;
-        let mut fields = before.split(' ').skip(3);
-        let (root, mountpoint) = (unescaped(fields.next()?), unescaped(fields.next()?));
-        let mut fields = behind.split(' ');
-        let (kind, options) = (fields.next()?, fields.nth(1).unwrap_or_default());
-        let version = match kind {
-            "cgroup2" => Version::Two,
-            "cgroup" if options.split(',').any(|option| option == "memory") => Version::One,
-            _ => return None,
-        };
-        Some(Self {
-            version,
-            root,
-            mountpoint: PathBuf::from(mountpoint),
-        })
-    }
-}
-
-/// Decodes the octal escapes of a `mountinfo` path (space, tab, newline, backslash).
-fn unescaped(path: &str) -> String {
-    let escapes = [
-        ("\\040", " "),
-        ("\\011", "\t"),
-        ("\\012", "\n"),
-        ("\\134", "\\"),
-    ];
-    let mut path = path.to_owned();
-    for (escape, sign) in escapes {
-        path = path.replace(escape, sign);
-    }
-    path
 }
 
 #[cfg(test)]
