@@ -20,6 +20,7 @@ mod namespace;
 mod new_directories;
 mod placeholders;
 mod probe;
+mod reexec;
 mod run;
 mod run_command;
 mod signals;

@@ -11,7 +11,7 @@ mod handles;
 mod local_io;
 mod read;
 mod stats;
-mod xattr;
+pub mod xattr;
 
 pub use read::{Buffer, Bytes, Reader, with_buffer};
 pub use stats::Stats;

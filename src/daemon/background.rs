@@ -3,14 +3,13 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
-use super::Failure;
+use super::{Failure, reexec};
 
 /// The message that the mount is ready.
 const OK: &str = "ok";
@@ -26,13 +25,8 @@ pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
 
 /// Returns the command that executes this program again in the background.
 pub(super) fn command() -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    let mut arguments = std::env::args_os();
-    if let Some(name) = arguments.next() {
-        command.arg0(name);
-    }
+    let mut command = reexec::same_arguments();
     command
-        .args(arguments)
         .env(CHILD, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped());

@@ -5,9 +5,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
-use super::Failure;
+use super::{Failure, reexec};
 
 /// Set once the variables have been read.
 const READ: &str = "ZARRFS_ENV_FILE_READ";
@@ -25,13 +24,7 @@ pub fn restart_with_env_file(file: &Path) -> Result<(), Failure> {
     }
     let shown = file.display();
     let variables = read(file).map_err(|e| format!("--env-file {shown}: {e}"))?;
-    let mut command = Command::new("/proc/self/exe");
-    let mut arguments = std::env::args_os();
-    if let Some(name) = arguments.next() {
-        command.arg0(name);
-    }
-    let error = command
-        .args(arguments)
+    let error = reexec::same_arguments()
         .envs(variables)
         .env(READ, "1")
         .exec();

@@ -2,12 +2,11 @@
 //! (`ulimit -n`).
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::Failure;
+use super::{Failure, reexec};
 use crate::machine::{address_space_bytes, used_address_space_bytes};
 
 /// The address space of a session thread in bytes: its stack, and the request buffer that `fuser`
@@ -33,12 +32,7 @@ pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
     if address_space_bytes().is_none() || std::env::var_os(ARENAS).is_some() {
         return Ok(());
     }
-    let mut command = Command::new("/proc/self/exe");
-    let mut arguments = std::env::args_os();
-    if let Some(name) = arguments.next() {
-        command.arg0(name);
-    }
-    let error = command.args(arguments).env(ARENAS, "1").exec();
+    let error = reexec::same_arguments().env(ARENAS, "1").exec();
     Err(format!("starting again for a limited address space: {error}").into())
 }
 

@@ -40,12 +40,9 @@ pub(super) fn lines(
     options: &MountOptions,
     detailed: bool,
 ) -> Vec<String> {
-    let views = match (options.tree, options.views) {
-        _ if !is_own => None,
-        (TreeShown::Native, Views::Off) => None,
-        (TreeShown::Native, _) => Some(format!("{mountpoint}/.zarrfs")),
-        (TreeShown::Both, _) => Some(format!("{mountpoint}/views")),
-        (TreeShown::Views, _) => Some(mountpoint.to_owned()),
+    let views = match is_own {
+        true => views_directory(Path::new(mountpoint), options),
+        false => None,
     };
     let has_views = views.is_some();
     let details = async {
@@ -75,7 +72,7 @@ pub(super) fn lines(
             false => lines.push(summary),
         }
     }
-    lines.extend(views.map(|views| views_line(&views, &names)));
+    lines.extend(views.map(|views| views_line(&views.to_string_lossy(), &names)));
     if is_own {
         let quoted = shell_quoted(mountpoint);
         lines.push(format!("to unmount: zarrfs umount {quoted}"));

@@ -9,11 +9,8 @@ use serde_json::Value;
 
 use super::Failure;
 use super::probe::{self, TIMEOUT};
+use crate::fs::xattr;
 use crate::view::{ESCAPE, Format};
-
-/// The extended attributes of a directory with views.
-const VIEWS: &str = "user.zarrfs.views";
-const NAME: &str = "user.zarrfs.name";
 
 /// A directory of a mount.
 #[derive(Debug)]
@@ -57,10 +54,10 @@ impl MountedViews {
             Ok(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
             Err(errno) => gone(directory, errno).map_or(Ok(None), Err),
         };
-        let Some(views) = text(VIEWS)? else {
+        let Some(views) = text(xattr::VIEWS)? else {
             return Ok(None);
         };
-        let name = text(NAME)?.unwrap_or_default();
+        let name = text(xattr::NAME)?.unwrap_or_default();
         let (directory, is_native) = match views.as_str() {
             "." => (directory.to_owned(), false),
             // The native tree, next to the directory of views, has views of more nodes.

@@ -5,13 +5,14 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
+
+use super::reexec;
 
 /// The time limit. A running daemon answers at once.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,9 +60,7 @@ pub fn run_probe() -> Option<ExitCode> {
 fn probe(path: &Path, probe: &str) -> Result<Vec<u8>, Errno> {
     let of_system = |e: io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
     let deadline = Instant::now() + TIMEOUT;
-    let mut child = Command::new("/proc/self/exe")
-        .arg0("zarrfs")
-        .arg(path)
+    let mut child = reexec::with_arguments([path])
         .env(PROBE, probe)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

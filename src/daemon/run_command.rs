@@ -10,6 +10,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+use super::reexec;
+
 /// The environment variable of the process: the process ID of `zarrfs run`.
 const PARENT: &str = "ZARRFS_RUN_PARENT";
 /// The exit codes of env(1) for a command that cannot be started, and that of a shell for SIGTERM.
@@ -19,11 +21,8 @@ const TERMINATED: u8 = 143;
 
 /// Returns the command that executes `words`, a program and its arguments.
 pub(super) fn command(words: &[OsString]) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("zarrfs")
-        .args(words)
-        .env(PARENT, std::process::id().to_string());
+    let mut command = reexec::with_arguments(words);
+    command.env(PARENT, std::process::id().to_string());
     command
 }
 

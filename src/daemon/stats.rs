@@ -13,12 +13,9 @@ use super::probe::{self, TIMEOUT};
 use super::umount::MountedSource;
 use super::{Failure, kernel, mountpoint, socket};
 use crate::cli::StatsArgs;
+use crate::fs::xattr;
 use crate::inspect;
 
-/// The extended attribute with the path of the metrics socket.
-const SOCKET: &str = "user.zarrfs.socket";
-/// The extended attribute with the totals, for a daemon without a socket.
-const TOTALS: &str = "user.zarrfs.stats";
 /// The size of the largest document in bytes; it has some thousand arrays.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
@@ -159,7 +156,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
         Err(e) => Err(StatsError::from(format!("{shown}: {e}"))),
         Ok(value) => Ok(Some(value)),
     };
-    let document = match attribute(SOCKET)? {
+    let document = match attribute(xattr::SOCKET)? {
         Some(socket) => {
             let socket = PathBuf::from(OsStr::from_bytes(&socket));
             read_metrics(&socket).map_err(|error| {
@@ -170,7 +167,8 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
                 }
             })?
         }
-        None => attribute(TOTALS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
+        // A daemon without a socket has the totals.
+        None => attribute(xattr::STATS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
     };
     let counted: Map<String, Value> =
         serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}"))?;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{Failure, kernel, mountpoint, probe};
 use crate::cli::UmountArgs;
+use crate::fs::xattr;
 
 /// A mount of zarrfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,7 +214,7 @@ fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
 
 /// Returns the process ID of the daemon of a mount.
 pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
-    let value = probe::attribute(path, "user.zarrfs.pid")?;
+    let value = probe::attribute(path, xattr::PID)?;
     let text = std::str::from_utf8(&value).ok();
     Ok(text.and_then(|text| text.parse().ok()))
 }

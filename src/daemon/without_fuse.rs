@@ -5,6 +5,7 @@ mod environment;
 mod logging;
 mod mounted_views;
 mod probe;
+mod reexec;
 mod source;
 mod state_log;
 

@@ -19,18 +19,25 @@ fn is_attribute(name: &str, value: &[u8]) -> bool {
     name.len() <= 255 && !name.contains('\0') && value.len() <= MAX_ATTRIBUTE_BYTES
 }
 
-/// The attributes of the root, the last one only if it has a socket. Other files have only the first.
-const ROOT_ATTRIBUTES: [&str; 5] = [
-    "user.zarrfs.source",
-    "user.zarrfs.version",
-    "user.zarrfs.pid",
-    "user.zarrfs.stats",
-    "user.zarrfs.socket",
-];
+/// The attribute with the source of a file.
+pub const SOURCE: &str = "user.zarrfs.source";
+/// The attribute with the version of the daemon.
+pub const VERSION: &str = "user.zarrfs.version";
+/// The attribute with the process ID of the daemon.
+pub const PID: &str = "user.zarrfs.pid";
+/// The attribute with the totals of the metrics.
+pub const STATS: &str = "user.zarrfs.stats";
+/// The attribute with the path of the metrics socket.
+pub const SOCKET: &str = "user.zarrfs.socket";
+/// The attribute of a directory with views: the relative path to the views.
+pub const VIEWS: &str = "user.zarrfs.views";
+/// The attribute of a directory with views: the name of its node.
+pub const NAME: &str = "user.zarrfs.name";
+/// The prefix of the attributes with the metadata of a node.
+const NODE_PREFIX: &str = "user.zarr.";
 
-/// The attributes of a directory with views: the relative path to the views, and the name of its node.
-const VIEWS: &str = "user.zarrfs.views";
-const NAME: &str = "user.zarrfs.name";
+/// The attributes of the root, the last one only if it has a socket. Other files have only the first.
+const ROOT_ATTRIBUTES: [&str; 5] = [SOURCE, VERSION, PID, STATS, SOCKET];
 
 impl Fs {
     /// Returns the names of the extended attributes of a file: of those of its node only as many as other file
@@ -55,7 +62,7 @@ impl Fs {
             room = room.saturating_sub(name.len() + value.len() + ENTRY_BYTES);
         }
         for (name, value) in self.tree.attributes(ino).await? {
-            let name = format!("user.zarr.{name}");
+            let name = format!("{NODE_PREFIX}{name}");
             let needed = name.len() + value.len() + ENTRY_BYTES;
             if is_attribute(&name, &value)
                 && let Some(left) = room.checked_sub(needed)
@@ -72,7 +79,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::getxattr`].
     pub fn try_getxattr(&self, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>, FsError>> {
-        let is_of_node = name.starts_with(b"user.zarr.");
+        let is_of_node = name.starts_with(NODE_PREFIX.as_bytes());
         match is_of_node || name == VIEWS.as_bytes() || name == NAME.as_bytes() {
             true => None,
             false => Some(self.own_attribute(ino, name)),
@@ -92,23 +99,23 @@ impl Fs {
                 false => views.path.into(),
             });
         }
-        let Some(name) = name.strip_prefix(b"user.zarr.") else {
+        let Some(name) = name.strip_prefix(NODE_PREFIX.as_bytes()) else {
             return self.own_attribute(ino, name);
         };
         let attributes = self.tree.attributes(ino).await?;
         let found = attributes.into_iter().find(|(found, value)| {
-            found.as_bytes() == name && is_attribute(&format!("user.zarr.{found}"), value)
+            found.as_bytes() == name && is_attribute(&format!("{NODE_PREFIX}{found}"), value)
         });
         found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
     }
 
     /// Returns an attribute of the mount itself.
     fn own_attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        let Some(name) = name.strip_prefix(b"user.") else {
+        if !name.starts_with(b"user.") {
             return Err(FsError::NoSuchAttributeSpace);
-        };
-        match name {
-            b"zarrfs.source" => {
+        }
+        match std::str::from_utf8(name).unwrap_or_default() {
+            SOURCE => {
                 let label = self.tree.store().label();
                 let key = self.tree.key(ino)?;
                 Ok(match key.is_root() {
@@ -118,12 +125,10 @@ impl Fs {
                     }
                 })
             }
-            b"zarrfs.version" if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
-            b"zarrfs.pid" if ino == Ino::ROOT => Ok(std::process::id().to_string().into_bytes()),
-            b"zarrfs.stats" if ino == Ino::ROOT => {
-                Ok(Value::Object(self.totals()).to_string().into_bytes())
-            }
-            b"zarrfs.socket" if ino == Ino::ROOT => self.socket.clone().ok_or(FsError::NoAttribute),
+            VERSION if ino == Ino::ROOT => Ok(env!("CARGO_PKG_VERSION").into()),
+            PID if ino == Ino::ROOT => Ok(std::process::id().to_string().into_bytes()),
+            STATS if ino == Ino::ROOT => Ok(Value::Object(self.totals()).to_string().into_bytes()),
+            SOCKET if ino == Ino::ROOT => self.socket.clone().ok_or(FsError::NoAttribute),
             _ => Err(FsError::NoAttribute),
         }
     }
