@@ -250,8 +250,9 @@ impl Nodes {
                 .unwrap_or_else(|| alias(matches!(node, Node::Array(_))).into()),
         };
         // Attributes as written, if they have their own document.
+        let [_zarr_json, _zarray, _zgroup, zattrs, _attributes_json] = found.texts;
         let attributes = match node.format() {
-            ZarrFormat::V2 => found.texts.into_iter().nth(3).flatten(),
+            ZarrFormat::V2 => zattrs,
             ZarrFormat::V3 | ZarrFormat::N5 => None,
         };
         Ok(ViewNode {
