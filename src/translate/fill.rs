@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use half::f16;
 use serde_json::{Value, json};
 
 use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Scalar, Variable, ZarrFormat};
@@ -106,12 +107,12 @@ fn float(target: ZarrFormat, bits: u64, size: usize) -> Result<Value, String> {
 
 /// Returns the value of a float of 2, 4 or 8 bytes, which an `f64` represents exactly.
 fn value(bits: u64, size: usize) -> Option<f64> {
-    match (size, u32::try_from(bits)) {
-        (2, Ok(bits)) => Some(half(bits)),
-        (4, Ok(bits)) => Some(f32::from_bits(bits).into()),
-        (8, _) => Some(f64::from_bits(bits)),
-        _ => None,
-    }
+    Some(match size {
+        2 => f16::from_bits(u16::try_from(bits).ok()?).into(),
+        4 => f32::from_bits(u32::try_from(bits).ok()?).into(),
+        8 => f64::from_bits(bits),
+        _ => return None,
+    })
 }
 
 /// Returns the value of the bytes of a float.
@@ -129,19 +130,6 @@ pub(super) fn name(number: f64) -> Value {
         f64::INFINITY => "Infinity".into(),
         f64::NEG_INFINITY => "-Infinity".into(),
         number => number.into(),
-    }
-}
-
-/// Returns the value of an IEEE 754 half.
-fn half(bits: u32) -> f64 {
-    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
-    let (exponent, fraction) = (bits >> 10 & 0x1f, f64::from(bits & 0x3ff));
-    let power = |exponent: u32| (f64::from(exponent) - 25.0).exp2();
-    sign * match exponent {
-        0 => fraction * power(1),
-        0x1f if fraction == 0.0 => f64::INFINITY,
-        0x1f => f64::NAN,
-        _ => (1024.0 + fraction) * power(exponent),
     }
 }
 
