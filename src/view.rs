@@ -8,6 +8,7 @@
 mod anndata;
 mod around;
 mod branch;
+mod calendar;
 mod cf;
 mod classic;
 mod content;

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use half::f16;
 
+use crate::view::calendar::{Date, UNIX_EPOCH, gregorian_date};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
@@ -180,7 +181,7 @@ fn unit_years(unit: TimeUnit) -> u64 {
 fn year_of(count: i64, unit: TimeUnit) -> Option<i128> {
     match split(count, unit)? {
         Moment::Month(month) => Some(1970 + month.div_euclid(12)),
-        Moment::Time { day, .. } => Some(date(day).0),
+        Moment::Time { day, .. } => Some(gregorian_date(UNIX_EPOCH + day).0),
     }
 }
 
@@ -216,19 +217,6 @@ fn split(count: i64, unit: TimeUnit) -> Option<Moment> {
     })
 }
 
-/// The year, month and day of a day since 1970 in the proleptic Gregorian calendar (H. Hinnant,
-/// "chrono-Compatible Low-Level Date Algorithms").
-fn date(day: i128) -> (i128, i128, i128) {
-    let day = day + 719_468;
-    let (era, in_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
-    let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i128::from(month <= 2), month, day)
-}
-
 fn time(count: i64, unit: TimeUnit, text: &mut Vec<u8>) -> Option<()> {
     let (day, second, fraction) = match split(count, unit)? {
         Moment::Month(month) => {
@@ -239,7 +227,7 @@ fn time(count: i64, unit: TimeUnit, text: &mut Vec<u8>) -> Option<()> {
             day,
             second,
             fraction,
-        } => (date(day), second, fraction),
+        } => (gregorian_date(UNIX_EPOCH + day), second, fraction),
     };
     write_date(day, text)?;
     if is_date(unit.base) {
@@ -253,7 +241,7 @@ fn time(count: i64, unit: TimeUnit, text: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-fn write_date((year, month, day): (i128, i128, i128), text: &mut Vec<u8>) -> Option<()> {
+fn write_date((year, month, day): Date, text: &mut Vec<u8>) -> Option<()> {
     let sign = if year < 0 { "-" } else { "" };
     let year = year.unsigned_abs();
     write!(text, "{sign}{year:04}-{month:02}-{day:02}").ok()

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+pub(super) use crate::view::calendar::UNIX_EPOCH;
+use crate::view::calendar::{Calendar, Date};
 use crate::view::number::Value;
 
 /// The unit, epoch and calendar of a time axis.
@@ -20,23 +22,7 @@ enum Unit {
     Nanoseconds,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Calendar {
-    /// Julian until 4 October 1582, Gregorian from the next day, 15 October.
-    Standard,
-    Gregorian,
-    Julian,
-    /// Years of a constant length: 365 or 366 days.
-    Constant(i128),
-    /// Months of 30 days.
-    Days360,
-}
-
 const DAY: i128 = 86_400_000_000;
-const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Day 0 of the Julian and Gregorian calendars is here 1 March of year 0 of the Gregorian calendar.
-const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
-pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl TimeUnits {
     /// Parses the attributes `units` and `calendar`; `None` if they do not define dates.
@@ -55,15 +41,7 @@ impl TimeUnits {
         if !words.next()?.eq_ignore_ascii_case("since") {
             return None;
         }
-        let calendar = match calendar.map(str::to_ascii_lowercase).as_deref() {
-            None | Some("standard" | "gregorian") => Calendar::Standard,
-            Some("proleptic_gregorian") => Calendar::Gregorian,
-            Some("julian") => Calendar::Julian,
-            Some("noleap" | "365_day") => Calendar::Constant(365),
-            Some("all_leap" | "366_day") => Calendar::Constant(366),
-            Some("360_day") => Calendar::Days360,
-            Some(_) => return None,
-        };
+        let calendar = Calendar::parse(calendar)?;
         let rest: Vec<&str> = words.collect();
         let start = start(&rest.join(" "), calendar)?;
         Some(Self {
@@ -127,7 +105,7 @@ fn start(text: &str, calendar: Calendar) -> Option<i128> {
     if numbers.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let number = calendar.day(year, month, day);
+    let number = calendar.day((year, month, day));
     // The day must exist in the calendar.
     if calendar.date(number)? != (year, month, day) {
         return None;
@@ -153,97 +131,9 @@ fn start(text: &str, calendar: Calendar) -> Option<i128> {
     Some(number * DAY + micros)
 }
 
-/// Returns the day number, with years that begin in March, in eras of 400 years (H. Hinnant,
-/// "chrono-Compatible Low-Level Date Algorithms").
-const fn gregorian_day(year: i128, month: i128, day: i128) -> i128 {
-    let year = if month <= 2 { year - 1 } else { year };
-    365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + day_of_year(month, day)
-}
-
-/// Returns the day number. Both calendars have the same date on 1 March of the year 200.
-const fn julian_day(year: i128, month: i128, day: i128) -> i128 {
-    let year = if month <= 2 { year - 1 } else { year };
-    365 * year + year.div_euclid(4) - 2 + day_of_year(month, day)
-}
-
-const fn day_of_year(month: i128, day: i128) -> i128 {
-    let month = if month > 2 { month - 3 } else { month + 9 };
-    (153 * month + 2) / 5 + day - 1
-}
-
-/// Returns the year, month and day of a day in the proleptic Gregorian calendar; `None` outside of the years
-/// 1 to 9999.
-pub(super) fn gregorian_date(day: i128) -> Option<(i128, i128, i128)> {
+/// Returns the date of a day in the proleptic Gregorian calendar; `None` outside of the years 1 to 9999.
+pub(super) fn gregorian_date(day: i128) -> Option<Date> {
     Calendar::Gregorian.date(day)
-}
-
-impl Calendar {
-    fn day(self, year: i128, month: i128, day: i128) -> i128 {
-        match self {
-            Self::Gregorian => gregorian_day(year, month, day),
-            Self::Julian => julian_day(year, month, day),
-            Self::Standard if (year, month, day) >= (1582, 10, 15) => {
-                gregorian_day(year, month, day)
-            }
-            Self::Standard => julian_day(year, month, day),
-            Self::Days360 => year * 360 + (month - 1) * 30 + day - 1,
-            Self::Constant(days) => {
-                let before = MONTHS.iter().zip(1..month).map(|(days, _)| days);
-                let leap = i128::from(days == 366 && month > 2);
-                year * days + before.sum::<i128>() + leap + day - 1
-            }
-        }
-    }
-
-    /// Returns the date of a day.
-    fn date(self, number: i128) -> Option<(i128, i128, i128)> {
-        let (year, rest) = match self {
-            Self::Days360 => (number.div_euclid(360), number.rem_euclid(360)),
-            Self::Constant(days) => (number.div_euclid(days), number.rem_euclid(days)),
-            Self::Standard if number >= GREGORIAN_BEGINS => return Self::Gregorian.date(number),
-            Self::Standard => return Self::Julian.date(number),
-            Self::Gregorian | Self::Julian => {
-                let (day, length) = match self {
-                    Self::Julian => (number + 2, 1461),
-                    _ => (number, 146_097),
-                };
-                let (era, in_era) = (day.div_euclid(length), day.rem_euclid(length));
-                let centuries = match self {
-                    Self::Julian => 0,
-                    _ => in_era / 36_524 - in_era / 146_096,
-                };
-                let year = (in_era - in_era / 1460 + centuries) / 365;
-                let century = match self {
-                    Self::Julian => 0,
-                    _ => year / 100,
-                };
-                let in_year = in_era - (365 * year + year / 4 - century);
-                let month = (5 * in_year + 2) / 153;
-                let day = in_year - (153 * month + 2) / 5 + 1;
-                let month = if month < 10 { month + 3 } else { month - 9 };
-                let years = if length == 1461 { 4 } else { 400 };
-                let year = year + years * era + i128::from(month <= 2);
-                return (1..=9999).contains(&year).then_some((year, month, day));
-            }
-        };
-        if !(1..=9999).contains(&year) {
-            return None;
-        }
-        if self == Self::Days360 {
-            return Some((year, rest / 30 + 1, rest % 30 + 1));
-        }
-        let mut rest = rest;
-        for (month, days) in (1..).zip(MONTHS) {
-            let days = days + i128::from(self == Self::Constant(366) && month == 2);
-            if rest < days {
-                return Some((year, month, rest + 1));
-            }
-            rest -= days;
-        }
-        None
-    }
 }
 
 #[cfg(test)]
