@@ -182,88 +182,92 @@ impl Mapping<'_> {
 
     /// Returns the method of a projection and its parameters.
     fn method(&self, name: &str) -> Result<(&'static str, Parameters), String> {
-        let origin = || self.or_zero("latitude_of_projection_origin");
-        let longitude = || {
-            self.required(&[
-                "longitude_of_projection_origin",
-                "longitude_of_central_meridian",
-            ])
-        };
-        let centre = || {
-            Ok::<_, String>(vec![
-                ("latitude_of_center", origin()?),
-                ("longitude_of_center", longitude()?),
-            ])
-        };
-        let natural = |scale: f64| {
-            Ok::<_, String>(vec![
-                ("latitude_of_origin", origin()?),
-                ("central_meridian", longitude()?),
-                ("scale_factor", scale),
-            ])
-        };
         Ok(match name {
             "albers_conical_equal_area" => {
-                let (first, second) = self.parallels()?;
-                let mut parameters = centre()?;
-                parameters.push(("standard_parallel_1", first));
-                parameters.push(("standard_parallel_2", second));
+                let parallels = self.two_parallels()?;
+                let parameters = [self.centre()?, parallels].concat();
                 ("Albers_Conic_Equal_Area", parameters)
             }
-            "azimuthal_equidistant" => ("Azimuthal_Equidistant", centre()?),
-            "lambert_azimuthal_equal_area" => ("Lambert_Azimuthal_Equal_Area", centre()?),
+            "azimuthal_equidistant" => ("Azimuthal_Equidistant", self.centre()?),
+            "lambert_azimuthal_equal_area" => ("Lambert_Azimuthal_Equal_Area", self.centre()?),
             "lambert_conformal_conic" => {
                 // With one parallel, the origin may differ from the parallel: the parallel is written twice.
-                let (first, second) = self.parallels()?;
-                let parameters = vec![
-                    ("latitude_of_origin", origin()?),
-                    ("central_meridian", longitude()?),
-                    ("standard_parallel_1", first),
-                    ("standard_parallel_2", second),
-                ];
+                let parallels = self.two_parallels()?;
+                let parameters = [self.origin()?, parallels].concat();
                 ("Lambert_Conformal_Conic_2SP", parameters)
             }
-            "lambert_cylindrical_equal_area" => {
-                let parameters = vec![
-                    ("standard_parallel_1", self.parallels()?.0),
-                    ("central_meridian", longitude()?),
-                ];
-                ("Cylindrical_Equal_Area", parameters)
-            }
+            "lambert_cylindrical_equal_area" => ("Cylindrical_Equal_Area", self.one_parallel()?),
             "mercator" => match self.optional("scale_factor_at_projection_origin")? {
                 Some(scale) => {
-                    let parameters =
-                        vec![("central_meridian", longitude()?), ("scale_factor", scale)];
-                    ("Mercator_1SP", parameters)
+                    let longitude = ("central_meridian", self.longitude()?);
+                    ("Mercator_1SP", vec![longitude, ("scale_factor", scale)])
                 }
-                None => {
-                    let parameters = vec![
-                        ("standard_parallel_1", self.parallels()?.0),
-                        ("central_meridian", longitude()?),
-                    ];
-                    ("Mercator_2SP", parameters)
-                }
+                None => ("Mercator_2SP", self.one_parallel()?),
             },
-            "orthographic" => {
-                let mut parameters = natural(1.0)?;
-                parameters.pop();
-                ("Orthographic", parameters)
-            }
+            "orthographic" => ("Orthographic", self.origin()?),
             "polar_stereographic" => ("Polar_Stereographic", self.polar()?),
             "sinusoidal" => {
-                let parameters = vec![("longitude_of_center", longitude()?)];
-                ("Sinusoidal", parameters)
+                let longitude = ("longitude_of_center", self.longitude()?);
+                ("Sinusoidal", vec![longitude])
             }
             "stereographic" => {
-                let scale = self.required(&["scale_factor_at_projection_origin"])?;
-                ("Stereographic", natural(scale)?)
+                let parameters = self.scaled("scale_factor_at_projection_origin")?;
+                ("Stereographic", parameters)
             }
             "transverse_mercator" => {
-                let scale = self.required(&["scale_factor_at_central_meridian"])?;
-                ("Transverse_Mercator", natural(scale)?)
+                let parameters = self.scaled("scale_factor_at_central_meridian")?;
+                ("Transverse_Mercator", parameters)
             }
             _ => return Err("no WKT for this grid_mapping_name".into()),
         })
+    }
+
+    fn latitude(&self) -> Result<f64, String> {
+        self.or_zero("latitude_of_projection_origin")
+    }
+
+    fn longitude(&self) -> Result<f64, String> {
+        self.required(&[
+            "longitude_of_projection_origin",
+            "longitude_of_central_meridian",
+        ])
+    }
+
+    /// Returns the origin as the centre of a projection.
+    fn centre(&self) -> Result<Parameters, String> {
+        Ok(vec![
+            ("latitude_of_center", self.latitude()?),
+            ("longitude_of_center", self.longitude()?),
+        ])
+    }
+
+    /// Returns the origin as a point of the central meridian.
+    fn origin(&self) -> Result<Parameters, String> {
+        Ok(vec![
+            ("latitude_of_origin", self.latitude()?),
+            ("central_meridian", self.longitude()?),
+        ])
+    }
+
+    /// Returns the origin, and the scale there from the attribute `name`.
+    fn scaled(&self, name: &str) -> Result<Parameters, String> {
+        let scale = ("scale_factor", self.required(&[name])?);
+        Ok([self.origin()?, vec![scale]].concat())
+    }
+
+    fn one_parallel(&self) -> Result<Parameters, String> {
+        Ok(vec![
+            ("standard_parallel_1", self.parallels()?.0),
+            ("central_meridian", self.longitude()?),
+        ])
+    }
+
+    fn two_parallels(&self) -> Result<Parameters, String> {
+        let (first, second) = self.parallels()?;
+        Ok(vec![
+            ("standard_parallel_1", first),
+            ("standard_parallel_2", second),
+        ])
     }
 
     /// Returns the parameters of WKT 1, whose origin is the standard parallel.

@@ -52,7 +52,7 @@ pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
     let is_wgs84 = words.is("datum", "WGS84") && words.get("ellps").is_none_or(|e| e == "WGS84");
     let name = match name {
         "utm" => return utm(words, is_wgs84),
-        "longlat" | "latlong" | "lonlat" | "latlon" if is_wgs84 && words.is_greenwich() => {
+        name if is_geographic(name) && is_wgs84 && words.is_greenwich() => {
             words.remove(&["datum", "ellps", "pm"]);
             words.finish()?;
             return Ok(ProjText::Code("EPSG:4326".into()));
@@ -199,14 +199,13 @@ impl<'a> Words<'a> {
     /// Sets the attributes of the projection.
     fn projection(&mut self, name: &str, members: &mut Map<String, Json>) -> Result<(), String> {
         let mut set = |name: &str, value: Json| drop(members.insert(name.into(), value));
-        if matches!(name, "longlat" | "latlong" | "lonlat" | "latlon") {
+        if is_geographic(name) {
             set("grid_mapping_name", json!("latitude_longitude"));
             return Ok(());
         }
         let longitude = self.or_zero("lon_0")?;
         if name == "ob_tran" {
-            let base = self.take("o_proj");
-            if !matches!(base, Some("longlat" | "latlong" | "lonlat" | "latlon")) {
+            if !self.take("o_proj").is_some_and(is_geographic) {
                 return Err("+proj=ob_tran of another projection".into());
             }
             let latitude = self.number("o_lat_p")?.ok_or("no +o_lat_p")?;
@@ -221,97 +220,128 @@ impl<'a> Words<'a> {
         let latitude = self.or_zero("lat_0")?;
         set("latitude_of_projection_origin", json!(latitude));
         set("longitude_of_projection_origin", json!(longitude));
-        let scale = match self.number("k_0")? {
-            Some(scale) => Some(scale),
-            None => self.number("k")?,
+        let projection = Projection {
+            latitude,
+            longitude,
+            scale: match self.number("k_0")? {
+                Some(scale) => Some(scale),
+                None => self.number("k")?,
+            },
+            true_scale: self.number("lat_ts")?,
+            parallels: (self.number("lat_1")?, self.number("lat_2")?),
         };
-        let true_scale = self.number("lat_ts")?;
-        let parallels = (self.number("lat_1")?, self.number("lat_2")?);
-        let expect = |is_right: bool| {
-            is_right
-                .then_some(())
-                .ok_or_else(|| format!("parameters of +proj={name} are not read"))
-        };
-        let cf_name = match name {
-            "tmerc" | "etmerc" => {
-                set(
-                    "scale_factor_at_central_meridian",
-                    json!(scale.unwrap_or(1.0)),
-                );
-                expect(true_scale.is_none() && parallels == (None, None))?;
-                "transverse_mercator"
-            }
+        let (cf_name, attributes) = projection.grid_mapping(name)?;
+        set("grid_mapping_name", json!(cf_name));
+        for (name, value) in attributes {
+            set(name, value);
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a projection of PROJ has coordinates in degrees.
+fn is_geographic(name: &str) -> bool {
+    matches!(name, "longlat" | "latlong" | "lonlat" | "latlon")
+}
+
+/// The parameters of a projection.
+struct Projection {
+    /// The origin.
+    latitude: f64,
+    longitude: f64,
+    /// The scale at the origin.
+    scale: Option<f64>,
+    /// The latitude where the scale is 1.
+    true_scale: Option<f64>,
+    /// The standard parallels of a cone.
+    parallels: (Option<f64>, Option<f64>),
+}
+
+/// The name of a grid mapping, and the attributes that other grid mappings do not have.
+type GridMapping = (&'static str, Vec<(&'static str, Json)>);
+
+impl Projection {
+    /// Returns the grid mapping of the projection `name` of PROJ.
+    ///
+    /// # Errors
+    /// The projection is not known, or CF has no attribute for one of its parameters.
+    fn grid_mapping(&self, name: &str) -> Result<GridMapping, String> {
+        let scale = self.scale.unwrap_or(1.0);
+        let scale_at_origin = || ("scale_factor_at_projection_origin", json!(scale));
+        let has_no_parallels = self.parallels == (None, None);
+        let (is_read, cf_name, attributes) = match name {
+            "tmerc" | "etmerc" => (
+                self.true_scale.is_none() && has_no_parallels,
+                "transverse_mercator",
+                vec![("scale_factor_at_central_meridian", json!(scale))],
+            ),
             "lcc" | "aea" => {
-                let first = parallels
-                    .0
-                    .ok_or_else(|| format!("no +lat_1 of +proj={name}"))?;
-                set(
-                    "standard_parallel",
-                    json!([first, parallels.1.unwrap_or(first)]),
-                );
-                expect(true_scale.is_none() && scale.unwrap_or(1.0) == 1.0)?;
-                if name == "lcc" {
-                    "lambert_conformal_conic"
-                } else {
-                    "albers_conical_equal_area"
-                }
+                let (first, second) = self.parallels;
+                let first = first.ok_or_else(|| format!("no +lat_1 of +proj={name}"))?;
+                let parallels = json!([first, second.unwrap_or(first)]);
+                (
+                    self.true_scale.is_none() && scale == 1.0,
+                    match name {
+                        "lcc" => "lambert_conformal_conic",
+                        _ => "albers_conical_equal_area",
+                    },
+                    vec![("standard_parallel", parallels)],
+                )
             }
-            "merc" => {
-                expect(parallels == (None, None) && latitude == 0.0)?;
-                match (true_scale, scale) {
-                    (Some(parallel), None) => set("standard_parallel", json!(parallel)),
-                    (None, scale) => {
-                        set(
-                            "scale_factor_at_projection_origin",
-                            json!(scale.unwrap_or(1.0)),
-                        );
-                    }
-                    _ => return Err("+proj=merc with +lat_ts and a scale".into()),
-                }
-                "mercator"
+            "merc" => (
+                has_no_parallels && self.latitude == 0.0,
+                "mercator",
+                vec![match (self.true_scale, self.scale) {
+                    (Some(_), Some(_)) => return Err("+proj=merc with +lat_ts and a scale".into()),
+                    (Some(parallel), None) => ("standard_parallel", json!(parallel)),
+                    (None, _) => scale_at_origin(),
+                }],
+            ),
+            "cea" => (
+                has_no_parallels && self.latitude == 0.0 && self.scale.is_none(),
+                "lambert_cylindrical_equal_area",
+                vec![("standard_parallel", json!(self.true_scale.unwrap_or(0.0)))],
+            ),
+            "stere" if self.latitude.abs() == 90.0 => {
+                // CF has the latitude of a true scale, or a scale at the pole.
+                let true_scale = self
+                    .true_scale
+                    .filter(|latitude| *latitude != self.latitude);
+                let longitude = json!(self.longitude);
+                let scale_or_parallel = match true_scale {
+                    Some(parallel) => ("standard_parallel", json!(parallel)),
+                    None => scale_at_origin(),
+                };
+                (
+                    has_no_parallels && (true_scale.is_none() || scale == 1.0),
+                    "polar_stereographic",
+                    vec![
+                        ("straight_vertical_longitude_from_pole", longitude),
+                        scale_or_parallel,
+                    ],
+                )
             }
-            "cea" => {
-                expect(parallels == (None, None) && latitude == 0.0 && scale.is_none())?;
-                set("standard_parallel", json!(true_scale.unwrap_or(0.0)));
-                "lambert_cylindrical_equal_area"
-            }
-            "stere" | "ups" if latitude.abs() == 90.0 => {
-                expect(name == "stere" && parallels == (None, None))?;
-                set("straight_vertical_longitude_from_pole", json!(longitude));
-                match true_scale {
-                    Some(parallel) if parallel != latitude => {
-                        expect(scale.unwrap_or(1.0) == 1.0)?;
-                        set("standard_parallel", json!(parallel));
-                    }
-                    _ => set(
-                        "scale_factor_at_projection_origin",
-                        json!(scale.unwrap_or(1.0)),
-                    ),
-                }
-                "polar_stereographic"
-            }
-            "stere" => {
-                expect(parallels == (None, None) && true_scale.is_none())?;
-                set(
-                    "scale_factor_at_projection_origin",
-                    json!(scale.unwrap_or(1.0)),
-                );
-                "stereographic"
-            }
+            "stere" => (
+                has_no_parallels && self.true_scale.is_none(),
+                "stereographic",
+                vec![scale_at_origin()],
+            ),
             name => {
-                let none = (None, None);
-                expect(scale.is_none() && true_scale.is_none() && parallels == none)?;
-                match name {
+                let cf_name = match name {
                     "laea" => "lambert_azimuthal_equal_area",
                     "aeqd" => "azimuthal_equidistant",
                     "ortho" => "orthographic",
-                    "sinu" if latitude == 0.0 => "sinusoidal",
+                    "sinu" if self.latitude == 0.0 => "sinusoidal",
                     _ => return Err("a projection of PROJ that is not read".into()),
-                }
+                };
+                let is_unscaled = self.scale.is_none() && self.true_scale.is_none();
+                (is_unscaled && has_no_parallels, cf_name, Vec::new())
             }
         };
-        set("grid_mapping_name", json!(cf_name));
-        Ok(())
+        match is_read {
+            true => Ok((cf_name, attributes)),
+            false => Err(format!("parameters of +proj={name} are not read")),
+        }
     }
 }
 
