@@ -19,21 +19,41 @@ const SPARE_BYTES: u64 = 32 << 20;
 /// The number of descriptors for files of the source.
 const SPARE_DESCRIPTORS: u64 = 4;
 
-/// The environment variable that limits the arenas of the allocator, each of which reserves 64 MiB
-/// of address space.
+/// The environment variable that limits the arenas of the allocator, each of which reserves 64 MiB of address
+/// space and keeps freed memory.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
+/// The environment variable with the size from which memory is mapped, and unmapped when it is freed. By default
+/// the allocator raises it to 32 MiB, and then keeps as much again as the limit of a small mount.
+const MAPPED: &str = "MALLOC_MMAP_THRESHOLD_";
+const MAPPED_BYTES: u64 = 256 << 10;
+/// Below this memory limit, the memory that an allocator keeps matters.
+const SMALL_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Executes this command again in this process with an allocator that uses little address space, if
-/// address space is limited; otherwise returns at once.
+/// Executes this command again in this process with an allocator that keeps little memory and address space, if
+/// either is limited; otherwise returns at once.
 ///
 /// # Errors
-/// The error of execve(2).
-pub(super) fn restart_with_small_allocator() -> Result<(), Failure> {
-    if address_space_bytes().is_none() || std::env::var_os(ARENAS).is_some() {
+/// The error of execve(2), if address space is limited.
+pub(super) fn restart_with_small_allocator(memory_limit_bytes: u64) -> Result<(), Failure> {
+    let has_little_space = address_space_bytes().is_some();
+    let has_little_memory = memory_limit_bytes < SMALL_MEMORY_BYTES;
+    let is_small = std::env::var_os(ARENAS).is_some() || std::env::var_os(MAPPED).is_some();
+    if is_small || !(has_little_space || has_little_memory) {
         return Ok(());
     }
-    let error = reexec::same_arguments().env(ARENAS, "1").exec();
-    Err(format!("starting again for a limited address space: {error}").into())
+    let arenas = if has_little_space { "1" } else { "2" };
+    let error = reexec::same_arguments()
+        .env(ARENAS, arenas)
+        .env(MAPPED, MAPPED_BYTES.to_string())
+        .exec();
+    match has_little_space {
+        true => Err(format!("starting again for a limited address space: {error}").into()),
+        // The mount works, with more memory than its limit.
+        false => {
+            log::warn!("starting again for a small memory limit: {error}");
+            Ok(())
+        }
+    }
 }
 
 /// The numbers of threads of a mount.
