@@ -49,7 +49,7 @@ struct CpuPool {
 
 #[derive(Default)]
 struct Queues {
-    /// Woken requests, whose remaining work is short.
+    /// Woken requests. They run before all jobs.
     woken: VecDeque<Runnable>,
     demand: VecDeque<Job>,
     prefetch: VecDeque<Job>,

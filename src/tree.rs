@@ -143,7 +143,7 @@ pub trait Tree: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`] only if the absence is proven.
     async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        at_hand(self.try_lookup(parent, name))
+        ready(self.try_lookup(parent, name))
     }
 
     /// Increments the lookup count of a listed name, as [`Tree::lookup`] does. `None` if its
@@ -171,7 +171,7 @@ pub trait Tree: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError::Stale`] if the content of its key has changed.
     async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        at_hand(self.try_stat(ino))
+        ready(self.try_stat(ino))
     }
 
     /// Returns the key of a number.
@@ -203,7 +203,7 @@ pub trait Tree: Debug + Send + Sync {
     /// # Errors
     /// As [`Tree::stat`].
     async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
-        at_hand(self.try_open_dir(ino))
+        ready(self.try_open_dir(ino))
     }
 
     /// Returns the metadata of the node of a number, by name.
@@ -245,8 +245,8 @@ pub trait Tree: Debug + Send + Sync {
 }
 
 /// Unwraps the result of a `try_` method of a tree that never waits.
-fn at_hand<T>(answer: Option<Result<T, StoreError>>) -> Result<T, StoreError> {
-    answer.unwrap_or_else(|| Err(StoreError::internal("an answer that is not at hand")))
+fn ready<T>(answer: Option<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer.unwrap_or_else(|| Err(StoreError::internal("an answer that is not ready")))
 }
 
 /// Returns the native tree: exactly the keys of the store below `root`.

@@ -117,15 +117,15 @@ struct State {
     loads: HashMap<ChunkId, InFlight>,
     next_load: u64,
     /// The chunks that a sequential reader has read to their end, oldest first, and their sizes in bytes.
-    used_up: VecDeque<(ChunkId, u64)>,
-    used_up_bytes: u64,
+    marked: VecDeque<(ChunkId, u64)>,
+    marked_bytes: u64,
 }
 
 /// The total size in bytes of the chunks that stay after they were read to their end. Some must stay, because
 /// the kernel's readahead is not always in order; few are enough, because the kernel caches the pages.
-const USED_UP_BYTES: u64 = 16 << 20;
+const MARKED_BYTES: u64 = 16 << 20;
 /// The number of these chunks that stay even if they are larger.
-const USED_UP_CHUNKS: usize = 4;
+const MARKED_CHUNKS: usize = 4;
 
 /// The memory of a cached chunk without its elements, in bytes: its entry in the cache, the chunk, and three
 /// allocations.
@@ -150,8 +150,8 @@ impl ChunkCache {
                 chunks: WeightedLru::new(budget_bytes, usize::MAX),
                 loads: HashMap::new(),
                 next_load: 0,
-                used_up: VecDeque::new(),
-                used_up_bytes: 0,
+                marked: VecDeque::new(),
+                marked_bytes: 0,
             }),
             budget_bytes,
         }
@@ -230,7 +230,7 @@ impl ChunkCache {
 
     /// Marks a chunk that a sequential reader has read to its end for early eviction. Otherwise a long
     /// file would evict the chunks of random reads.
-    pub(super) fn use_up(&self, id: ChunkId) {
+    pub(super) fn mark_for_eviction(&self, id: ChunkId) {
         let mut given = Vec::new();
         let mut state = self.lock();
         let Some((_, cost)) = state
@@ -240,16 +240,16 @@ impl ChunkCache {
         else {
             return;
         };
-        if state.used_up.back() == Some(&(id, cost)) {
+        if state.marked.back() == Some(&(id, cost)) {
             return;
         }
-        state.used_up_bytes += cost;
-        state.used_up.push_back((id, cost));
-        while state.used_up_bytes > USED_UP_BYTES && state.used_up.len() > USED_UP_CHUNKS {
-            let Some((oldest, cost)) = state.used_up.pop_front() else {
+        state.marked_bytes += cost;
+        state.marked.push_back((id, cost));
+        while state.marked_bytes > MARKED_BYTES && state.marked.len() > MARKED_CHUNKS {
+            let Some((oldest, cost)) = state.marked.pop_front() else {
                 break;
             };
-            state.used_up_bytes -= cost;
+            state.marked_bytes -= cost;
             given.extend(state.chunks.remove(&oldest));
         }
         drop(state);

@@ -463,7 +463,7 @@ impl ArrayReader {
         ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let gives_up = self.gives_up_what_was_read(order);
+        let evicts = self.evicts_after_read(order);
         let mut finder = batch.finder();
         let flow = geometry.runs(range.start, range.end, |run| {
             let place = finder.get(run.chunk);
@@ -474,8 +474,8 @@ impl ArrayReader {
             if let Err(error) = self.copy_run(run, chunk, &mut target) {
                 return ControlFlow::Break(error);
             }
-            if gives_up && run.offset + run.length == geometry.chunk_bytes() {
-                self.engine.cache.use_up(*id);
+            if evicts && run.offset + run.length == geometry.chunk_bytes() {
+                self.engine.cache.mark_for_eviction(*id);
             }
             ControlFlow::Continue(())
         });
@@ -498,7 +498,7 @@ impl ArrayReader {
 
     /// Returns whether chunks are evicted early after a read to their end, because the kernel caches their
     /// pages. It drops the pages of a changed file, so remote chunks that can change stay if all fit.
-    fn gives_up_what_was_read(&self, order: &ElementOrder) -> bool {
+    fn evicts_after_read(&self, order: &ElementOrder) -> bool {
         let fits = order.geometry.size_bytes() <= self.engine.cache.budget_bytes() / 2;
         let stays = self.chunks.is_remote() && !self.is_constant() && fits;
         order.readahead.is_streaming() && !stays
@@ -507,9 +507,9 @@ impl ArrayReader {
     fn note_end(&self, order: &ElementOrder, ids: &[ChunkId], geometry: &Geometry, run: Run) {
         if let [id] = ids
             && run.offset + run.length == geometry.chunk_bytes()
-            && self.gives_up_what_was_read(order)
+            && self.evicts_after_read(order)
         {
-            self.engine.cache.use_up(*id);
+            self.engine.cache.mark_for_eviction(*id);
         }
     }
 

@@ -73,7 +73,7 @@ impl ServedVersions {
             }
             state.handles += 1;
             let record = &state.record;
-            let known = record.told_by_itself(arrays);
+            let known = record.compare_cached(arrays);
             (known, known.is_none().then(|| record.entries()))
         };
         let mut handle = Handle {
@@ -82,7 +82,7 @@ impl ServedVersions {
         };
         let found = match (known, entries) {
             (None, Some(entries)) => match compare(arrays, entries).await {
-                Comparison::TooCostly => self.lock().record.told_by_age(arrays),
+                Comparison::TooCostly => self.lock().record.compare_by_age(arrays),
                 found => found,
             },
             (known, _) => known.unwrap_or(Comparison::TooCostly),
@@ -111,7 +111,7 @@ impl ServedVersions {
     /// Returns whether an open needs another inode, as far as is known without a request to the source.
     pub fn is_retired(&self, arrays: &[&ArrayChunks]) -> bool {
         let mut state = self.lock();
-        if state.handles > 0 && state.record.told_by_itself(arrays) == Some(Comparison::TooCostly) {
+        if state.handles > 0 && state.record.compare_cached(arrays) == Some(Comparison::TooCostly) {
             state.is_retired = true;
         }
         state.is_retired

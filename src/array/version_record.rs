@@ -148,7 +148,7 @@ impl Record {
     }
 
     /// Returns the result that needs no request to the source, if any.
-    pub(super) fn told_by_itself(&self, arrays: &[&ArrayChunks]) -> Option<Comparison> {
+    pub(super) fn compare_cached(&self, arrays: &[&ArrayChunks]) -> Option<Comparison> {
         if self.chunks == 0 {
             return Some(Comparison::Nothing);
         }
@@ -161,11 +161,11 @@ impl Record {
             return Some(Comparison::Same);
         }
         let is_remote = arrays.iter().any(|chunks| chunks.is_remote());
-        (is_remote || self.chunks > MAX_COMPARED).then(|| self.told_by_age(arrays))
+        (is_remote || self.chunks > MAX_COMPARED).then(|| self.compare_by_age(arrays))
     }
 
     /// Returns the result from the age of the checks alone: the same versions if all checks are still valid.
-    pub(super) fn told_by_age(&self, arrays: &[&ArrayChunks]) -> Comparison {
+    pub(super) fn compare_by_age(&self, arrays: &[&ArrayChunks]) -> Comparison {
         let checks = [
             (Presence::Present, self.oldest_ms),
             (Presence::Absent, self.oldest_absent_ms),

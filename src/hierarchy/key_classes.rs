@@ -25,7 +25,8 @@ fn is_document_or_reserved(key: &Key) -> bool {
 /// Returns the array or group that a key most likely belongs to: the key without a final document
 /// name, or without the final components that look like a chunk key.
 fn node_of(key: &Key) -> Key {
-    let is_n5_document = || key.as_bytes().ends_with(ATTRIBUTES_JSON.as_bytes());
+    let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+    let is_n5_document = || name == Some(ATTRIBUTES_JSON.as_bytes());
     if is_document(key) || is_n5_document() {
         return key.parent();
     }

@@ -235,7 +235,7 @@ impl Checker {
         self.report(|report| report.bad(array, key, error));
     }
 
-    /// Reports a key that is listed and proven absent: a dangling link, or a key deleted meanwhile.
+    /// Reports a key that is listed and proven absent: it was deleted meanwhile.
     fn report_absent(&self, key: &Key) {
         let cause = "listed, but there is no such key".to_owned();
         self.report(|report| report.add(Severity::Warning, None, key, cause));

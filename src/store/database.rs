@@ -324,7 +324,7 @@ impl DatabaseStore {
 }
 
 impl Shared {
-    /// Calls `work` once; `None` if a lock is not free.
+    /// Calls `work` once. The outer error is the name of a lock that is not free.
     fn try_once<T: Send>(
         &self,
         key: &Key,

@@ -156,7 +156,7 @@ impl HangingStore {
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 impl Gate {
-    fn is_at_hand(&self, question: &Question) -> bool {
+    fn is_cached(&self, question: &Question) -> bool {
         let is_forgetful = || self.path.metadata().is_ok_and(|gate| gate.len() > 0);
         self.answered.lock().contains(question) && !is_forgetful()
     }
@@ -169,7 +169,7 @@ impl Gate {
 
     /// Waits until the gate is open, unless the answer counts as cached.
     async fn pass(&self, key: &Key, question: &Question) -> Result<(), StoreError> {
-        if self.is_at_hand(question) {
+        if self.is_cached(question) {
             return Ok(());
         }
         runtime::leave_session_thread().await;
@@ -214,8 +214,8 @@ impl Store for HangingStore {
     }
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
-        let is_at_hand = self.gate.is_at_hand(&Question::Stat(key.clone()));
-        is_at_hand.then(|| self.inner.try_stat(key)).flatten()
+        let is_cached = self.gate.is_cached(&Question::Stat(key.clone()));
+        is_cached.then(|| self.inner.try_stat(key)).flatten()
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
@@ -276,8 +276,8 @@ impl Object for HangingObject {
         size_bytes: usize,
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
-        let is_at_hand = self.gate.is_at_hand(&Question::Read(self.key.clone()));
-        is_at_hand
+        let is_cached = self.gate.is_cached(&Question::Read(self.key.clone()));
+        is_cached
             .then(|| self.inner.try_read(offset, size_bytes, buffer))
             .flatten()
     }
@@ -306,7 +306,7 @@ struct HangingListing {
 impl Listing for HangingListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
         let question = Question::Visit(self.key.clone(), cookie);
-        if !self.gate.is_at_hand(&question) && self.passed.take() != Some(cookie) {
+        if !self.gate.is_cached(&question) && self.passed.take() != Some(cookie) {
             self.asked = Some(cookie);
             return Ok(Visited::Pending);
         }

@@ -160,7 +160,7 @@ impl Icechunk {
     }
 
     /// Returns the shown snapshot, if its branch need not be checked.
-    fn at_hand(&self) -> Option<Arc<SnapshotIndex>> {
+    fn cached(&self) -> Option<Arc<SnapshotIndex>> {
         let state = self.shared.state.lock();
         let is_fresh = self.shared.branch.is_none() || state.checked.elapsed() < self.shared.ttl;
         is_fresh.then(|| Arc::clone(&state.index))
@@ -168,7 +168,7 @@ impl Icechunk {
 
     /// Returns the shown snapshot.
     async fn current(&self, key: &Key) -> Result<Arc<SnapshotIndex>, StoreError> {
-        if let Some(index) = self.at_hand() {
+        if let Some(index) = self.cached() {
             return Ok(index);
         }
         let own = Arc::clone(&self.shared);
@@ -228,7 +228,7 @@ impl Shared {
 #[async_trait]
 impl References for Icechunk {
     fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
-        self.at_hand()?.try_find(key)
+        self.cached()?.try_find(key)
     }
 
     async fn find(&self, key: &Key) -> Result<Entry, StoreError> {

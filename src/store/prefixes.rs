@@ -69,7 +69,7 @@ pub async fn list_prefixes(
     Ok(names)
 }
 
-/// Number of concurrent requests for the documents of one node.
+/// Number of futures that [`map_concurrent`] polls at a time.
 const MAX_CONCURRENT: usize = 8;
 
 /// Applies `load` to `items` with bounded concurrency; the results are in the order of the items.

@@ -116,7 +116,7 @@ struct Archive {
     /// When the archive was last changed.
     modified: SystemTime,
     decoded: DecodedCache,
-    /// Loads in flight of entries that are decoded whole.
+    /// Loads in flight of entries whose bytes, compressed or decoded, are fetched whole.
     decoding: SingleFlight<Position, Arc<Vec<u8>>, StoreError>,
     /// For a remote archive: cached compressed bytes of the entries that are decoded in segments.
     compressed: DecodedCache,

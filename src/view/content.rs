@@ -38,62 +38,62 @@ pub struct Rendering {
 pub(super) struct Text {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) rendering: Rendering,
-    pub(super) made: Instant,
+    pub(super) rendered: Instant,
 }
 
 /// A rendered file, with the memory of its headers.
 #[derive(Debug)]
 pub struct CachedFile {
-    pub(super) made: VirtualFile,
+    pub(super) file: VirtualFile,
     /// The identity of the content, if it depends on more than its own node.
     pub rendering: Option<Rendering>,
-    pub(super) asked: Asked,
-    /// How long the file took to render.
-    pub(super) took: Duration,
+    pub(super) inputs: InputTime,
+    /// How long rendering took.
+    pub(super) render_time: Duration,
     pub(super) _memory: Reservation,
 }
 
-/// A file is trusted for `--ttl` plus this multiple of the time that it took to render.
-const TRUST: u32 = 4;
+/// A file is trusted for `--ttl` plus this multiple of the time that rendering took.
+const RENDER_TIME_FACTOR: u32 = 4;
 
 impl CachedFile {
     /// Returns whether the cached file can be served without rendering it again.
     pub(super) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
         if self
-            .made
+            .file
             .sources
             .iter()
             .any(|reader| reader.chunks().is_outdated())
         {
             return false;
         }
-        let is_certain = is_immutable && !self.asked.is_in_vain;
-        is_certain || self.asked.when.elapsed() < trust(ttl, self.took)
+        let is_certain = is_immutable && !self.inputs.has_failed_input;
+        is_certain || self.inputs.oldest.elapsed() < trust(ttl, self.render_time)
     }
 }
 
 /// Returns how long a file is trusted. Without the extra time, a file that takes longer to render than
 /// `--ttl` would be rendered for each request. With `--ttl 0`, each request renders it.
-fn trust(ttl: Duration, took: Duration) -> Duration {
+fn trust(ttl: Duration, render_time: Duration) -> Duration {
     match ttl.is_zero() {
         true => ttl,
-        false => ttl.saturating_add(took.saturating_mul(TRUST)),
+        false => ttl.saturating_add(render_time.saturating_mul(RENDER_TIME_FACTOR)),
     }
 }
 
 /// When the oldest input of a file was requested.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    pub(super) when: Instant,
+pub(super) struct InputTime {
+    pub(super) oldest: Instant,
     /// Whether an input could not be read, although a later attempt may succeed.
-    pub(super) is_in_vain: bool,
+    pub(super) has_failed_input: bool,
 }
 
-impl Asked {
+impl InputTime {
     pub(super) fn now() -> Self {
         Self {
-            when: Instant::now(),
-            is_in_vain: false,
+            oldest: Instant::now(),
+            has_failed_input: false,
         }
     }
 }
@@ -144,7 +144,7 @@ impl From<NoOutline> for NoContent {
 impl CachedFile {
     /// Size of the file in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.made.layout.size_bytes()
+        self.file.layout.size_bytes()
     }
 }
 

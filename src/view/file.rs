@@ -80,7 +80,7 @@ impl ViewFile {
             Content::Elements(rendering) => {
                 FileContent::Elements(Arc::clone(nodes), Arc::clone(node), rendering)
             }
-            Content::File(file) if file.made.layout.picture().is_some() => {
+            Content::File(file) if file.file.layout.picture().is_some() => {
                 FileContent::Picture(OpenPicture::new(nodes, file))
             }
             Content::File(file) => FileContent::File(file),
@@ -169,8 +169,8 @@ impl FileContent {
     fn readers(&self) -> &[Arc<ArrayReader>] {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
-            Self::File(file) => &file.made.sources,
-            Self::Picture(picture) => &picture.file.made.sources,
+            Self::File(file) => &file.file.sources,
+            Self::Picture(picture) => &picture.file.file.sources,
             Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
         }
     }
@@ -244,7 +244,7 @@ impl Object for OpenView {
                 let text = nodes.cached_text(node, *rendering)?;
                 Some(Ok(part_of(text, offset, size)))
             }
-            FileContent::File(file) => file.made.try_read(offset, size, buffer, served),
+            FileContent::File(file) => file.file.try_read(offset, size, buffer, served),
             FileContent::Picture(picture) => {
                 let content = picture.nodes.cached_picture(picture.id())?;
                 Some(Ok(part_of(content, offset, size)))
@@ -266,7 +266,7 @@ impl Object for OpenView {
                 let text = nodes.text(node, *rendering).await?;
                 Ok(part_of(text, offset, size))
             }
-            FileContent::File(file) => file.made.read(offset, size, served).await,
+            FileContent::File(file) => file.file.read(offset, size, served).await,
             FileContent::Picture(picture) => {
                 let (nodes, file) = (&picture.nodes, &picture.file);
                 let content = nodes.picture(picture.id(), file, self.file.served.as_ref());

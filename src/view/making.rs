@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher13;
 
 use super::around::ArrayView;
 use super::branch::Depth;
-use super::content::{Asked, CachedFile, Content, NoContent, Rendering};
+use super::content::{CachedFile, Content, InputTime, NoContent, Rendering};
 use super::format::{Format, Renderer};
 use super::layout::VirtualFile;
 use super::node::{Elements, ViewNode};
@@ -46,13 +46,15 @@ impl Nodes {
                 Some(file) => Ok(Content::File(file)),
                 None => {
                     let begun = Instant::now();
-                    let (list, asked) = self.view_list(node).await?;
+                    let (list, inputs) = self.view_list(node).await?;
                     let text = match format.renderer() {
                         Renderer::ViewList => list.json(),
                         _ => list.text(),
                     };
-                    let made = VirtualFile::text(text);
-                    Ok(Content::File(self.keep(node, format, made, asked, begun)?))
+                    let rendered = VirtualFile::text(text);
+                    Ok(Content::File(
+                        self.cache_file(node, format, rendered, inputs, begun)?,
+                    ))
                 }
             },
             (Renderer::Elements, Elements::Variable(..)) => {
@@ -84,10 +86,12 @@ impl Nodes {
                 | Renderer::Table(..),
                 _,
             )
-            | (Renderer::StoredChunks(..), Elements::None) => self.made(node, format).await,
+            | (Renderer::StoredChunks(..), Elements::None) => {
+                self.rendered_file(node, format).await
+            }
             (Renderer::StoredChunks(..), _) => {
                 hdf5_form(&array_of(node)?)?;
-                self.made(node, format).await
+                self.rendered_file(node, format).await
             }
             (
                 Renderer::ArrayWithNodes(..)
@@ -96,7 +100,7 @@ impl Nodes {
                 _,
             ) => {
                 array_of(node)?;
-                self.made(node, format).await
+                self.rendered_file(node, format).await
             }
             (Renderer::Image(_), Elements::None) if !ome_tiff::is_image(node) => {
                 Err("the group is no image of OME-NGFF".to_owned().into())
@@ -105,11 +109,11 @@ impl Nodes {
                 if !matches!(elements, Elements::None) {
                     array_of(node)?;
                 }
-                self.made(node, format).await
+                self.rendered_file(node, format).await
             }
             (Renderer::Array(make), _) => {
                 let file = make(&array_of(node)?)?;
-                let file = self.file(node, format, file, None, Asked::now())?;
+                let file = self.file(node, format, file, None, InputTime::now())?;
                 Ok(Content::File(Arc::new(file)))
             }
             (Renderer::Chunks, _) => {
@@ -207,7 +211,7 @@ impl Nodes {
     }
 
     /// Returns a file that depends on several nodes: from the cache, or rendered once for all callers.
-    async fn made(
+    async fn rendered_file(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
@@ -218,9 +222,9 @@ impl Nodes {
         let (nodes, own) = (Arc::clone(self), Arc::clone(node));
         let load = move || async move {
             leave_session_thread().await;
-            let asked = Asked::now();
+            let inputs = InputTime::now();
             let file = nodes.render(&own, format).await?;
-            nodes.keep(&own, format, file, asked, asked.when)
+            nodes.cache_file(&own, format, file, inputs, inputs.oldest)
         };
         let place = (node.key.clone(), node.version, format.number());
         let panicked = StoreError::internal(format!("a panic while {format} was made"));
@@ -269,35 +273,35 @@ impl Nodes {
         is_trusted.then(|| Arc::clone(file))
     }
 
-    fn keep(
+    fn cache_file(
         &self,
         node: &ViewNode,
         format: Format,
-        made: VirtualFile,
-        asked: Asked,
+        rendered: VirtualFile,
+        inputs: InputTime,
         begun: Instant,
     ) -> Result<Arc<CachedFile>, NoContent> {
         let mut hasher = SipHasher13::new();
-        for header in made.layout.headers() {
+        for header in rendered.layout.headers() {
             hasher.write(header);
         }
-        for table in made.layout.tables() {
+        for table in rendered.layout.tables() {
             table.hash_into(&mut hasher);
         }
-        for reader in &made.sources {
+        for reader in &rendered.sources {
             hasher.write(reader.key().as_bytes());
             hasher.write_u64(reader.document_version());
         }
         let rendering = Rendering {
             hash: hasher.finish(),
-            size_bytes: made.layout.size_bytes(),
+            size_bytes: rendered.layout.size_bytes(),
         };
         let file = CachedFile {
-            took: begun.elapsed(),
-            ..self.file(node, format, made, Some(rendering), asked)?
+            render_time: begun.elapsed(),
+            ..self.file(node, format, rendered, Some(rendering), inputs)?
         };
         let file = Arc::new(file);
-        let bytes = file.made.layout.header_bytes();
+        let bytes = file.file.layout.header_bytes();
         let place = (node.key.clone(), node.version, format.number());
         let evicted = self.files.lock().insert(place, Arc::clone(&file), bytes);
         drop(evicted);
@@ -308,11 +312,11 @@ impl Nodes {
         &self,
         node: &ViewNode,
         format: Format,
-        made: VirtualFile,
+        rendered: VirtualFile,
         rendering: Option<Rendering>,
-        asked: Asked,
+        inputs: InputTime,
     ) -> Result<CachedFile, NoContent> {
-        let bytes = made.layout.header_bytes();
+        let bytes = rendered.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 8;
         if bytes > most {
             let why = format!("a header of {bytes} bytes; {most} are the limit for {format}");
@@ -320,10 +324,10 @@ impl Nodes {
         }
         let memory = self.engine().reserve_now(&node.key, bytes);
         Ok(CachedFile {
-            made,
+            file: rendered,
             rendering,
-            asked,
-            took: Duration::ZERO,
+            inputs,
+            render_time: Duration::ZERO,
             _memory: memory.map_err(NoContent::Failed)?,
         })
     }

@@ -62,9 +62,9 @@ impl Nodes {
         served: Option<Arc<ServedVersions>>,
     ) -> Result<Vec<u8>, StoreError> {
         let broken = || StoreError::internal("a picture that contradicts its layout");
-        let layout = &file.made.layout;
+        let layout = &file.file.layout;
         let picture = layout.picture().ok_or_else(broken)?;
-        let reader = file.made.sources.first().ok_or_else(broken)?;
+        let reader = file.file.sources.first().ok_or_else(broken)?;
         // The samples and a copy of them; rows, image data and file.
         let count = picture.sample_count();
         let bytes = count * (2 * size_of::<f64>() as u64) + 4 * layout.size_bytes();

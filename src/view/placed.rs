@@ -161,7 +161,9 @@ impl VirtualFile {
                     range.start + own.start..range.start + own.end,
                 ))
             }
-            Data::Filled(_) => Err(StoreError::internal("blocks in a buffer of nobody")),
+            Data::Filled(_) => Err(StoreError::internal(
+                "whole blocks were read without a buffer of their own",
+            )),
         }
     }
 

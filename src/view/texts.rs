@@ -60,7 +60,7 @@ impl Nodes {
         let is_immutable = self.store().capabilities().immutable;
         let place = (node.key.clone(), node.version);
         if let Some(text) = self.texts.lock().get(&place)
-            && (is_immutable || text.made.elapsed() < self.options().ttl.present)
+            && (is_immutable || text.rendered.elapsed() < self.options().ttl.present)
         {
             return Ok(text.rendering);
         }
@@ -80,7 +80,7 @@ impl Nodes {
     }
 
     async fn render_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
-        let made = Instant::now();
+        let rendered = Instant::now();
         let (Node::Array(array), Elements::Variable(pipeline, document)) =
             (&node.node, &node.elements)
         else {
@@ -115,7 +115,7 @@ impl Nodes {
         let text = Text {
             bytes: Arc::new(bytes),
             rendering,
-            made,
+            rendered,
         };
         let place = (node.key.clone(), node.version);
         let evicted = self

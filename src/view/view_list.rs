@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::content::{Asked, Content, NoContent};
+use super::content::{Content, InputTime, NoContent};
 use super::format::{Format, Renderer};
 use super::node::ViewNode;
 use super::nodes::Nodes;
@@ -45,7 +45,7 @@ impl Nodes {
     pub(super) async fn view_list(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<(Readme, Asked), NoContent> {
+    ) -> Result<(Readme, InputTime), NoContent> {
         let problems = node.problems.iter();
         let is_array = node.is_array();
         let mut readme = Readme {
@@ -56,7 +56,7 @@ impl Nodes {
             unlisted: self.unlisted_of_arrays(node),
             diagnostics: problems.map(Diagnostic::of_node).collect(),
         };
-        let mut asked = Asked::now();
+        let mut inputs = InputTime::now();
         let is_list =
             |format: Format| matches!(format.renderer(), Renderer::Readme | Renderer::ViewList);
         let formats = Format::all().filter(|format| format.suits(is_array));
@@ -70,8 +70,8 @@ impl Nodes {
             match content {
                 Ok(content) => {
                     if let Some(Content::File(file)) = content {
-                        asked.when = asked.when.min(file.asked.when);
-                        let notes = file.made.notes.iter();
+                        inputs.oldest = inputs.oldest.min(file.inputs.oldest);
+                        let notes = file.file.notes.iter();
                         readme
                             .diagnostics
                             .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
@@ -90,21 +90,21 @@ impl Nodes {
                 }
                 Err(NoContent::Unresolved) => return Err(NoContent::Unresolved),
                 Err(NoContent::Failed(error)) => {
-                    asked.is_in_vain = true;
+                    inputs.has_failed_input = true;
                     let reason = error.to_string();
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
             }
         }
         if node.key == self.options().root {
-            self.add_translations(node, &mut readme, &mut asked).await;
+            self.add_translations(node, &mut readme, &mut inputs).await;
         }
         // Listed views come first, and metadata last.
         let is_metadata = |word: &str| word.parse().is_ok_and(Format::is_of_node);
         readme
             .views
             .sort_by_key(|view| (is_metadata(view.format), !view.is_listed));
-        Ok((readme, asked))
+        Ok((readme, inputs))
     }
 
     /// Returns the suffixes of those formats of arrays that the directory of a group contains but does not
@@ -118,7 +118,7 @@ impl Nodes {
             .collect()
     }
 
-    async fn add_translations(&self, node: &ViewNode, readme: &mut Readme, asked: &mut Asked) {
+    async fn add_translations(&self, node: &ViewNode, readme: &mut Readme, inputs: &mut InputTime) {
         for target in Target::ALL {
             let (store, engine) = (Arc::clone(self.store()), Arc::clone(self.engine()));
             let (root, ttl) = (node.key.clone(), self.options().ttl);
@@ -134,7 +134,7 @@ impl Nodes {
                 // The diagnostics of the nodes that are left out say why a translation cannot be made.
                 Ok(false) => {}
                 Err(error) => {
-                    asked.is_in_vain = true;
+                    inputs.has_failed_input = true;
                     let reason = error.to_string();
                     let diagnostic = Diagnostic::of_view(target.word(), reason);
                     readme.diagnostics.push(diagnostic);
@@ -150,7 +150,7 @@ impl Nodes {
                 .collect(),
             Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
             Err(NoOutline::Failed(error)) => {
-                asked.is_in_vain = true;
+                inputs.has_failed_input = true;
                 vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
             }
         };

@@ -202,14 +202,14 @@ impl DbmDatabase {
 
     /// Returns the index of the present state; `None` if the files changed while it was read.
     fn loaded(&self, reading: &Reading, wait: Wait) -> Result<Option<Arc<Loaded>>, Failure> {
-        if let Some(loaded) = self.at_hand(&reading.state) {
+        if let Some(loaded) = self.cached(&reading.state) {
             return Ok(Some(loaded));
         }
         if wait == Wait::NonBlocking {
             return Err(Failure::Busy("index of the database"));
         }
         let _loading = self.loading.lock();
-        if let Some(loaded) = self.at_hand(&reading.state) {
+        if let Some(loaded) = self.cached(&reading.state) {
             return Ok(Some(loaded));
         }
         // Drop the old index first, so that memory never holds two of them.
@@ -233,7 +233,7 @@ impl DbmDatabase {
         Ok(Some(loaded))
     }
 
-    fn at_hand(&self, state: &State) -> Option<Arc<Loaded>> {
+    fn cached(&self, state: &State) -> Option<Arc<Loaded>> {
         let loaded = self.loaded.lock();
         loaded
             .as_ref()

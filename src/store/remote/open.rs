@@ -45,7 +45,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 /// Size limit of metadata documents in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-/// Opens `http(s)://`, `s3://`, `gs://` and `az://` URLs. `is_zip` means that the source must be an archive;
+/// Opens a URL of any remote source. `is_zip` means that the source must be an archive;
 /// `classes` classifies the keys of a tree.
 ///
 /// # Errors

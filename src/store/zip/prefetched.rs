@@ -246,7 +246,7 @@ impl ReaderAt for &PrefetchedTail {
         let Some(part) = self.part_at(offset) else {
             let gap = offset..end.min(self.size_bytes);
             self.gaps.borrow_mut().push(gap);
-            return Err(io::Error::other("this part of the archive is not at hand"));
+            return Err(io::Error::other("this part of the archive is not cached"));
         };
         let from = usize::try_from(offset - part.offset).unwrap_or(usize::MAX);
         let there = part.bytes.get(from..).unwrap_or_default();

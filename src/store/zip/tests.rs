@@ -440,7 +440,7 @@ fn parts_of_stored_entries_are_exact() {
 }
 
 #[test]
-fn decoded_entries_are_at_hand_and_nothing_else_is() {
+fn decoded_entries_are_cached_and_nothing_else_is() {
     let mut maker = Maker::default();
     maker.add("stored", noise(1, 5000), false);
     maker.add("deflated", noise(2, 5000), true);
