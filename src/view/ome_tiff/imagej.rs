@@ -12,9 +12,6 @@ use super::super::tiff::{self, Values, tag};
 use super::axes::{Above, StackAxes, Step};
 use super::{Stack, pixels};
 
-/// The denominator of pixels per unit.
-const RESOLUTION: u32 = 1_000_000;
-
 /// Returns the layout of a stack.
 ///
 /// # Errors
@@ -128,16 +125,29 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
     fields
 }
 
-/// Returns pixels per unit; `None` if a `RATIONAL` cannot hold the number.
+/// Returns pixels per unit with as many digits as a `RATIONAL` can hold; `None` if it cannot hold the number.
 fn resolution(step: f64) -> Option<Values> {
-    let scaled = (f64::from(RESOLUTION) / step).round();
+    // The smaller part is a power of ten, so that the other one has the digits of the step.
+    let (larger, is_fine) = match step < 1.0 {
+        true => (1.0 / step, true),
+        false => (step, false),
+    };
+    let mut smaller = 1_u32;
+    while f64::from(smaller) * larger * 10.0 <= f64::from(u32::MAX) && smaller < 1_000_000_000 {
+        smaller *= 10;
+    }
+    let scaled = (f64::from(smaller) * larger).round();
     let is_held = (1.0..=f64::from(u32::MAX)).contains(&scaled);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "within the range of u32"
     )]
-    is_held.then_some(Values::Rational(scaled as u32, RESOLUTION))
+    let scaled = is_held.then_some(scaled as u32)?;
+    Some(match is_fine {
+        true => Values::Rational(scaled, smaller),
+        false => Values::Rational(smaller, scaled),
+    })
 }
 
 #[cfg(test)]
@@ -166,11 +176,16 @@ mod tests {
 
     #[test]
     fn resolutions_are_pixels_per_unit() {
-        assert_eq!(
-            resolution(0.5),
-            Some(Values::Rational(2_000_000, 1_000_000))
-        );
-        assert_eq!(resolution(1e-9), None);
-        assert_eq!(resolution(1e9), None);
+        let rational = |numerator, denominator| Some(Values::Rational(numerator, denominator));
+        assert_eq!(resolution(0.5), rational(2_000_000_000, 1_000_000_000));
+        assert_eq!(resolution(0.325), rational(3_076_923_077, 1_000_000_000));
+        // Nanometres of a microscope, and of a satellite.
+        assert_eq!(resolution(3200.0), rational(1_000_000, 3_200_000_000));
+        assert_eq!(resolution(3e5), rational(10_000, 3_000_000_000));
+        assert_eq!(resolution(1e-9), rational(1_000_000_000, 1));
+        assert_eq!(resolution(1e9), rational(1, 1_000_000_000));
+        for step in [1e-10, 1e10, f64::NAN, 0.0] {
+            assert_eq!(resolution(step), None, "{step}");
+        }
     }
 }
