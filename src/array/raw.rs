@@ -137,9 +137,11 @@ pub(super) fn compare_version(
     match found {
         Ok(stat) if stat.version == version => Ok(()),
         Ok(_) => Err(stale("the metadata of the array have changed")),
-        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
-            Err(stale("the array is gone"))
-        }
+        Err(
+            StoreError::NotFound { .. }
+            | StoreError::NotAPrefix { .. }
+            | StoreError::NotAFile { .. },
+        ) => Err(stale("the array is gone")),
         Err(error) => Err(error),
     }
 }

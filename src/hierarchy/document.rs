@@ -123,6 +123,13 @@ pub async fn read_document(
     {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
+        // The node has a document, so that it does not look like one without.
+        Err(StoreError::NotAFile { key, what }) => {
+            return Err(StoreError::Corrupt {
+                key,
+                what: format!("{what} is where the document should be"),
+            });
+        }
         Err(error) => return Err(error),
     };
     let modified = object.stat()?.modified;

@@ -257,9 +257,13 @@ impl SyncStore for DirStore {
             FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
             kind => return Err(special(key, kind)),
         }
-        let file = reopen(&place).map_err(|error| StoreError::Io {
-            key: key.clone(),
-            source: Arc::new(error),
+        let file = reopen(&place).map_err(|error| match Errno::from_io_error(&error) {
+            // The path exists: it is `/proc` that is not there.
+            Some(Errno::NOENT) => StoreError::Io {
+                key: key.clone(),
+                source: Arc::new(error),
+            },
+            _ => failed(error),
         })?;
         let file = SnapshotFile::new(file).map_err(failed)?;
         Ok(Arc::new(DirObject {

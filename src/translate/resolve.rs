@@ -129,7 +129,10 @@ impl Shared {
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
         let hint = shards.map_or(hint, |shards| shards.access_hint());
         let opened = self.store.open(&source, hint).await;
-        let is_misplaced = matches!(opened, Err(StoreError::NotAPrefix { .. }));
+        let is_misplaced = matches!(
+            opened,
+            Err(StoreError::NotAPrefix { .. } | StoreError::NotAFile { .. })
+        );
         let frame_content_bytes = node.chunks().and_then(|chunks| chunks.frame_content_bytes);
         let translated = async {
             let mut object = opened.map_err(not_a_chunk)?;
@@ -177,7 +180,10 @@ impl Shared {
     ) -> Result<Stat, StoreError> {
         let (modified, version) = match (self.store.stat(source).await, error) {
             (Ok(stat), _) => (stat.modified, stat.version.0),
-            (Err(StoreError::NotAPrefix { .. }), StoreError::Corrupt { .. }) => (node.modified, 0),
+            (
+                Err(StoreError::NotAPrefix { .. } | StoreError::NotAFile { .. }),
+                StoreError::Corrupt { .. },
+            ) => (node.modified, 0),
             _ => return Err(error.clone()),
         };
         Ok(Stat {

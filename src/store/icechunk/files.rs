@@ -60,7 +60,11 @@ async fn load<T: Send + 'static>(
     decode: impl FnOnce(&[u8], u64) -> Result<T, FormatError> + Send + 'static,
 ) -> Result<T, StoreError> {
     let file = match read(store, key, limit_bytes).await {
-        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
+        Err(
+            StoreError::NotFound { .. }
+            | StoreError::NotAPrefix { .. }
+            | StoreError::NotAFile { .. },
+        ) => {
             return Err(StoreError::Corrupt {
                 key: key.clone(),
                 what: "the repository has no such file".into(),

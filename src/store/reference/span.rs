@@ -60,6 +60,10 @@ pub(super) fn missing(error: StoreError, key: &Key, label: &dyn std::fmt::Displa
             key,
             what: format!("its target {label} does not exist"),
         },
+        StoreError::NotAFile { what, .. } => StoreError::Corrupt {
+            key,
+            what: format!("its target {label} is {what}, neither a file nor a directory"),
+        },
         StoreError::Denied { what, status, .. } => StoreError::Denied {
             key,
             what: format!("its target {label}: {what}"),
