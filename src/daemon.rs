@@ -86,7 +86,7 @@ pub fn mount(
     if helper.is_some_and(|helper| helper.is_fake) {
         return Ok(());
     }
-    limits::restart_with_small_allocator(wanted_memory_bytes(&options))?;
+    limits::restart_with_small_allocator(&options)?;
     let chosen = match mountpoint {
         Some(_) => None,
         None => {
@@ -413,11 +413,6 @@ async fn build_tree(
     Ok(Box::new(tree))
 }
 
-/// Returns the memory limit that the user wants, or the default.
-fn wanted_memory_bytes(options: &MountOptions) -> u64 {
-    options.memory_limit.unwrap_or_else(|| memory_bytes() / 2)
-}
-
 /// The memory budget of a mount.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
@@ -428,7 +423,7 @@ struct Memory {
 impl Memory {
     fn new(options: &MountOptions, threads: limits::Threads) -> Result<Self, Failure> {
         let memory = memory_bytes();
-        let wanted = wanted_memory_bytes(options);
+        let wanted = limits::wanted_memory_bytes(options);
         let limit_bytes = limits::memory_limit_bytes(wanted, threads)?;
         if limit_bytes < wanted && options.memory_limit.is_some() {
             log::warn!(

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Failure, reexec};
-use crate::machine::{address_space_bytes, used_address_space_bytes};
+use crate::cli::MountOptions;
+use crate::machine::{address_space_bytes, memory_bytes, used_address_space_bytes};
 
 /// The address space of a session thread in bytes: its stack, and the request buffer that `fuser`
 /// allocates when the thread starts.
@@ -29,14 +30,19 @@ const MAPPED_BYTES: u64 = 256 << 10;
 /// Below this memory limit, the memory that an allocator keeps matters.
 const SMALL_MEMORY_BYTES: u64 = 1 << 30;
 
+/// Returns the memory limit that the user wants, or the default.
+pub(super) fn wanted_memory_bytes(options: &MountOptions) -> u64 {
+    options.memory_limit.unwrap_or_else(|| memory_bytes() / 2)
+}
+
 /// Executes this command again in this process with an allocator that keeps little memory and address space, if
 /// either is limited; otherwise returns at once.
 ///
 /// # Errors
 /// The error of execve(2), if address space is limited.
-pub(super) fn restart_with_small_allocator(memory_limit_bytes: u64) -> Result<(), Failure> {
+pub(super) fn restart_with_small_allocator(options: &MountOptions) -> Result<(), Failure> {
     let has_little_space = address_space_bytes().is_some();
-    let has_little_memory = memory_limit_bytes < SMALL_MEMORY_BYTES;
+    let has_little_memory = wanted_memory_bytes(options) < SMALL_MEMORY_BYTES;
     let is_small = std::env::var_os(ARENAS).is_some() || std::env::var_os(MAPPED).is_some();
     if is_small || !(has_little_space || has_little_memory) {
         return Ok(());

@@ -340,7 +340,8 @@ impl KeyOrders {
         (middle.checked_add(stride) == Some(last)).then_some(Step { order, stride, top })
     }
 
-    /// Returns the next key of a step; `None` at its end, or if it is far away: each directory may take requests.
+    /// Returns the next key of a step; `None` at its end, or behind more than [`MAX_SKIPPED`] directories
+    /// without a value, each of which may take requests.
     pub(super) async fn after(&self, key: &Key, step: &Step) -> Option<Key> {
         let (mut at, mut stride) = (key.clone(), step.stride);
         let mut skipped = 0;
