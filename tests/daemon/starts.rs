@@ -62,17 +62,16 @@ fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
         std::thread::sleep(Duration::from_millis(delay));
         caller.kill().unwrap();
         caller.wait().unwrap();
-        let settled = || match place.processes().len() {
-            0 => !place.is_mounted(),
-            _ => place.is_mounted(),
-        };
+        // The daemon may be ending until it is gone, so a mount in the mount table may not work.
+        let is_gone = || place.processes().is_empty() && !place.is_mounted();
+        let settled = || is_gone() || assert_served_bytes(&place.path).is_ok();
         assert!(
             wait_until(Duration::from_secs(5), settled),
             "half a mount is left"
         );
-        if place.is_mounted() {
-            assert_serves(&place.path);
-            place.unmount(&[]).ok();
+        let unmounted = place.unmount(&[]);
+        if !wait_until(Duration::from_secs(5), is_gone) {
+            unmounted.ok();
         }
         place.assert_untouched();
     }

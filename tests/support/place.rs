@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,14 +24,21 @@ pub fn chunk() -> Vec<u8> {
 
 /// Asserts that the mount at `path` serves the whole content of a source of this module.
 pub fn assert_serves(path: &Path) {
-    assert_eq!(fs::read(path.join("zarr.json")).unwrap(), GROUP.as_bytes());
-    assert!(fs::read(path.join("a/c/0")).unwrap() == chunk());
-    let mut names: Vec<_> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    assert_served_bytes(path).unwrap();
+}
+
+/// Reads the whole content of a mounted source of this module, and asserts that it is right.
+///
+/// # Errors
+/// The first error of a read, for example because the mount has ended.
+pub fn assert_served_bytes(path: &Path) -> io::Result<()> {
+    assert_eq!(fs::read(path.join("zarr.json"))?, GROUP.as_bytes());
+    assert!(fs::read(path.join("a/c/0"))? == chunk());
+    let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
     names.sort();
     assert_eq!(names, ["a", "zarr.json"]);
+    Ok(())
 }
 
 /// A line of /proc/self/mounts.
