@@ -244,8 +244,8 @@ impl HashedTree {
     }
 
     fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
-        if let Some(values) = &self.values {
-            values.note_listed(&key);
+        for readahead in self.values.iter().chain(&self.attributes) {
+            readahead.note_listed(&key);
         }
         let parent = match key == self.root {
             true => self.numbers.root,

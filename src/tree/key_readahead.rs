@@ -27,8 +27,10 @@ use crate::sync::{Mutex, MutexGuard};
 const MAX_STREAMS: usize = 8;
 /// The number of recently used keys in which an order is searched.
 const MAX_RECENT: usize = 12;
-/// The largest number of keys that a new stream prefetches.
+/// The largest number of keys whose values a new stream prefetches.
 const FIRST_WINDOW: usize = 16;
+/// The number of keys whose attributes a new stream prefetches.
+const FIRST_WINDOW_OF_ATTRIBUTES: usize = 32;
 /// As [`FIRST_WINDOW`], as long as the size of values is unknown.
 const FIRST_WINDOW_OF_UNKNOWN: usize = 8;
 /// The approximate total size in bytes of the values that a new stream prefetches.
@@ -160,7 +162,7 @@ impl State {
     /// Returns the number of keys that a new stream prefetches.
     fn first_window(&self, what: Prefetch) -> usize {
         match (what, self.value_bytes) {
-            (Prefetch::Attributes, _) => FIRST_WINDOW,
+            (Prefetch::Attributes, _) => FIRST_WINDOW_OF_ATTRIBUTES,
             (Prefetch::Value, 0) => FIRST_WINDOW_OF_UNKNOWN,
             (Prefetch::Value, bytes) => usize::try_from(FIRST_WINDOW_BYTES / bytes)
                 .unwrap_or(FIRST_WINDOW)
@@ -201,7 +203,8 @@ impl Stream {
     /// Sets the window, whose limit grows with the number of used keys.
     fn set_window(&mut self, window: usize) {
         let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
-        self.window = window.clamp(1, most.min(MAX_WINDOW));
+        let most = most.max(self.window).min(MAX_WINDOW);
+        self.window = window.clamp(1, most);
     }
 
     /// Widens the window if the key that the program waits for is still in flight.

@@ -88,7 +88,10 @@ impl RemoteSource {
         if self.classes.is_document(key) {
             // The caller will most likely read the document.
             return match self.whole(key, MAX_DOCUMENT_BYTES).await {
-                Ok(value) => Ok(Attrs::Object(value.meta)),
+                Ok(value) => {
+                    self.speculation.looked_up_document();
+                    Ok(Attrs::Object(value.meta))
+                }
                 Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
                 Err(StoreError::NotAPrefix { .. }) => Ok(Attrs::Prefix),
                 Err(error) => Err(error),

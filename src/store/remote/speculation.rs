@@ -2,7 +2,8 @@
 //!
 //! A lookup needs only the headers of a response. It sends GET instead of HEAD as long as lookups are
 //! followed by reads, so that the read needs no request. Programs that only look up (`ls -l`,
-//! `find -size`, and `rsync` at first) use up a credit; from then on lookups send HEAD.
+//! `find -size`, and `rsync` at first) look up a second key before they open the first one; from then on
+//! lookups send HEAD. They do so, too, when values that are not read have used up a credit.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -19,8 +20,9 @@ pub(super) const WHOLE_BYTES: u64 = 8 << 20;
 const FIRST_CREDIT_BYTES: i64 = 4 << 20;
 /// Upper limit of the credit in bytes.
 const MAX_CREDIT_BYTES: i64 = 16 << 20;
-/// Number of consecutive lookups without a read that may fetch values.
-const MAX_LOOKUPS_WITHOUT_READ: u32 = 3;
+/// Number of consecutive lookups without an open that may fetch values. open(2) sends the lookup and the
+/// open of a file right after each other, so the second lookup in a row is that of a program like `ls -l`.
+const MAX_LOOKUPS_WITHOUT_OPEN: u32 = 1;
 /// Least size limit, in bytes, of values that a lookup fetches.
 const MIN_LIMIT_BYTES: u64 = 1 << 20;
 /// Number of unread values that are remembered.
@@ -45,9 +47,9 @@ pub(super) struct Speculation {
     credit: AtomicI64,
     /// Number of lookups that wait for a response.
     lookups_in_flight: AtomicU32,
-    /// Number of lookups, since the last read of any value, that began while no other was in flight. In a
-    /// program with several threads, the lookups of all threads complete before its first read.
-    lookups_without_read: AtomicU32,
+    /// Number of lookups, since the last open of any value, that began while no other was in flight: the
+    /// threads of a program look up their first keys at the same time.
+    lookups_without_open: AtomicU32,
     /// Size in bytes of the largest of the latest values; 0 if none is known.
     typical_bytes: AtomicU64,
     unread: Mutex<Unread>,
@@ -65,7 +67,7 @@ impl Default for Speculation {
         Self {
             credit: AtomicI64::new(FIRST_CREDIT_BYTES),
             lookups_in_flight: AtomicU32::new(0),
-            lookups_without_read: AtomicU32::new(0),
+            lookups_without_open: AtomicU32::new(0),
             typical_bytes: AtomicU64::new(0),
             unread: Mutex::new(Unread {
                 values: LruCache::new(MAX_UNREAD),
@@ -92,10 +94,10 @@ impl Speculation {
         (typical <= WHOLE_BYTES).then(|| limit.min(WHOLE_BYTES))
     }
 
-    /// Whether lookups request attributes only, because no reads follow them.
+    /// Whether lookups request attributes only, because no opens or reads follow them.
     pub(super) fn is_only_looked_at(&self) -> bool {
-        let lookups = self.lookups_without_read.load(Ordering::Relaxed);
-        lookups > MAX_LOOKUPS_WITHOUT_READ || self.credit.load(Ordering::Relaxed) <= 0
+        let lookups = self.lookups_without_open.load(Ordering::Relaxed);
+        lookups > MAX_LOOKUPS_WITHOUT_OPEN || self.credit.load(Ordering::Relaxed) <= 0
     }
 
     /// Records the size of a value.
@@ -108,9 +110,14 @@ impl Speculation {
     /// Records that a lookup begins; it ends when the returned value is dropped.
     pub(super) fn begin_lookup(&self) -> InFlightLookup<'_> {
         if self.lookups_in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.lookups_without_read.fetch_add(1, Ordering::Relaxed);
+            self.lookups_without_open.fetch_add(1, Ordering::Relaxed);
         }
         InFlightLookup(&self.lookups_in_flight)
+    }
+
+    /// Records the lookup of a document, which has fetched it in any case.
+    pub(super) fn looked_up_document(&self) {
+        self.lookups_without_open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that a lookup has fetched a value.
@@ -121,7 +128,11 @@ impl Speculation {
     /// Records the first read of a value.
     pub(super) fn earn(&self, bytes: u64) {
         self.add_credit(signed(bytes));
-        self.lookups_without_read.store(0, Ordering::Relaxed);
+    }
+
+    /// Records the open of a value.
+    pub(super) fn opened(&self) {
+        self.lookups_without_open.store(0, Ordering::Relaxed);
     }
 
     fn add_credit(&self, bytes: i64) {
@@ -174,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_without_reads_soon_ask_for_attributes_only_and_a_read_changes_that() {
+    fn lookups_without_opens_soon_ask_for_attributes_only_and_a_read_changes_that() {
         let speculation = Speculation::default();
         let mut fetched = 0;
         loop {
@@ -187,12 +198,13 @@ mod tests {
             speculation.insert_unread(&key(fetched), 0, 700_000);
             fetched += 1;
         }
-        assert_eq!(fetched, u64::from(MAX_LOOKUPS_WITHOUT_READ));
+        assert_eq!(fetched, u64::from(MAX_LOOKUPS_WITHOUT_OPEN));
         assert_eq!(speculation.unread_bytes(), fetched * 700_000);
         assert_eq!(speculation.read(&key(0), 0), Some(700_000));
         assert_eq!(speculation.read(&key(0), 0), None);
-        assert_eq!(speculation.lookup_limit(), None);
         speculation.earn(700_000);
+        assert_eq!(speculation.lookup_limit(), None);
+        speculation.opened();
         // Concurrent lookups of several threads count only once.
         let lookups: Vec<_> = (0..10).map(|_| speculation.begin_lookup()).collect();
         assert!(speculation.lookup_limit().is_some());

@@ -236,6 +236,7 @@ impl Store for RemoteStore {
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
+        self.source.speculation.opened();
         let value = match hint {
             AccessHint::Tail(_) if self.source.reads_whole => {
                 let limit = self.source.whole_limit();
