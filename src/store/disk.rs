@@ -5,18 +5,18 @@
 //! ([`block`]). Any other file in its place is removed and counts as a miss. So nothing needs to
 //! be synced, locked or repaired: after a crash, a torn block counts as missing.
 //!
-//! A process that is about to fetch a value can [claim](DiskCache::claim) it, so that others wait
-//! for the block instead of fetching the same bytes.
+//! A process that is about to fetch a value can [lock](DiskCache::try_fetch_lock) its name, so that others
+//! wait for the block instead of fetching the same bytes.
 //!
 //! **Architecture Invariant:** [`DiskCache::get`] takes no lock, and neither it nor
-//! [`DiskCache::put`] waits for evictions. One thread evicts ([`sweep`]); while it has not freed
+//! [`DiskCache::put`] waits for evictions. One thread evicts ([`eviction`]); while it has not freed
 //! space, new blocks are not kept.
 
 mod block;
-mod claim;
-mod place;
-mod room;
-mod sweep;
+mod cache_dir;
+mod eviction;
+mod fetch_lock;
+mod space_budget;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -29,11 +29,11 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::fs::{Stat as FileStat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use rustix::io::Errno;
 
-use block::{BlockPath, Unproven};
-use claim::Claims;
-pub(super) use claim::{Claim, Claimed};
-use place::{Opened, Place};
-use room::Room;
+use block::{BlockPath, InvalidBlock};
+use cache_dir::{CacheDir, OpenedFile};
+use fetch_lock::FetchLocks;
+pub(super) use fetch_lock::{FetchLock, TryLock};
+use space_budget::SpaceBudget;
 
 /// Why a directory cannot be used as a cache.
 #[derive(Debug, thiserror::Error)]
@@ -98,18 +98,18 @@ pub struct DiskCounters {
 #[derive(Debug)]
 pub struct DiskCache {
     shared: Arc<Shared>,
-    claims: Arc<Claims>,
+    fetch_locks: Arc<FetchLocks>,
 }
 
 /// State that is shared with the eviction thread.
 #[derive(Debug)]
 struct Shared {
     directory: PathBuf,
-    place: Place,
-    room: Room,
+    cache_dir: CacheDir,
+    budget: SpaceBudget,
     /// Part of the names of temporary files, which makes them unique to this process.
     unique: u64,
-    names: AtomicU64,
+    temporary_files: AtomicU64,
     /// How old the time of a block may be before a use sets it again, in milliseconds.
     touch_after_ms: AtomicU64,
     counts: Counts,
@@ -142,29 +142,33 @@ impl DiskCache {
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskCacheError> {
         // Without a trailing slash, which would follow a link.
         let directory: PathBuf = directory.components().collect();
-        let place = Place::open(&directory)?;
-        let claims = Claims::new(place.directory().map_err(|source| DiskCacheError::Io {
-            path: directory.clone(),
-            source,
-        })?);
+        let cache_dir = CacheDir::open(&directory)?;
+        let fetch_locks =
+            FetchLocks::new(cache_dir.directory().map_err(|source| DiskCacheError::Io {
+                path: directory.clone(),
+                source,
+            })?);
         let shared = Arc::new(Shared {
             directory: directory.clone(),
-            place,
-            room: Room::new(budget_bytes),
+            cache_dir,
+            budget: SpaceBudget::new(budget_bytes),
             unique: RandomState::new().hash_one(()),
-            names: AtomicU64::new(0),
+            temporary_files: AtomicU64::new(0),
             touch_after_ms: AtomicU64::new(TOUCH_AFTER_MS),
             counts: Counts::default(),
         });
-        let sweeper = Arc::clone(&shared);
+        let evictor = Arc::clone(&shared);
         thread::Builder::new()
             .name("zarrfs-disk".into())
-            .spawn(move || sweeper.work())
+            .spawn(move || evictor.run_eviction_thread())
             .map_err(|source| DiskCacheError::Io {
                 path: directory,
                 source,
             })?;
-        Ok(Self { shared, claims })
+        Ok(Self {
+            shared,
+            fetch_locks,
+        })
     }
 
     /// The directory, as passed to [`DiskCache::open`].
@@ -194,7 +198,7 @@ impl DiskCache {
             return;
         }
         let written = match self.shared.write(name, bytes) {
-            Err(e) if !is_passing(&e) => return self.shared.turn_off(&e),
+            Err(e) if !is_transient(&e) => return self.shared.turn_off(&e),
             written => written.ok().flatten(),
         };
         match written {
@@ -203,14 +207,14 @@ impl DiskCache {
         };
     }
 
-    /// Claims the right to fetch a value that will be stored in blocks of at most `bytes`. The claim excludes
-    /// other processes that use the directory.
-    pub(super) fn claim(&self, name: &[u8], bytes: u64) -> Claimed {
+    /// Tries to lock a value that the caller will fetch and store in blocks of at most `bytes`. The lock
+    /// excludes other processes that use the directory.
+    pub(super) fn try_fetch_lock(&self, name: &[u8], bytes: u64) -> TryLock {
         // No process can wait for a block that is not kept.
-        let is_kept = bytes <= self.shared.room.longest_bytes();
+        let is_kept = bytes <= self.shared.budget.max_file_bytes();
         match is_kept && !self.shared.counts.is_off.load(Ordering::Relaxed) {
-            true => self.claims.claim(name),
-            false => Claimed::Unknown,
+            true => self.fetch_locks.try_lock(name),
+            false => TryLock::Unsupported,
         }
     }
 
@@ -225,7 +229,7 @@ impl DiskCache {
             written_bytes: read(&counts.written_bytes),
             skipped: read(&counts.skipped),
             evicted: read(&counts.evicted),
-            total_bytes: self.shared.room.total_bytes(),
+            total_bytes: self.shared.budget.total_bytes(),
             is_off: counts.is_off.load(Ordering::Relaxed),
         }
     }
@@ -234,24 +238,24 @@ impl DiskCache {
 impl Drop for DiskCache {
     fn drop(&mut self) {
         // The thread is not joined: a disk that hangs must not keep the process from ending.
-        self.shared.room.close();
+        self.shared.budget.close();
     }
 }
 
 impl Shared {
     fn read(&self, name: &[u8], max_bytes: u64) -> Option<Vec<u8>> {
         let path = BlockPath::of(name);
-        let unproven = match self.place.file(&path) {
-            Opened::Nothing => return None,
-            Opened::Other => Unproven::Wrong("it is not a file"),
-            Opened::File(file, stat) => {
+        let unproven = match self.cache_dir.file(&path) {
+            OpenedFile::Nothing => return None,
+            OpenedFile::Other => InvalidBlock::Invalid("it is not a file"),
+            OpenedFile::File(file, stat) => {
                 let file_bytes = u64::try_from(stat.st_size).unwrap_or(0);
                 match block::read(&file, file_bytes, name, max_bytes) {
                     Ok(data) => {
                         self.touch(&file, &stat);
                         return Some(data);
                     }
-                    Err(Unproven::NoMemory) => return None,
+                    Err(InvalidBlock::NoMemory) => return None,
                     Err(unproven) => unproven,
                 }
             }
@@ -262,7 +266,7 @@ impl Shared {
             self.directory.display(),
             path.file
         );
-        self.place.remove(&path);
+        self.cache_dir.remove(&path);
         None
     }
 
@@ -272,8 +276,8 @@ impl Shared {
         let now = SystemTime::now();
         let after = Duration::from_millis(self.touch_after_ms.load(Ordering::Relaxed));
         // A time in the future would keep the block until then.
-        let is_ahead = sweep::modified(stat) > now;
-        if is_ahead || sweep::age(stat, now) >= after {
+        let is_ahead = eviction::modified(stat) > now;
+        if is_ahead || eviction::age(stat, now) >= after {
             let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
             // If this fails, the block is only evicted earlier.
             let _ = futimens(
@@ -292,17 +296,17 @@ impl Shared {
             return Ok(None);
         };
         let file_bytes = u64::try_from(head.len().saturating_add(bytes.len())).unwrap_or(u64::MAX);
-        let cost = sweep::cost(file_bytes);
-        if file_bytes > self.room.longest_bytes() || !self.room.take(cost) {
+        let allocated_bytes = eviction::allocated_bytes(file_bytes);
+        if file_bytes > self.budget.max_file_bytes() || !self.budget.try_reserve(allocated_bytes) {
             return Ok(None);
         }
-        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        let number = self.temporary_files.fetch_add(1, Ordering::Relaxed);
         let unique = format!("{:016x}-{number:x}", self.unique);
-        let written = self.place.write(&BlockPath::of(name), &unique, |file| {
+        let written = self.cache_dir.write(&BlockPath::of(name), &unique, |file| {
             file.write_all(&head)?;
             file.write_all(bytes)
         });
-        self.room.settle(cost, written.is_ok());
+        self.budget.finish_write(allocated_bytes, written.is_ok());
         written.map(|()| Some(file_bytes))
     }
 
@@ -316,41 +320,42 @@ impl Shared {
     }
 
     /// The main loop of the eviction thread.
-    fn work(&self) {
-        let mut rest = self.sweep();
+    fn run_eviction_thread(&self) {
+        let mut rest = self.count_and_evict();
         let unique = format!("{:016x}", self.unique);
-        self.place
-            .remove_other_versions(&unique, &|| !self.room.is_closed());
-        while self.room.wait(rest) {
-            rest = self.sweep();
+        self.cache_dir
+            .remove_other_versions(&unique, &|| !self.budget.is_closed());
+        while self.budget.wait(rest) {
+            rest = self.count_and_evict();
         }
     }
 
     /// Counts, and evicts blocks if necessary. Returns how long that took, which is also the least pause
-    /// before the next sweep: a cache that fills too fast must not occupy a whole processor.
-    fn sweep(&self) -> Duration {
+    /// before the next count: a cache that fills too fast must not occupy a whole processor.
+    fn count_and_evict(&self) -> Duration {
         let started = Instant::now();
-        self.room.begin_count();
-        let keep_bytes = self.room.keep_bytes();
-        let swept = sweep::sweep(&self.place, keep_bytes, &|| !self.room.is_closed());
+        self.budget.begin_count();
+        let target_bytes = self.budget.target_bytes();
+        let evicted =
+            eviction::count_and_evict(&self.cache_dir, target_bytes, &|| !self.budget.is_closed());
         self.counts
             .evicted
-            .fetch_add(swept.evicted, Ordering::Relaxed);
-        if let Some(lifetime) = swept.lifetime {
-            let life_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+            .fetch_add(evicted.blocks, Ordering::Relaxed);
+        if let Some(unused_for) = evicted.unused_for {
+            let life_ms = u64::try_from(unused_for.as_millis()).unwrap_or(u64::MAX);
             let after_ms = (life_ms / TOUCHES_PER_LIFE).clamp(TOUCH_AFTER_MIN_MS, TOUCH_AFTER_MS);
             self.touch_after_ms.store(after_ms, Ordering::Relaxed);
         }
-        let is_full = self.room.end_count(swept.total_bytes);
-        if let Some(why) = swept.refused.filter(|_| is_full) {
-            self.turn_off(&format!("no room can be made: {why}"));
+        let is_full = self.budget.end_count(evicted.total_bytes);
+        if let Some(why) = evicted.error.filter(|_| is_full) {
+            self.turn_off(&format!("no space can be freed: {why}"));
         }
         started.elapsed()
     }
 }
 
 /// Whether a failure is specific to this block or moment, not to the directory.
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
         Some(

@@ -18,7 +18,7 @@ use siphasher::sip128::SipHasher24;
 
 const MAGIC: [u8; 8] = *b"zarrfsDB";
 
-/// Increase this number and [`super::place::VERSION_NAME`] with every change of the layout, the
+/// Increase this number and [`super::cache_dir::VERSION_NAME`] with every change of the layout, the
 /// checksum or the path of a block.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
@@ -28,7 +28,7 @@ const MAX_NAME_BYTES: usize = 64 * 1024;
 /// Directory and file name of a block, below the directory of the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BlockPath {
-    pub(super) fan: String,
+    pub(super) subdir: String,
     pub(super) file: String,
 }
 
@@ -37,7 +37,7 @@ impl BlockPath {
     pub(super) fn of(name: &[u8]) -> Self {
         let file = format!("{:032x}", SipHasher24::new().hash(name).as_u128());
         Self {
-            fan: file.chars().take(2).collect(),
+            subdir: file.chars().take(2).collect(),
             file,
         }
     }
@@ -45,10 +45,10 @@ impl BlockPath {
 
 /// Why a block is not returned.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unproven {
+pub(super) enum InvalidBlock {
     /// The file does not hold the whole block with this name.
     #[error("{0}")]
-    Wrong(&'static str),
+    Invalid(&'static str),
     /// The file cannot be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
@@ -84,9 +84,9 @@ pub(super) fn read(
     file_bytes: u64,
     name: &[u8],
     max_bytes: u64,
-) -> Result<Vec<u8>, Unproven> {
-    const WRONG_LENGTH: Unproven = Unproven::Wrong("its length is not that of the block");
-    let start = start(name).ok_or(Unproven::Wrong("its name is too long"))?;
+) -> Result<Vec<u8>, InvalidBlock> {
+    const WRONG_LENGTH: InvalidBlock = InvalidBlock::Invalid("its length is not that of the block");
+    let start = start(name).ok_or(InvalidBlock::Invalid("its name is too long"))?;
     let mut head = vec![0; start.len()];
     let mut data_bytes = [0; 8];
     let mut checksum = [0; 4];
@@ -96,21 +96,23 @@ pub(super) fn read(
         .and_then(|head_bytes| file_bytes.checked_sub(head_bytes))
         .ok_or(WRONG_LENGTH)?;
     if expected_bytes > max_bytes {
-        return Err(Unproven::Wrong("it is longer than the block can be"));
+        return Err(InvalidBlock::Invalid("it is longer than the block can be"));
     }
     file.read_exact(&mut head)?;
     if head != start {
-        return Err(Unproven::Wrong("it is not a block of this name and format"));
+        return Err(InvalidBlock::Invalid(
+            "it is not a block of this name and format",
+        ));
     }
     file.read_exact(&mut data_bytes)?;
     file.read_exact(&mut checksum)?;
     if u64::from_le_bytes(data_bytes) != expected_bytes {
         return Err(WRONG_LENGTH);
     }
-    let size = usize::try_from(expected_bytes).map_err(|_| Unproven::NoMemory)?;
+    let size = usize::try_from(expected_bytes).map_err(|_| InvalidBlock::NoMemory)?;
     let mut data = Vec::new();
     data.try_reserve_exact(size)
-        .map_err(|_| Unproven::NoMemory)?;
+        .map_err(|_| InvalidBlock::NoMemory)?;
     file.take(expected_bytes).read_to_end(&mut data)?;
     if data.len() != size {
         return Err(WRONG_LENGTH);
@@ -118,7 +120,7 @@ pub(super) fn read(
     head.extend_from_slice(&data_bytes);
     let found = crc32c::crc32c_append(crc32c::crc32c(&head), &data);
     if found != u32::from_le_bytes(checksum) {
-        return Err(Unproven::Wrong("its checksum is wrong"));
+        return Err(InvalidBlock::Invalid("its checksum is wrong"));
     }
     Ok(data)
 }
@@ -131,7 +133,7 @@ mod tests {
         [&head(name, data).unwrap(), data].concat()
     }
 
-    fn read_all(file: &[u8], name: &[u8], max_bytes: u64) -> Result<Vec<u8>, Unproven> {
+    fn read_all(file: &[u8], name: &[u8], max_bytes: u64) -> Result<Vec<u8>, InvalidBlock> {
         read(file, file.len() as u64, name, max_bytes)
     }
 
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(
             BlockPath::of(b"name"),
             BlockPath {
-                fan: "52".into(),
+                subdir: "52".into(),
                 file: "52c708f93671958038e00e11c64d5df4".into()
             }
         );
@@ -205,6 +207,6 @@ mod tests {
         head.extend_from_slice(&(u64::MAX - 29).to_le_bytes());
         head.extend_from_slice(&[0; 4]);
         let huge = read(head.as_slice(), u64::MAX, b"n", u64::MAX);
-        assert!(matches!(huge, Err(Unproven::NoMemory)), "{huge:?}");
+        assert!(matches!(huge, Err(InvalidBlock::NoMemory)), "{huge:?}");
     }
 }

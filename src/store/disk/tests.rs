@@ -25,8 +25,8 @@ fn new_cache() -> (TempDir, DiskCache) {
 fn file(directory: &Path, name: &[u8]) -> PathBuf {
     let path = BlockPath::of(name);
     directory
-        .join(place::VERSION_NAME)
-        .join(path.fan)
+        .join(cache_dir::VERSION_NAME)
+        .join(path.subdir)
         .join(path.file)
 }
 
@@ -40,7 +40,7 @@ fn usage(directory: &Path) -> u64 {
         total += if metadata.is_dir() {
             usage(&entry.path())
         } else {
-            sweep::cost(metadata.len())
+            eviction::allocated_bytes(metadata.len())
         };
     }
     total
@@ -55,7 +55,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn wait_for_the_count(cache: &DiskCache) {
-    wait_until("counted", || cache.shared.room.is_counted());
+    wait_until("counted", || cache.shared.budget.is_counted());
 }
 
 fn set_age(path: &Path, age: Duration) {
@@ -202,12 +202,12 @@ fn a_link_in_place_of_a_directory_is_not_followed() {
     let (directory, cache) = new_cache();
     cache.put(b"name", b"data");
     let path = file(directory.path(), b"name");
-    let fan = path.parent().unwrap();
+    let subdir = path.parent().unwrap();
     let elsewhere = directory.path().join("elsewhere");
-    fs::rename(fan, &elsewhere).unwrap();
-    symlink(&elsewhere, fan).unwrap();
+    fs::rename(subdir, &elsewhere).unwrap();
+    symlink(&elsewhere, subdir).unwrap();
     assert_eq!(cache.get(b"name", 100), None);
-    cache.shared.sweep();
+    cache.shared.count_and_evict();
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
 }
 
@@ -216,7 +216,7 @@ fn a_directory_that_is_not_ours_alone_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("cache");
     drop(cache(&directory));
-    for path in [&directory, &directory.join(place::VERSION_NAME)] {
+    for path in [&directory, &directory.join(cache_dir::VERSION_NAME)] {
         for mode in [0o770, 0o702, 0o777] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             let error = DiskCache::open(&directory, MIB).unwrap_err();
@@ -251,7 +251,7 @@ fn a_link_to_a_directory_is_refused_however_it_is_written() {
             "{error}"
         );
     }
-    let version = directory.join(place::VERSION_NAME);
+    let version = directory.join(cache_dir::VERSION_NAME);
     fs::remove_dir_all(&version).unwrap();
     symlink(parent.path(), &version).unwrap();
     let error = DiskCache::open(&directory, MIB).unwrap_err();
@@ -269,7 +269,7 @@ fn the_budget_is_kept_while_ten_times_as_much_is_put() {
     let cache = DiskCache::open(directory.path(), budget_bytes).unwrap();
     wait_for_the_count(&cache);
     let block = vec![0; 50_000];
-    let limit = budget_bytes + sweep::cost(50_100);
+    let limit = budget_bytes + eviction::allocated_bytes(50_100);
     let end = Instant::now() + PATIENCE;
     for number in 0_u64.. {
         let before = cache.counters();
@@ -285,7 +285,7 @@ fn the_budget_is_kept_while_ten_times_as_much_is_put() {
     }
     let counters = cache.counters();
     assert!(counters.evicted > 150 && !counters.is_off, "{counters:?}");
-    wait_until("room is made", || {
+    wait_until("space is free", || {
         usage(directory.path()) <= budget_bytes - budget_bytes / 20
     });
     assert!(usage(directory.path()) > budget_bytes / 2);
@@ -354,7 +354,7 @@ fn a_smaller_budget_is_kept_after_reopening() {
     drop(first);
     assert!(usage(directory.path()) > 3 * MIB);
     let second = DiskCache::open(directory.path(), MIB).unwrap();
-    wait_until("room is made", || usage(directory.path()) <= MIB);
+    wait_until("space is free", || usage(directory.path()) <= MIB);
     wait_for_the_count(&second);
     let kept = (0..100_u8).filter(|n| second.get(&[*n], MIB) == Some(vec![*n; 30_000]));
     assert!(kept.count() > 20);
@@ -382,12 +382,12 @@ fn a_block_of_more_than_a_quarter_is_not_kept() {
 fn a_failed_write_ends_all_writing_and_nothing_else() {
     let (directory, cache) = new_cache();
     cache.put(b"kept", b"data");
-    let fan = |name: &[u8]| file(directory.path(), name).parent().unwrap().to_path_buf();
+    let subdir = |name: &[u8]| file(directory.path(), name).parent().unwrap().to_path_buf();
     let blocked = (0..100_u8)
         .map(|number| [number])
-        .find(|name| !fan(name).exists())
+        .find(|name| !subdir(name).exists())
         .unwrap();
-    fs::write(fan(&blocked), b"").unwrap();
+    fs::write(subdir(&blocked), b"").unwrap();
     cache.put(&blocked, b"data");
     assert!(cache.counters().is_off);
     cache.put(b"later", b"data");
@@ -467,7 +467,7 @@ fn a_full_disk_and_a_read_only_one_are_read_on() {
     let missing = DiskCache::open(&directory.join("below"), MIB).unwrap_err();
     assert!(matches!(missing, DiskCacheError::Io { .. }), "{missing}");
     let narrow = DiskCache::open(directory, 4096 * 4).unwrap();
-    wait_until("no room can be made", || narrow.counters().is_off);
+    wait_until("writing is off", || narrow.counters().is_off);
     assert_eq!(hits(&narrow), kept);
 }
 
@@ -501,10 +501,10 @@ fn other_versions_are_never_read_and_removed_unless_they_are_in_use() {
     drop(first);
     let path = |name: &str| directory.path().join(name);
     wait_until("no longer in use", || {
-        let version = fs::File::open(path(place::VERSION_NAME)).unwrap();
+        let version = fs::File::open(path(cache_dir::VERSION_NAME)).unwrap();
         flock(version, FlockOperation::NonBlockingLockExclusive).is_ok()
     });
-    fs::rename(path(place::VERSION_NAME), path("zarrfs-v0")).unwrap();
+    fs::rename(path(cache_dir::VERSION_NAME), path("zarrfs-v0")).unwrap();
     fs::create_dir_all(path("zarrfs-v3.removed-12/ab/cd")).unwrap();
     fs::write(path("zarrfs-v3.removed-12/ab/cd/ef"), b"").unwrap();
     symlink(path("zarrfs-view"), path("zarrfs-v3.removed-12/link")).unwrap();
@@ -517,14 +517,14 @@ fn other_versions_are_never_read_and_removed_unless_they_are_in_use() {
 
     let second = cache(directory.path());
     assert_eq!(second.get(b"n", 100), None);
-    let names = || {
+    let temporary_files = || {
         let entries = fs::read_dir(directory.path()).unwrap();
-        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
-        names.sort();
-        names
+        let mut temporary_files: Vec<_> = entries.map(|e| e.unwrap().file_name()).collect();
+        temporary_files.sort();
+        temporary_files
     };
     let expected = ["zarrfs-v1", "zarrfs-v2", "zarrfs-view"];
-    wait_until("removed", || names() == expected);
+    wait_until("removed", || temporary_files() == expected);
     assert!(path("zarrfs-view/file").exists() && path("zarrfs-v2/file").exists());
 }
 
@@ -532,7 +532,7 @@ fn other_versions_are_never_read_and_removed_unless_they_are_in_use() {
 fn a_directory_that_is_being_removed_is_not_taken() {
     let (directory, first) = new_cache();
     drop(first);
-    let path = directory.path().join(place::VERSION_NAME);
+    let path = directory.path().join(cache_dir::VERSION_NAME);
     let remover = fs::File::open(&path).unwrap();
     wait_until("no longer in use", || {
         flock(&remover, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -618,7 +618,7 @@ fn two_caches_share_a_directory_that_is_tampered_with_and_give_no_wrong_byte() {
     // A cache does not know at once what the other one has written.
     wait_until("the budget is kept", || {
         for cache in &caches {
-            cache.shared.sweep();
+            cache.shared.count_and_evict();
         }
         usage(directory.path()) <= budget_bytes
     });

@@ -258,14 +258,14 @@ impl Spanned {
     /// Fetches consecutive blocks with one request, and caches them.
     async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
         let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
-        // Other processes may group blocks differently, so the turn is named after the position of the run.
+        // Other processes may group blocks differently, so the lock is named after the position of the run.
         let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
         let bytes = range.end.saturating_sub(range.start);
-        let turn = self
+        let fetch_guard = self
             .source
-            .turn(&[self.key.as_bytes(), place.as_bytes()], bytes)
+            .fetch_guard(&[self.key.as_bytes(), place.as_bytes()], bytes)
             .await;
-        if turn.has_waited {
+        if fetch_guard.has_waited {
             let cached = |number| {
                 let block = self.block(number);
                 self.source.cached(&self.key, &self.meta, &block)

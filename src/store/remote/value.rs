@@ -181,10 +181,10 @@ pub(super) async fn fetch_cached(
         let start = range.start;
         let place = format!("{}-{}", range.start, range.end);
         let bytes = range.end.saturating_sub(start);
-        let turn = own
-            .turn(&[wanted.as_bytes(), place.as_bytes()], bytes)
+        let fetch_guard = own
+            .fetch_guard(&[wanted.as_bytes(), place.as_bytes()], bytes)
             .await;
-        if turn.has_waited
+        if fetch_guard.has_waited
             && let Some(bytes) = own.cached(&wanted, &version, &range)
         {
             own.counters.hit(&wanted);

@@ -123,17 +123,17 @@ impl RemoteSource {
         }
         let is_lookup = get.early.is_some();
         let bytes = at_most.min(self.whole_limit());
-        let turn = match is_lookup {
-            true => self.try_turn(&[key.as_bytes()], bytes),
-            false => Some(self.turn(&[key.as_bytes()], bytes).await),
+        let fetch_guard = match is_lookup {
+            true => self.try_fetch_guard(&[key.as_bytes()], bytes),
+            false => Some(self.fetch_guard(&[key.as_bytes()], bytes).await),
         };
-        let Some(turn) = turn else {
+        let Some(fetch_guard) = fetch_guard else {
             // A lookup does not wait for a value; the read that follows may wait.
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
             get.headers_came(&meta);
             return Ok(Value { meta, bytes: None });
         };
-        if turn.has_waited
+        if fetch_guard.has_waited
             && let Some(Attrs::Object(meta)) = self.known(key)
             && let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes))
         {
@@ -209,7 +209,7 @@ impl RemoteSource {
                 None => return true,
             },
         };
-        let Ok(_turn) = self.prefetches.acquire().await else {
+        let Ok(_permit) = self.prefetches.acquire().await else {
             return false;
         };
         let Some(_reserved) = self.try_reserve_ahead(limit) else {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Stat as FileStat, unlinkat};
 use rustix::io::Errno;
 
-use super::place::{FileKind, Place};
+use super::cache_dir::{CacheDir, CacheFileKind};
 use crate::store::snapshot::time;
 use crate::store::system;
 
@@ -21,78 +21,83 @@ const TEMPORARY_LIFE: Duration = Duration::from_secs(60 * 60);
 /// Allocation unit of file systems. An underestimate would let many small blocks fill the disk.
 const UNIT_BYTES: u64 = 4096;
 
-/// Returns the bytes of the budget that a file of this length takes.
-pub(super) fn cost(file_bytes: u64) -> u64 {
+/// Returns the bytes of the budget that a file of this length takes: whole allocation units.
+pub(super) fn allocated_bytes(file_bytes: u64) -> u64 {
     file_bytes
         .checked_next_multiple_of(UNIT_BYTES)
         .unwrap_or(u64::MAX)
 }
 
-/// The result of a sweep.
+/// The result of a count, with the evictions that it caused.
 #[derive(Debug, Default)]
-pub(super) struct Swept {
+pub(super) struct Evicted {
     /// Bytes that remain, of all files that could be inspected.
     pub(super) total_bytes: u64,
     /// Number of removed blocks.
-    pub(super) evicted: u64,
+    pub(super) blocks: u64,
     /// How long the most recently used of the removed blocks had not been used.
-    pub(super) lifetime: Option<Duration>,
-    /// The error if a block could not be removed.
-    pub(super) refused: Option<Errno>,
+    pub(super) unused_for: Option<Duration>,
+    /// The last error, if a block could not be removed.
+    pub(super) error: Option<Errno>,
 }
 
-/// Counts the bytes, and removes blocks until `keep_bytes` are left.
-pub(super) fn sweep(place: &Place, keep_bytes: u64, go_on: &dyn Fn() -> bool) -> Swept {
+/// Counts the bytes, and removes blocks until `target_bytes` are left.
+pub(super) fn count_and_evict(
+    cache_dir: &CacheDir,
+    target_bytes: u64,
+    continues: &dyn Fn() -> bool,
+) -> Evicted {
     let now = SystemTime::now();
-    let mut swept = Swept::default();
-    let mut ages = Ages::new();
-    place.visit(&mut |fan, name, kind, stat| {
-        let (cost, age) = (file_cost(stat), age(stat, now));
-        let is_left = kind == FileKind::Temporary && age > TEMPORARY_LIFE;
-        if !is_left || remove(fan, name).is_err() {
-            swept.total_bytes = swept.total_bytes.saturating_add(cost);
-            if kind == FileKind::Block {
-                ages.add(age, cost);
+    let mut evicted = Evicted::default();
+    let mut ages = AgeHistogram::new();
+    cache_dir.visit(&mut |subdir, name, kind, stat| {
+        let (allocated_bytes, age) = (disk_bytes(stat), age(stat, now));
+        let is_leftover = kind == CacheFileKind::Temporary && age > TEMPORARY_LIFE;
+        if !is_leftover || remove(subdir, name).is_err() {
+            evicted.total_bytes = evicted.total_bytes.saturating_add(allocated_bytes);
+            if kind == CacheFileKind::Block {
+                ages.add(age, allocated_bytes);
             }
         }
-        go_on()
+        continues()
     });
-    if swept.total_bytes <= keep_bytes || !go_on() {
-        return swept;
+    if evicted.total_bytes <= target_bytes || !continues() {
+        return evicted;
     }
-    let (oldest, mut allowance) = ages.cut(swept.total_bytes.saturating_sub(keep_bytes));
-    place.visit(&mut |fan, name, kind, stat| {
-        let (cost, age) = (file_cost(stat), age(stat, now));
+    let (oldest, mut allowance) = ages.threshold(evicted.total_bytes.saturating_sub(target_bytes));
+    cache_dir.visit(&mut |subdir, name, kind, stat| {
+        let (allocated_bytes, age) = (disk_bytes(stat), age(stat, now));
         let bucket = bucket(age);
-        if kind == FileKind::Block && bucket >= oldest && (bucket > oldest || allowance > 0) {
-            match remove(fan, name) {
+        if kind == CacheFileKind::Block && bucket >= oldest && (bucket > oldest || allowance > 0) {
+            match remove(subdir, name) {
                 Ok(is_ours) => {
-                    swept.total_bytes = swept.total_bytes.saturating_sub(cost);
-                    swept.evicted += u64::from(is_ours);
-                    swept.lifetime = Some(swept.lifetime.map_or(age, |other| other.min(age)));
+                    evicted.total_bytes = evicted.total_bytes.saturating_sub(allocated_bytes);
+                    evicted.blocks += u64::from(is_ours);
+                    evicted.unused_for =
+                        Some(evicted.unused_for.map_or(age, |other| other.min(age)));
                     if bucket == oldest {
-                        allowance = allowance.saturating_sub(cost);
+                        allowance = allowance.saturating_sub(allocated_bytes);
                     }
                 }
-                Err(e) => swept.refused = Some(e),
+                Err(e) => evicted.error = Some(e),
             }
         }
-        go_on()
+        continues()
     });
-    swept
+    evicted
 }
 
 /// Removes a file; returns false if another process has removed it first.
-fn remove(fan: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
-    match unlinkat(fan, name, AtFlags::empty()) {
+fn remove(subdir: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
+    match unlinkat(subdir, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-fn file_cost(stat: &FileStat) -> u64 {
-    cost(u64::try_from(stat.st_size).unwrap_or(0))
+fn disk_bytes(stat: &FileStat) -> u64 {
+    allocated_bytes(u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 /// How long a file has not been used; zero if its time is in the future.
@@ -105,7 +110,7 @@ pub(super) fn modified(stat: &FileStat) -> SystemTime {
 }
 
 /// Bytes by age, in buckets whose width is at most 1/64 of the age.
-struct Ages {
+struct AgeHistogram {
     bytes: Vec<u64>,
 }
 
@@ -118,21 +123,21 @@ fn bucket(age: Duration) -> usize {
     usize::try_from(bucket).unwrap_or(BUCKETS)
 }
 
-impl Ages {
+impl AgeHistogram {
     fn new() -> Self {
         Self {
             bytes: vec![0; BUCKETS],
         }
     }
 
-    fn add(&mut self, age: Duration, cost: u64) {
+    fn add(&mut self, age: Duration, allocated_bytes: u64) {
         if let Some(bytes) = self.bytes.get_mut(bucket(age)) {
-            *bytes = bytes.saturating_add(cost);
+            *bytes = bytes.saturating_add(allocated_bytes);
         }
     }
 
     /// Returns the lowest bucket from which blocks are removed, and how many bytes to remove from it.
-    fn cut(&self, mut need: u64) -> (usize, u64) {
+    fn threshold(&self, mut need: u64) -> (usize, u64) {
         for (bucket, bytes) in self.bytes.iter().enumerate().rev() {
             if *bytes >= need {
                 return (bucket, need);
@@ -167,20 +172,23 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_no_more_than_needed_of_one_age() {
-        let mut ages = Ages::new();
+        let mut ages = AgeHistogram::new();
         let second = Duration::from_secs(1);
         ages.add(second, 100);
         ages.add(second * 10, 100);
         ages.add(second * 100, 100);
-        assert_eq!(ages.cut(50), (bucket(second * 100), 50));
-        assert_eq!(ages.cut(150), (bucket(second * 10), 50));
-        assert_eq!(ages.cut(300), (bucket(second), 100));
-        assert_eq!(ages.cut(301), (0, u64::MAX), "more than there is");
+        assert_eq!(ages.threshold(50), (bucket(second * 100), 50));
+        assert_eq!(ages.threshold(150), (bucket(second * 10), 50));
+        assert_eq!(ages.threshold(300), (bucket(second), 100));
+        assert_eq!(ages.threshold(301), (0, u64::MAX), "more than there is");
     }
 
     #[test]
     fn small_files_are_counted_as_what_they_take() {
-        assert_eq!([0, 1, 4096, 4097].map(cost), [0, 4096, 4096, 8192]);
-        assert_eq!(cost(u64::MAX), u64::MAX);
+        assert_eq!(
+            [0, 1, 4096, 4097].map(allocated_bytes),
+            [0, 4096, 4096, 8192]
+        );
+        assert_eq!(allocated_bytes(u64::MAX), u64::MAX);
     }
 }

@@ -53,17 +53,17 @@ const CREATE: OFlags = OFlags::WRONLY
 /// How often to open a directory that another version is removing.
 const OPEN_ATTEMPTS: usize = 32;
 
-/// The open directories.
+/// The open directories of the cache.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CacheDir {
     root: OwnedFd,
     /// The directory of the version. Its lock tells other versions that it is in use.
     version: OwnedFd,
 }
 
-/// The result of opening a block.
+/// The result of opening the file of a block.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenedFile {
     /// A regular file.
     File(File, FileStat),
     /// No file, or one that cannot be inspected now.
@@ -72,7 +72,7 @@ pub(super) enum Opened {
     Other,
 }
 
-impl Place {
+impl CacheDir {
     /// Opens the directory, and creates its missing parts.
     pub(super) fn open(directory: &Path) -> Result<Self, DiskCacheError> {
         let failed = |e: io::Error| DiskCacheError::Io {
@@ -109,19 +109,19 @@ impl Place {
         )))
     }
 
-    pub(super) fn file(&self, path: &BlockPath) -> Opened {
+    pub(super) fn file(&self, path: &BlockPath) -> OpenedFile {
         let opened = self
-            .fan(&path.fan)
-            .and_then(|fan| openat(fan, path.file.as_str(), READ, Mode::empty()));
+            .subdir(&path.subdir)
+            .and_then(|subdir| openat(subdir, path.file.as_str(), READ, Mode::empty()));
         match opened {
             Ok(file) => match fstat(&file) {
-                Ok(stat) if is_regular(&stat) => Opened::File(File::from(file), stat),
-                Ok(_) => Opened::Other,
-                Err(_) => Opened::Nothing,
+                Ok(stat) if is_regular(&stat) => OpenedFile::File(File::from(file), stat),
+                Ok(_) => OpenedFile::Other,
+                Err(_) => OpenedFile::Nothing,
             },
             // The path is a link or a socket.
-            Err(Errno::LOOP | Errno::NXIO) => Opened::Other,
-            Err(_) => Opened::Nothing,
+            Err(Errno::LOOP | Errno::NXIO) => OpenedFile::Other,
+            Err(_) => OpenedFile::Nothing,
         }
     }
 
@@ -132,25 +132,25 @@ impl Place {
         unique: &str,
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> io::Result<()> {
-        let fan = match self.fan(&path.fan) {
+        let subdir = match self.subdir(&path.subdir) {
             Err(Errno::NOENT) => {
-                match mkdirat(&self.version, path.fan.as_str(), Mode::RWXU) {
+                match mkdirat(&self.version, path.subdir.as_str(), Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(e) => return Err(e.into()),
                 }
-                self.fan(&path.fan)
+                self.subdir(&path.subdir)
             }
             opened => opened,
         }?;
         let temporary = format!("{TEMPORARY}{unique}");
         let mode = Mode::RUSR | Mode::WUSR;
-        let mut file = File::from(openat(&fan, &temporary, CREATE, mode)?);
+        let mut file = File::from(openat(&subdir, &temporary, CREATE, mode)?);
         let written = write(&mut file).and_then(|()| {
-            renameat(&fan, &temporary, &fan, path.file.as_str()).map_err(io::Error::from)
+            renameat(&subdir, &temporary, &subdir, path.file.as_str()).map_err(io::Error::from)
         });
         if written.is_err() {
             // If the temporary file stays, it is removed when it is old.
-            let _ = unlinkat(&fan, &temporary, AtFlags::empty());
+            let _ = unlinkat(&subdir, &temporary, AtFlags::empty());
         }
         written
     }
@@ -161,42 +161,42 @@ impl Place {
     }
 
     pub(super) fn remove(&self, path: &BlockPath) {
-        if let Ok(fan) = self.fan(&path.fan) {
-            remove_any(&fan, OsStr::new(&path.file));
+        if let Ok(subdir) = self.subdir(&path.subdir) {
+            remove_any(&subdir, OsStr::new(&path.file));
         }
     }
 
-    fn fan(&self, name: &str) -> Result<OwnedFd, Errno> {
+    fn subdir(&self, name: &str) -> Result<OwnedFd, Errno> {
         openat(&self.version, name, DIRECTORY, Mode::empty())
     }
 
     /// Visits all files that can be inspected, until `visit` returns false.
     pub(super) fn visit(&self, visit: &mut Visit<'_>) {
         for number in 0..=u8::MAX {
-            let Ok(fan) = self.fan(&format!("{number:02x}")) else {
+            let Ok(subdir) = self.subdir(&format!("{number:02x}")) else {
                 continue;
             };
-            if matches!(visit_fan(&fan, visit), Ok(false)) {
+            if matches!(visit_subdir(&subdir, visit), Ok(false)) {
                 return;
             }
         }
     }
 
     /// Removes the directories of versions that no process uses.
-    pub(super) fn remove_other_versions(&self, unique: &str, go_on: &dyn Fn() -> bool) {
+    pub(super) fn remove_other_versions(&self, unique: &str, continues: &dyn Fn() -> bool) {
         let Ok(listed) = openat(&self.root, ".", DIRECTORY, Mode::empty()) else {
             return;
         };
         // Directories that cannot be removed now can be removed another time.
         let _ = each_name(&listed, &mut |name| {
             if is_version(name.to_bytes()) && name.to_bytes() != VERSION_NAME.as_bytes() {
-                self.remove_version(OsStr::from_bytes(name.to_bytes()), unique, go_on);
+                self.remove_version(OsStr::from_bytes(name.to_bytes()), unique, continues);
             }
-            go_on()
+            continues()
         });
     }
 
-    fn remove_version(&self, name: &OsStr, unique: &str, go_on: &dyn Fn() -> bool) {
+    fn remove_version(&self, name: &OsStr, unique: &str, continues: &dyn Fn() -> bool) {
         let Ok(other) = openat(&self.root, name, DIRECTORY, Mode::empty()) else {
             return;
         };
@@ -214,25 +214,25 @@ impl Place {
             }
         }
         if let Ok(device) = fstat(&other).map(|stat| system::device(&stat)) {
-            remove_content(&other, device, TREE_DEPTH, go_on);
+            remove_content(&other, device, TREE_DEPTH, continues);
             let _ = unlinkat(&self.root, &removed, AtFlags::REMOVEDIR);
         }
     }
 }
 
 /// The callback for each file: its directory, its name, its kind and its stat; returns false to stop.
-pub(super) type Visit<'a> = dyn FnMut(BorrowedFd<'_>, &CStr, FileKind, &FileStat) -> bool + 'a;
+pub(super) type Visit<'a> = dyn FnMut(BorrowedFd<'_>, &CStr, CacheFileKind, &FileStat) -> bool + 'a;
 
 /// The kind of a file in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(super) enum CacheFileKind {
     /// A block.
     Block,
     /// A block that is being written, or that was when its writer died.
     Temporary,
 }
 
-impl FileKind {
+impl CacheFileKind {
     fn of(name: &[u8]) -> Option<Self> {
         if name.starts_with(TEMPORARY.as_bytes()) {
             Some(Self::Temporary)
@@ -244,15 +244,15 @@ impl FileKind {
     }
 }
 
-fn visit_fan(fan: &OwnedFd, visit: &mut Visit<'_>) -> Result<bool, Errno> {
-    each_name(fan, &mut |name| {
-        let Some(kind) = FileKind::of(name.to_bytes()) else {
+fn visit_subdir(subdir: &OwnedFd, visit: &mut Visit<'_>) -> Result<bool, Errno> {
+    each_name(subdir, &mut |name| {
+        let Some(kind) = CacheFileKind::of(name.to_bytes()) else {
             return true;
         };
-        match statat(fan, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if is_regular(&stat) => visit(fan.as_fd(), name, kind, &stat),
+        match statat(subdir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if is_regular(&stat) => visit(subdir.as_fd(), name, kind, &stat),
             Ok(_) => {
-                remove_any(fan, OsStr::from_bytes(name.to_bytes()));
+                remove_any(subdir, OsStr::from_bytes(name.to_bytes()));
                 true
             }
             Err(_) => true,
@@ -286,7 +286,7 @@ fn is_version(name: &[u8]) -> bool {
 const TREE_DEPTH: usize = 4;
 
 /// Removes the content of a directory, within its own file system only.
-fn remove_content(directory: &OwnedFd, device: u64, depth: usize, go_on: &dyn Fn() -> bool) {
+fn remove_content(directory: &OwnedFd, device: u64, depth: usize, continues: &dyn Fn() -> bool) {
     // Files that cannot be removed now stay for another time.
     let _ = each_name(directory, &mut |name| {
         match unlinkat(directory, name, AtFlags::empty()) {
@@ -294,13 +294,13 @@ fn remove_content(directory: &OwnedFd, device: u64, depth: usize, go_on: &dyn Fn
                 if let Ok(below) = openat(directory, name, DIRECTORY, Mode::empty())
                     && fstat(&below).is_ok_and(|stat| system::device(&stat) == device)
                 {
-                    remove_content(&below, device, depth - 1, go_on);
+                    remove_content(&below, device, depth - 1, continues);
                     let _ = unlinkat(directory, name, AtFlags::REMOVEDIR);
                 }
             }
             _ => {}
         }
-        go_on()
+        continues()
     });
 }
 

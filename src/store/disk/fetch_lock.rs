@@ -1,7 +1,8 @@
-//! Claims: processes that share a directory avoid fetching the same bytes at the same time.
+//! Locks between the processes that share a directory, so that one of them fetches a value and the others
+//! wait for its block.
 //!
-//! A claim is an open file description lock (`fcntl(2)`) of one byte in a file of the directory, at an
-//! offset that is a hash of the name. The kernel releases it when the process ends. Claims are advisory:
+//! A lock is an open file description lock (`fcntl(2)`) of one byte in a file of the directory, at an
+//! offset that is a hash of the name. The kernel releases it when the process ends. The locks are advisory:
 //! a process that waits too long fetches for itself. Two names with one hash only wait for each other.
 
 use std::collections::HashSet;
@@ -18,41 +19,41 @@ use crate::sync::Mutex;
 /// The name of the file.
 const FILE: &str = "claims";
 
-/// The claims of a process.
+/// The locks of a process.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(super) struct FetchLocks {
     directory: OwnedFd,
-    held: Mutex<Held>,
+    held: Mutex<HeldLocks>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    /// Open only while claims exist, because a file that is open for writing keeps its file system from
+struct HeldLocks {
+    /// Open only while locks are held, because a file that is open for writing keeps its file system from
     /// being remounted read-only.
     file: Option<OwnedFd>,
     /// Offsets that this process has locked; the kernel would grant it the same lock twice.
     offsets: HashSet<i64>,
 }
 
-/// The result of an attempt to claim.
+/// The result of an attempt to lock.
 #[derive(Debug)]
-pub(in crate::store) enum Claimed {
-    /// The caller holds the claim until it is dropped.
-    Held(Claim),
-    /// Another process, or another task of this process, is fetching.
+pub(in crate::store) enum TryLock {
+    /// The caller holds the lock until it is dropped.
+    Acquired(FetchLock),
+    /// Another process, or another task of this process, holds the lock.
     Busy,
-    /// Unknown, because the file system has no locks.
-    Unknown,
+    /// The file system has no locks.
+    Unsupported,
 }
 
 /// The right to fetch a value, held until it is dropped.
 #[derive(Debug)]
-pub(in crate::store) struct Claim {
-    claims: Arc<Claims>,
+pub(in crate::store) struct FetchLock {
+    locks: Arc<FetchLocks>,
     offset: i64,
 }
 
-impl Claims {
+impl FetchLocks {
     pub(super) fn new(directory: OwnedFd) -> Arc<Self> {
         Arc::new(Self {
             directory,
@@ -60,32 +61,32 @@ impl Claims {
         })
     }
 
-    pub(super) fn claim(self: &Arc<Self>, name: &[u8]) -> Claimed {
+    pub(super) fn try_lock(self: &Arc<Self>, name: &[u8]) -> TryLock {
         let offset = i64::from_ne_bytes(SipHasher24::new().hash(name).to_ne_bytes()) & i64::MAX;
         // The locked byte must not end beyond the largest offset.
         let offset = offset.min(i64::MAX - 1);
         let mut held = self.held.lock();
         if held.offsets.contains(&offset) {
-            return Claimed::Busy;
+            return TryLock::Busy;
         }
         if held.file.is_none() {
             held.file = self.open().ok();
         }
         let locked = held.file.as_ref().map(|file| set_lock(file, offset, true));
-        let claimed = match locked {
+        let attempt = match locked {
             Some(Ok(())) => {
                 held.offsets.insert(offset);
-                Claimed::Held(Claim {
-                    claims: Arc::clone(self),
+                TryLock::Acquired(FetchLock {
+                    locks: Arc::clone(self),
                     offset,
                 })
             }
-            Some(Err(Errno::EAGAIN | Errno::EACCES)) => Claimed::Busy,
+            Some(Err(Errno::EAGAIN | Errno::EACCES)) => TryLock::Busy,
             // The file system is read-only or has no locks.
-            Some(Err(_)) | None => Claimed::Unknown,
+            Some(Err(_)) | None => TryLock::Unsupported,
         };
         held.close_if_unused();
-        claimed
+        attempt
     }
 
     fn open(&self) -> rustix::io::Result<OwnedFd> {
@@ -96,7 +97,7 @@ impl Claims {
     }
 }
 
-impl Held {
+impl HeldLocks {
     fn close_if_unused(&mut self) {
         if self.offsets.is_empty() {
             self.file = None;
@@ -104,9 +105,9 @@ impl Held {
     }
 }
 
-impl Drop for Claim {
+impl Drop for FetchLock {
     fn drop(&mut self) {
-        let mut held = self.claims.held.lock();
+        let mut held = self.locks.held.lock();
         held.offsets.remove(&self.offset);
         if let Some(file) = &held.file {
             // If unlocking fails, closing the file releases the lock.
@@ -123,19 +124,19 @@ mod tests {
     #[test]
     fn one_holder_at_a_time_among_those_who_opened_the_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let claims = || Claims::new(std::fs::File::open(directory.path()).unwrap().into());
-        let (a, b) = (claims(), claims());
-        let Claimed::Held(claim) = a.claim(b"x") else {
+        let locks = || FetchLocks::new(std::fs::File::open(directory.path()).unwrap().into());
+        let (a, b) = (locks(), locks());
+        let TryLock::Acquired(fetch_lock) = a.try_lock(b"x") else {
             panic!("nobody has it");
         };
-        assert!(matches!(a.claim(b"x"), Claimed::Busy));
-        assert!(matches!(b.claim(b"x"), Claimed::Busy));
-        assert!(matches!(b.claim(b"y"), Claimed::Held(_)));
-        drop(claim);
-        assert!(matches!(b.claim(b"x"), Claimed::Held(_)));
+        assert!(matches!(a.try_lock(b"x"), TryLock::Busy));
+        assert!(matches!(b.try_lock(b"x"), TryLock::Busy));
+        assert!(matches!(b.try_lock(b"y"), TryLock::Acquired(_)));
+        drop(fetch_lock);
+        assert!(matches!(b.try_lock(b"x"), TryLock::Acquired(_)));
         assert!(a.held.lock().file.is_none() && b.held.lock().file.is_none());
         std::fs::remove_file(directory.path().join(FILE)).unwrap();
         std::fs::create_dir(directory.path().join(FILE)).unwrap();
-        assert!(matches!(a.claim(b"x"), Claimed::Unknown));
+        assert!(matches!(a.try_lock(b"x"), TryLock::Unsupported));
     }
 }
