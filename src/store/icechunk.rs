@@ -32,8 +32,8 @@ mod tests;
 
 #[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz_icechunk;
-pub(super) use open::{open, recognise_local};
-pub(super) use refs::{Layout, recognise};
+pub(super) use open::{detect_local, open};
+pub(super) use refs::{Layout, detect};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

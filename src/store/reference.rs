@@ -2,8 +2,8 @@
 //! file, its *target*.
 //!
 //! - [`References`] is implemented by each format of references: an index from keys to [`Reference`]s.
-//! - `targets` decides which targets may be read, opens them and pins their versions.
-//! - `span` and `listing` are the open values and directories.
+//! - `target_policy` decides which targets may be read; `targets` opens them and pins their versions.
+//! - `span`, `same_store` and `listing` are the open values and directories.
 //! - `kerchunk` reads the JSON and the Parquet references of kerchunk and VirtualiZarr.
 //!
 //! **Architecture Invariant:** only the index proves absence. A target that is missing, refused, changed
@@ -13,17 +13,17 @@ mod index;
 mod kerchunk;
 mod listing;
 mod open;
-mod own;
-mod place;
+mod same_store;
 mod span;
+mod target_policy;
 mod targets;
 
 #[cfg(feature = "fuzzing")]
 pub use self::kerchunk::{fuzz_json, fuzz_parquet};
-pub(super) use self::open::{is_json, looks_like_json, open_file, open_remote, recognise};
-pub use self::place::AllowedTarget;
+pub(super) use self::open::{detect, is_json, looks_like_json, open_file, open_remote};
+pub use self::target_policy::AllowedTarget;
 pub use self::targets::TargetOptions;
-pub(super) use self::targets::{Base, Targets};
+pub(super) use self::targets::{BaseLocation, Targets};
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -35,9 +35,9 @@ use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
 use self::listing::ReferenceListing;
-use self::own::OwnPart;
+use self::same_store::SameStoreRange;
 use self::span::InlineObject;
-use super::remote::First;
+use super::remote::FirstRead;
 use super::{
     AccessHint, Capabilities, Extent, History, Key, Kind, Listing, ListingSupport, Object,
     Prefetch, Stat, Store, StoreError, TransferStats, Version,
@@ -84,11 +84,11 @@ pub(super) enum Reference {
         url: Arc<str>,
         /// The byte range; `None` for the whole target.
         range: Option<Range<u64>>,
-        /// The version of the target, if the reference specifies it.
-        pin: Option<Pin>,
+        /// The condition on the version of the target, if the reference has one.
+        precondition: Option<Precondition>,
     },
-    /// The value is in an object of the store that contains the references.
-    Own {
+    /// The value is a range of an object in the store that contains the references.
+    SameStore {
         /// The key of the object.
         key: Key,
         /// The byte range in the object.
@@ -98,13 +98,13 @@ pub(super) enum Reference {
     Unreadable,
 }
 
-/// The version of a target that a reference specifies.
+/// A condition on the version of a target, which a reference specifies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Pin {
+pub(super) enum Precondition {
     /// The target has this entity tag.
     ETag(Arc<str>),
-    /// The target is not newer than this, in seconds since 1970.
-    ModifiedBefore(u64),
+    /// The target was not modified after this time, in seconds since 1970.
+    NotModifiedSince(u64),
 }
 
 impl Reference {
@@ -113,7 +113,7 @@ impl Reference {
         match self {
             Self::Inline(bytes) | Self::Document(bytes, _) => Some(bytes.len() as u64),
             Self::Target { range, .. } => range.as_ref().map(length),
-            Self::Own { range, .. } => Some(length(range)),
+            Self::SameStore { range, .. } => Some(length(range)),
             Self::Unreadable => None,
         }
     }
@@ -208,7 +208,7 @@ struct Shared {
     label: String,
     references: Box<dyn References>,
     /// The store that contains the references; `None` if they are one file.
-    own: Option<Arc<dyn Store>>,
+    container: Option<Arc<dyn Store>>,
     targets: Targets,
 }
 
@@ -216,14 +216,14 @@ impl ReferenceStore {
     pub(super) fn new(
         label: String,
         references: Box<dyn References>,
-        own: Option<Arc<dyn Store>>,
+        container: Option<Arc<dyn Store>>,
         targets: Targets,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 label,
                 references,
-                own,
+                container,
                 targets,
             }),
         }
@@ -268,8 +268,15 @@ impl Shared {
             return Ok(stat);
         }
         match entry {
-            Entry::Value(reference @ Reference::Target { url, pin, .. }) => {
-                let target = self.targets.open(key, url, pin.as_ref(), None).await?;
+            Entry::Value(
+                reference @ Reference::Target {
+                    url, precondition, ..
+                },
+            ) => {
+                let target = self
+                    .targets
+                    .open(key, url, precondition.as_ref(), None)
+                    .await?;
                 Ok(self.object_stat(reference, target.size_bytes()))
             }
             _ => Err(StoreError::internal("a reference without a size")),
@@ -287,36 +294,47 @@ impl Shared {
             Reference::Inline(bytes) | Reference::Document(bytes, _) => {
                 Ok(self.inline(&reference, bytes))
             }
-            Reference::Target { url, range, pin } => {
-                let first = range.clone().map(|range| First {
+            Reference::Target {
+                url,
+                range,
+                precondition,
+            } => {
+                let first = range.clone().map(|range| FirstRead {
                     range,
-                    is_ahead: false,
+                    is_prefetch: false,
                 });
-                let target = self.targets.open(key, url, pin.as_ref(), first).await?;
+                let target = self
+                    .targets
+                    .open(key, url, precondition.as_ref(), first)
+                    .await?;
                 let range = range.clone().unwrap_or(0..target.size_bytes());
                 let stat = self.object_stat(&reference, length(&range));
                 target.span(key, range, stat, hint)
             }
-            Reference::Own { .. } => self.own_part(key, &reference)?.open(hint).await,
+            Reference::SameStore { .. } => self.same_store_range(key, &reference)?.open(hint).await,
             Reference::Unreadable => Err(unreadable()),
         }
     }
 
     /// Returns a reference to a range of an object in the store that contains the references.
-    fn own_part(&self, key: &Key, reference: &Reference) -> Result<OwnPart, StoreError> {
+    fn same_store_range(
+        &self,
+        key: &Key,
+        reference: &Reference,
+    ) -> Result<SameStoreRange, StoreError> {
         let (
-            Some(own),
-            Reference::Own {
-                key: own_key,
+            Some(container),
+            Reference::SameStore {
+                key: object_key,
                 range,
             },
-        ) = (&self.own, reference)
+        ) = (&self.container, reference)
         else {
             return Err(StoreError::internal("no store with the references"));
         };
-        Ok(OwnPart {
-            store: Arc::clone(own),
-            own_key: own_key.clone(),
+        Ok(SameStoreRange {
+            store: Arc::clone(container),
+            object_key: object_key.clone(),
             range: range.clone(),
             key: key.clone(),
             stat: self.object_stat(reference, length(range)),
@@ -339,13 +357,17 @@ impl Shared {
             Reference::Inline(bytes) | Reference::Document(bytes, _) => {
                 Some(Ok(self.inline(reference, bytes)))
             }
-            Reference::Target { url, range, pin } => {
-                let target = self.targets.opened(key, url, pin.as_ref())?;
+            Reference::Target {
+                url,
+                range,
+                precondition,
+            } => {
+                let target = self.targets.get_open(key, url, precondition.as_ref())?;
                 let range = range.clone().unwrap_or(0..target.size_bytes());
                 let stat = self.object_stat(reference, length(&range));
                 Some(target.span(key, range, stat, hint))
             }
-            Reference::Own { .. } => match self.own_part(key, reference) {
+            Reference::SameStore { .. } => match self.same_store_range(key, reference) {
                 Ok(part) => part.try_open(hint),
                 Err(error) => Some(Err(error)),
             },
@@ -365,14 +387,19 @@ impl Store for ReferenceStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let own = self.shared.own.as_ref().map(|own| own.capabilities());
+        let container = self
+            .shared
+            .container
+            .as_ref()
+            .map(|container| container.capabilities());
         Capabilities {
             immutable: match self.shared.references.is_immutable() {
                 Some(is_immutable) => is_immutable,
-                None => own.is_none_or(|own| own.immutable),
+                None => container.is_none_or(|container| container.immutable),
             },
             open_infallible: false,
-            is_remote: own.is_some_and(|own| own.is_remote) || self.shared.targets.may_be_remote(),
+            is_remote: container.is_some_and(|container| container.is_remote)
+                || self.shared.targets.may_be_remote(),
             listing: ListingSupport::Complete,
         }
     }
@@ -419,12 +446,21 @@ impl Store for ReferenceStore {
         else {
             return false;
         };
-        match (found, &shared.own) {
-            (Reference::Own { key, .. }, Some(own)) => own.prefetch(&key, what).await,
-            (Reference::Target { url, range, pin }, _) => {
+        match (found, &shared.container) {
+            (Reference::SameStore { key, .. }, Some(container)) => {
+                container.prefetch(&key, what).await
+            }
+            (
+                Reference::Target {
+                    url,
+                    range,
+                    precondition,
+                },
+                _,
+            ) => {
                 shared
                     .targets
-                    .prefetch(key, &url, pin.as_ref(), range)
+                    .prefetch(key, &url, precondition.as_ref(), range)
                     .await
             }
             (Reference::Inline(_) | Reference::Document(..), _) => true,
@@ -433,8 +469,8 @@ impl Store for ReferenceStore {
     }
 
     fn lists_without_requests(&self) -> bool {
-        let own = self.shared.own.as_ref();
-        own.is_none_or(|own| own.lists_without_requests())
+        let container = self.shared.container.as_ref();
+        container.is_none_or(|container| container.lists_without_requests())
     }
 
     fn joins_prefetches(&self) -> bool {
@@ -446,11 +482,11 @@ impl Store for ReferenceStore {
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
-        let own = self
+        let container = self
             .shared
-            .own
+            .container
             .as_ref()
-            .and_then(|own| own.transfer_stats());
-        self.shared.targets.transfer_stats(own)
+            .and_then(|container| container.transfer_stats());
+        self.shared.targets.transfer_stats(container)
     }
 }

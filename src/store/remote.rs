@@ -1,9 +1,9 @@
 //! Sources behind a network: web servers and object stores.
 //!
 //! The layers, from bottom to top: a [`Remote`] sends one request and returns the exact result
-//! (`web`, `bucket`, `hdfs`, `keyvalue`). Decorators of the same trait count requests (`traffic`), bound the
+//! (`web`, `bucket`, `hdfs`, `keyvalue`). Decorators of the same trait count requests (`transfer_stats`), bound the
 //! requests in flight (`limit`), and retry within a deadline (`retry`). `store` makes a
-//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`, `written`) and of bytes
+//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`, `write_times`) and of bytes
 //! (`range_cache`, `value`). `archive` reads a remote zip archive.
 //!
 //! **Architecture Invariant:** absence is reported only for a response that proves it (404 for the key,
@@ -16,41 +16,41 @@ mod archive;
 mod attr_cache;
 mod attributes;
 mod blocks;
-mod bodies;
 mod body;
+mod body_budget;
 mod bucket;
 mod cached;
 mod client;
-mod confirm;
 mod error;
 mod fetch_guard;
 mod hdfs;
 mod keyvalue;
 mod limit;
 mod listing;
-mod missing;
+mod missing_status;
 mod open;
 mod options;
 mod range_cache;
+mod reference_target;
 mod retry;
+mod revalidate;
 mod speculation;
 mod store;
-mod target;
-mod traffic;
+mod transfer_stats;
 mod value;
 mod web;
-mod whole;
-mod written;
+mod whole_objects;
+mod write_times;
 
 #[cfg(feature = "fuzzing")]
 pub use bucket::fuzz_listing;
 pub use client::RemoteMemory;
 pub(super) use client::label;
 pub use error::RemoteError as RemoteOpenError;
-pub(super) use open::{Found, open, refuse};
+pub(super) use open::{OpenedSource, open, other_format_error};
 pub use options::RemoteOptions;
-pub(super) use target::{First, RemoteTarget, RemoteTargets, Trust};
-pub use traffic::{TransferCounters, TransferStats};
+pub(super) use reference_target::{AllowedBy, FirstRead, RemoteTarget, RemoteTargets};
+pub use transfer_stats::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]
 pub use web::fuzz_page;
 pub(super) use web::is_public;
@@ -142,20 +142,20 @@ impl Meta {
 
 /// The requested bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Part {
+enum ByteRange {
     /// The whole object, if it has at most this many bytes.
-    All(u64),
+    Whole(u64),
     /// This range, shorter only at the end of the object.
-    Range(Range<u64>),
+    Bounded(Range<u64>),
     /// The last bytes, at most this many.
-    Tail(u64),
+    Suffix(u64),
 }
 
 /// A request for bytes.
 #[derive(Debug, Clone)]
 struct Get {
     key: Key,
-    part: Part,
+    range: ByteRange,
     /// The only acceptable version.
     expected: Option<Meta>,
     /// A version that the caller has; if it is unchanged, no bytes need to be sent.
@@ -178,10 +178,10 @@ impl EarlyMeta {
 }
 
 impl Get {
-    fn new(key: &Key, part: Part) -> Self {
+    fn new(key: &Key, range: ByteRange) -> Self {
         Self {
             key: key.clone(),
-            part,
+            range,
             expected: None,
             known: None,
             piece_bytes: 0,
@@ -190,7 +190,7 @@ impl Get {
     }
 
     /// Passes on the attributes in the headers of a response; only the first response counts.
-    fn headers_came(&self, meta: &Meta) {
+    fn headers_received(&self, meta: &Meta) {
         if let Some(sender) = self.early.as_ref().and_then(|early| early.0.lock().take()) {
             // The receiver may have got the attributes in another way.
             let _ = sender.send(meta.clone());

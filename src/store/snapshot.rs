@@ -60,7 +60,7 @@ pub trait SnapshotReader: Debug + Send + Sync {
         self.read_exact_at(offset, length).await
     }
 
-    /// Returns the bytes that [`SnapshotReader::keep_derived`] stored for this version of the archive, in
+    /// Returns the bytes that [`SnapshotReader::cache_derived`] stored for this version of the archive, in
     /// this or another process, unless they are longer than `max_bytes`. May block on the disk.
     fn derived(&self, _name: &str, _max_bytes: u64) -> Option<Vec<u8>> {
         None
@@ -68,7 +68,7 @@ pub trait SnapshotReader: Debug + Send + Sync {
 
     /// Stores bytes that were derived from this version of the archive, if a cache is available; `make` is
     /// called only in that case.
-    fn keep_derived(&self, _name: &str, _make: &mut dyn FnMut() -> Option<Vec<u8>>) {}
+    fn cache_derived(&self, _name: &str, _make: &mut dyn FnMut() -> Option<Vec<u8>>) {}
 
     /// Returns a value that keeps the readahead of a span, which is read like a file, while the value exists.
     fn keep_span(&self, _span: Range<u64>) -> Option<SpanGuard> {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::icechunk;
-use super::reference::{self, Base};
-use super::remote::{self, Found, RemoteOpenError};
+use super::reference::{self, BaseLocation};
+use super::remote::{self, OpenedSource, RemoteOpenError};
 use super::zip::ZipError;
 use super::{
     DatabaseError, DatabaseOptions, DirOptions, DirStore, IcechunkError, IcechunkOptions,
@@ -291,8 +291,8 @@ impl SourceName {
         let (store, base) = match &self.place {
             Place::Path(path) => {
                 let store = open_local(path, self.is_zip, options)?;
-                let base = Base::Directory(path.clone());
-                let store = match icechunk::recognise_local(&*store, options.classes).await {
+                let base = BaseLocation::Directory(path.clone());
+                let store = match icechunk::detect_local(&*store, options.classes).await {
                     Some(layout) if path.is_dir() => {
                         let store: Arc<dyn Store> = Arc::from(store);
                         let stores = (Arc::clone(&store), store);
@@ -304,12 +304,12 @@ impl SourceName {
                     .parent()
                     .filter(|parent| !parent.as_os_str().is_empty());
                 let directory = directory.unwrap_or(Path::new("."));
-                (store, Base::Directory(directory.to_owned()))
+                (store, BaseLocation::Directory(directory.to_owned()))
             }
             Place::Url(url) => {
-                let base = Base::Url(url.trim_end_matches('/').to_owned());
+                let base = BaseLocation::Url(url.trim_end_matches('/').to_owned());
                 match remote::open(url, self.is_zip, &options.remote, options.classes).await? {
-                    Found::Icechunk {
+                    OpenedSource::Icechunk {
                         layout,
                         refs,
                         files,
@@ -325,7 +325,7 @@ impl SourceName {
             });
         }
         let label = store.label().to_owned();
-        let recognised = reference::recognise(store, &self.root, base, options).await;
+        let recognised = reference::detect(store, &self.root, base, options).await;
         recognised.map_err(|error| OpenError::Reference {
             source_name: label,
             error,
@@ -439,7 +439,7 @@ fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
 async fn open_icechunk(
     layout: icechunk::Layout,
     (refs, files): (Arc<dyn Store>, Arc<dyn Store>),
-    base: Base,
+    base: BaseLocation,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, OpenError> {
     let source_name = files.label().to_owned();
@@ -450,29 +450,31 @@ async fn open_icechunk(
 }
 
 async fn open_remote(
-    found: Found,
+    found: OpenedSource,
     url: &str,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, OpenError> {
     match found {
-        Found::Tree(store) => Ok(store),
-        Found::Icechunk { files, .. } => Err(OpenError::Icechunk {
+        OpenedSource::Tree(store) => Ok(store),
+        OpenedSource::Icechunk { files, .. } => Err(OpenError::Icechunk {
             source_name: files.label().to_owned(),
             error: StoreError::internal("a repository that was not opened").into(),
         }),
-        Found::Archive(archive, tail) => {
+        OpenedSource::Archive(archive, tail) => {
             let label = archive.label().to_owned();
             let reader = Arc::clone(&archive) as _;
             match ZipStore::open_remote(reader, tail.to_vec(), &label, options.zip).await {
                 Ok(store) => Ok(Box::new(store)),
-                Err(ZipError::NoDirectory) => Err(remote::refuse(&archive).await.into()),
+                Err(ZipError::NoDirectory) => {
+                    Err(remote::other_format_error(&archive).await.into())
+                }
                 Err(error) => Err(OpenError::Zip {
                     source_name: label,
                     error,
                 }),
             }
         }
-        Found::Json(object, tail) => {
+        OpenedSource::Json(object, tail) => {
             let label = object.label().to_owned();
             let opened = reference::open_remote(&*object, &tail, url, &label, options).await;
             match opened {
@@ -481,7 +483,7 @@ async fn open_remote(
                     let what = METADATA.to_owned();
                     Err(RemoteOpenError::OtherFormat { label, what }.into())
                 }
-                Ok(None) => Err(remote::refuse(&object).await.into()),
+                Ok(None) => Err(remote::other_format_error(&object).await.into()),
                 Err(error) => Err(OpenError::Reference {
                     source_name: label,
                     error,

@@ -277,7 +277,7 @@ fn kept_directory(reader: &dyn SnapshotReader, options: &ZipOptions) -> Option<D
 
 /// Caches the index of a directory for later mounts, if a copy of it fits into the memory limit.
 fn keep_directory(reader: &dyn SnapshotReader, directory: &Directory, options: &ZipOptions) {
-    reader.keep_derived(STORED_NAME, &mut || {
+    reader.cache_derived(STORED_NAME, &mut || {
         let archive_bytes = reader.size_bytes();
         index::store(directory, archive_bytes, options.memory_limit_bytes / 2)
     });

@@ -15,7 +15,7 @@ use super::location;
 use super::manifest::{Checksum, Location, Manifest, Refs};
 use super::snapshot::{Array, ManifestRef, NodeIndex, Snapshot};
 use crate::cache::WeightedLru;
-use crate::store::reference::{Child, Entry, Page, Pin, Reference};
+use crate::store::reference::{Child, Entry, Page, Precondition, Reference};
 use crate::store::{Key, StoreError};
 use crate::sync::Mutex;
 
@@ -229,7 +229,7 @@ impl SnapshotIndex {
             Location::Inline(range) => crate::store::part(manifest.bytes(), range)
                 .map(|bytes| Reference::Inline(Arc::new(bytes.to_vec()))),
             Location::Native { id, range } => {
-                file_key("chunks", id).map(|key| Reference::Own { key, range })
+                file_key("chunks", id).map(|key| Reference::SameStore { key, range })
             }
             Location::Virtual {
                 url,
@@ -238,9 +238,9 @@ impl SnapshotIndex {
             } => Ok(Reference::Target {
                 url: location::target(&url, &self.containers)?.into(),
                 range: Some(range),
-                pin: checksum.map(|checksum| match checksum {
-                    Checksum::ETag(tag) => Pin::ETag(tag.into()),
-                    Checksum::NotAfter(seconds) => Pin::ModifiedBefore(seconds.into()),
+                precondition: checksum.map(|checksum| match checksum {
+                    Checksum::ETag(tag) => Precondition::ETag(tag.into()),
+                    Checksum::NotAfter(seconds) => Precondition::NotModifiedSince(seconds.into()),
                 }),
             }),
         })

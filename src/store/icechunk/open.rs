@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::refs::{Layout, recognise};
+use super::refs::{Layout, detect};
 use super::{Icechunk, IcechunkError};
-use crate::store::reference::{Base, ReferenceStore, Targets};
+use crate::store::reference::{BaseLocation, ReferenceStore, Targets};
 use crate::store::{Key, KeyClasses, OpenOptions, Store};
 
 /// Returns the layout of a local store that is a repository and not itself a hierarchy; otherwise `None`.
-pub(in crate::store) async fn recognise_local(
+pub(in crate::store) async fn detect_local(
     store: &dyn Store,
     classes: KeyClasses,
 ) -> Option<Layout> {
@@ -21,7 +21,7 @@ pub(in crate::store) async fn recognise_local(
             return None;
         }
     }
-    let layout = recognise(store).await;
+    let layout = detect(store).await;
     let layout = layout.inspect_err(|error| {
         log::warn!(
             "{}: it may be an Icechunk repository: {error}",
@@ -40,7 +40,7 @@ pub(in crate::store) async fn open(
     layout: Layout,
     refs: Arc<dyn Store>,
     files: Arc<dyn Store>,
-    base: Base,
+    base: BaseLocation,
     options: &OpenOptions,
 ) -> Result<ReferenceStore, IcechunkError> {
     let label = files.label().to_owned();

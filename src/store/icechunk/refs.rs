@@ -86,7 +86,7 @@ fn key(text: &str) -> Option<Key> {
 ///
 /// # Errors
 /// Errors of the store, if it cannot be determined.
-pub(in crate::store) async fn recognise(store: &dyn Store) -> Result<Option<Layout>, StoreError> {
+pub(in crate::store) async fn detect(store: &dyn Store) -> Result<Option<Layout>, StoreError> {
     match has_repo(store).await {
         Ok(true) => return Ok(Some(Layout::Repo)),
         Ok(false) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}

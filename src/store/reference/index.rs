@@ -367,12 +367,12 @@ impl ReferenceIndex {
             Form::Part => Reference::Target {
                 url: url()?,
                 range: Some(start..end),
-                pin: None,
+                precondition: None,
             },
             Form::Whole => Reference::Target {
                 url: url()?,
                 range: None,
-                pin: None,
+                precondition: None,
             },
         })
     }

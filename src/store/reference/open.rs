@@ -11,7 +11,7 @@ use memchr::memmem;
 use zstd::stream::write::Decoder as ZstdDecoder;
 
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
-use super::{Base, ReferenceError, ReferenceStore, Targets};
+use super::{BaseLocation, ReferenceError, ReferenceStore, Targets};
 use crate::store::snapshot::{ReadMode, SnapshotError, SnapshotFile};
 use crate::store::{
     AccessHint, Key, Kind, OpenOptions, SnapshotReader, Store, read_to_end, visit_all,
@@ -134,7 +134,7 @@ pub(in crate::store) fn open_file(
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let base = Base::Directory(directory.unwrap_or(Path::new(".")).to_owned());
+    let base = BaseLocation::Directory(directory.unwrap_or(Path::new(".")).to_owned());
     let targets = Targets::new(base, options, Some(file.modified()));
     let references = Box::new(references);
     let store = ReferenceStore::new(label.to_owned(), references, None, targets);
@@ -193,7 +193,7 @@ pub(in crate::store) async fn open_remote(
         return Ok(None);
     };
     let written = Some(object.modified()).filter(|time| *time != std::time::UNIX_EPOCH);
-    let targets = Targets::new(Base::Url(url.to_owned()), options, written);
+    let targets = Targets::new(BaseLocation::Url(url.to_owned()), options, written);
     let references = Box::new(references);
     let store = ReferenceStore::new(label.to_owned(), references, None, targets);
     Ok(Some(store))
@@ -229,10 +229,10 @@ async fn read_remote(
 ///
 /// # Errors
 /// [`ReferenceError`].
-pub(in crate::store) async fn recognise(
+pub(in crate::store) async fn detect(
     store: Box<dyn Store>,
     root: &Key,
-    base: Base,
+    base: BaseLocation,
     options: &OpenOptions,
 ) -> Result<Box<dyn Store>, ReferenceError> {
     let root = &match store.index() {
@@ -259,7 +259,9 @@ pub(in crate::store) async fn recognise(
     let limit_bytes = options.zip.memory_limit_bytes / 2;
     let opened = store.open(&key, AccessHint::Whole(limit_bytes)).await;
     // The next reader of the document reports why it cannot be read.
-    let Ok(object) = opened else { return Ok(store) };
+    let Ok(object) = opened else {
+        return Ok(store);
+    };
     let Ok(bytes) = read_to_end(&*object, &key, limit_bytes).await else {
         return Ok(store);
     };
@@ -291,9 +293,9 @@ pub(in crate::store) async fn recognise(
     let written = Some(modified).filter(|time| *time != std::time::UNIX_EPOCH);
     let targets = Targets::new(base, options, written);
     let references = Box::new(references);
-    let own = Some(store);
+    let container = Some(store);
     Ok(Box::new(ReferenceStore::new(
-        label, references, own, targets,
+        label, references, container, targets,
     )))
 }
 

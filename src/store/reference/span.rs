@@ -53,7 +53,11 @@ impl Object for InlineObject {
 }
 
 /// Converts the failure to open a target into an error of a key: the key exists, but its bytes do not.
-pub(super) fn missing(error: StoreError, key: &Key, label: &dyn std::fmt::Display) -> StoreError {
+pub(super) fn target_error(
+    error: StoreError,
+    key: &Key,
+    label: &dyn std::fmt::Display,
+) -> StoreError {
     let key = key.clone();
     match error {
         StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } => StoreError::Unavailable {
@@ -153,7 +157,7 @@ impl SpanObject {
     }
 
     fn error(&self, error: StoreError) -> StoreError {
-        missing(error, &self.key, &self.label)
+        target_error(error, &self.key, &self.label)
     }
 }
 

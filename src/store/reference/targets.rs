@@ -14,12 +14,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lru::LruCache;
 use tokio::sync::OnceCell;
 
-use super::Pin;
-pub(in crate::store) use super::place::Base;
-use super::place::{AllowedTarget, Place, Policy, Refused};
-use super::span::{SpanObject, check_span, missing};
+use super::Precondition;
+use super::span::{SpanObject, check_span, target_error};
+pub(in crate::store) use super::target_policy::BaseLocation;
+use super::target_policy::{AllowedTarget, TargetError, TargetLocation, TargetPolicy};
 use crate::runtime::leave_session_thread;
-use crate::store::remote::{self, First, RemoteTarget, RemoteTargets};
+use crate::store::remote::{self, FirstRead, RemoteTarget, RemoteTargets};
 use crate::store::{
     AccessHint, DirOptions, DirStore, Key, Object, OpenOptions, Stat, StoreError, SyncStore,
     TransferStats, Version,
@@ -93,10 +93,10 @@ impl Target {
         }
     }
 
-    /// Fails if the target is not the version that the reference names.
-    fn check_pin(&self, key: &Key, pin: &Pin) -> Result<(), StoreError> {
-        let what = match (pin, &self.bytes) {
-            (Pin::ETag(wanted), Bytes::Remote(target)) => {
+    /// Fails if the target does not meet the precondition of a reference.
+    fn check_precondition(&self, key: &Key, precondition: &Precondition) -> Result<(), StoreError> {
+        let what = match (precondition, &self.bytes) {
+            (Precondition::ETag(wanted), Bytes::Remote(target)) => {
                 let wanted = wanted.trim_start_matches("W/").trim_matches('"');
                 match target.etag() {
                     Some(found) if found == wanted => return Ok(()),
@@ -106,14 +106,16 @@ impl Target {
                     ),
                 }
             }
-            (Pin::ETag(_), Bytes::Local(_)) => "a file has no entity tag to compare".into(),
-            (Pin::ModifiedBefore(limit), _) => match self.modified.map(seconds) {
+            (Precondition::ETag(_), Bytes::Local(_)) => {
+                "a file has no entity tag to compare".into()
+            }
+            (Precondition::NotModifiedSince(limit), _) => match self.modified.map(seconds) {
                 Some(modified) if modified <= *limit => return Ok(()),
                 Some(_) => "it was modified after its reference was written".into(),
                 None => "its server does not say when it was modified".into(),
             },
         };
-        Err(missing(stale(what), key, &self.label))
+        Err(target_error(stale(what), key, &self.label))
     }
 }
 
@@ -130,37 +132,37 @@ fn seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-type Slot = Arc<OnceCell<Arc<Target>>>;
+type TargetCell = Arc<OnceCell<Arc<Target>>>;
 
 /// All targets of a store.
 #[derive(Debug)]
 pub(in crate::store) struct Targets {
-    policy: Policy,
+    policy: TargetPolicy,
     /// When the references were written, if newer targets are refused.
     written: Option<SystemTime>,
     dir: DirOptions,
     remote: RemoteTargets,
-    open: Mutex<LruCache<Arc<str>, Slot>>,
-    /// The versions of all targets that were opened.
-    pins: Mutex<HashMap<Arc<str>, Version>>,
+    open: Mutex<LruCache<Arc<str>, TargetCell>>,
+    /// The version of each target when it was first opened.
+    versions: Mutex<HashMap<Arc<str>, Version>>,
     directories: Mutex<HashMap<PathBuf, Arc<DirStore>>>,
 }
 
 impl Targets {
     /// `written` is when the references were written, if known.
     pub(in crate::store) fn new(
-        base: Base,
+        base: BaseLocation,
         options: &OpenOptions,
         written: Option<SystemTime>,
     ) -> Self {
         let targets = &options.targets;
         Self {
-            policy: Policy::new(base, targets.allowed.clone()),
+            policy: TargetPolicy::new(base, targets.allowed.clone()),
             written: written.filter(|_| !targets.allow_newer),
             dir: options.dir,
             remote: RemoteTargets::new(&options.remote, options.classes),
             open: Mutex::new(LruCache::new(MAX_OPEN)),
-            pins: Mutex::default(),
+            versions: Mutex::default(),
             directories: Mutex::default(),
         }
     }
@@ -171,21 +173,26 @@ impl Targets {
     }
 
     /// Counters of all targets and of the store that contains the references.
-    pub(super) fn transfer_stats(&self, own: Option<TransferStats>) -> Option<TransferStats> {
+    pub(super) fn transfer_stats(&self, container: Option<TransferStats>) -> Option<TransferStats> {
         if !self.may_be_remote() {
-            return own;
+            return container;
         }
         let targets = self.remote.transfer_stats();
-        Some(match own {
-            Some(own) => own.with(&targets),
+        Some(match container {
+            Some(container) => container.with(&targets),
             None => targets,
         })
     }
 
     /// Returns a target that is already open.
-    pub(super) fn opened(&self, key: &Key, url: &str, pin: Option<&Pin>) -> Option<Arc<Target>> {
+    pub(super) fn get_open(
+        &self,
+        key: &Key,
+        url: &str,
+        precondition: Option<&Precondition>,
+    ) -> Option<Arc<Target>> {
         let target = Arc::clone(self.open.lock().get(url)?.get()?);
-        self.check(key, &target, pin).ok().map(|()| target)
+        self.check(key, &target, precondition).ok().map(|()| target)
     }
 
     /// Opens a target; `first` is the range that will be read first.
@@ -197,15 +204,15 @@ impl Targets {
         &self,
         key: &Key,
         url: &Arc<str>,
-        pin: Option<&Pin>,
-        first: Option<First>,
+        precondition: Option<&Precondition>,
+        first: Option<FirstRead>,
     ) -> Result<Arc<Target>, StoreError> {
         let slot = {
             let mut open = self.open.lock();
-            Arc::clone(open.get_or_insert(Arc::clone(url), Slot::default))
+            Arc::clone(open.get_or_insert(Arc::clone(url), TargetCell::default))
         };
         let target = slot.get_or_try_init(|| self.load(key, url, first)).await?;
-        self.check(key, target, pin)?;
+        self.check(key, target, precondition)?;
         Ok(Arc::clone(target))
     }
 
@@ -215,21 +222,22 @@ impl Targets {
         &self,
         key: &Key,
         url: &Arc<str>,
-        pin: Option<&Pin>,
+        precondition: Option<&Precondition>,
         range: Option<Range<u64>>,
     ) -> bool {
-        let opened = match self.opened(key, url, pin) {
+        let opened = match self.get_open(key, url, precondition) {
             Some(target) => Ok(target),
             // One prefetch permit is held until the target is open, and another one during the fetch.
-            None if matches!(self.policy.place(url), Ok(Place::Remote { .. })) => {
-                let Some(_place) = self.remote.prefetch_place().await else {
+            None if matches!(self.policy.resolve(url), Ok(TargetLocation::Remote { .. })) => {
+                let Some(_permit) = self.remote.prefetch_permit().await else {
                     return false;
                 };
-                let first = |range| First {
+                let first = |range| FirstRead {
                     range,
-                    is_ahead: true,
+                    is_prefetch: true,
                 };
-                self.open(key, url, pin, range.clone().map(first)).await
+                self.open(key, url, precondition, range.clone().map(first))
+                    .await
             }
             None => return false,
         };
@@ -247,38 +255,42 @@ impl Targets {
         &self,
         key: &Key,
         url: &Arc<str>,
-        first: Option<First>,
+        first: Option<FirstRead>,
     ) -> Result<Arc<Target>, StoreError> {
         let label = match url.contains("://") {
             true => remote::label(url),
             false => url.to_string(),
         };
-        let target = match self.policy.place(url) {
-            Ok(Place::File { root, below }) => self.load_file(&label, &root, &below).await,
-            Ok(Place::Remote { url, trust }) => {
-                let opened = self.remote.open(&url, trust, first).await;
+        let target = match self.policy.resolve(url) {
+            Ok(TargetLocation::File { root, below }) => self.load_file(&label, &root, &below).await,
+            Ok(TargetLocation::Remote { url, allowed_by }) => {
+                let opened = self.remote.open(&url, allowed_by, first).await;
                 opened.map(|target| Target {
                     label: label.clone(),
                     modified: target.modified(),
                     bytes: Bytes::Remote(target),
                 })
             }
-            Err(Refused::Denied(what)) => Err(StoreError::Denied {
+            Err(TargetError::Denied(what)) => Err(StoreError::Denied {
                 key: Key::root(),
                 what,
                 status: None,
             }),
-            Err(Refused::Unsupported(what)) => Err(StoreError::Unsupported {
+            Err(TargetError::Unsupported(what)) => Err(StoreError::Unsupported {
                 key: Key::root(),
                 what,
             }),
         };
-        let target = target.map_err(|error| missing(error, key, &label))?;
+        let target = target.map_err(|error| target_error(error, key, &label))?;
         let version = target.version();
-        let pinned = *self.pins.lock().entry(Arc::clone(url)).or_insert(version);
-        if pinned != version {
+        let first_version = *self
+            .versions
+            .lock()
+            .entry(Arc::clone(url))
+            .or_insert(version);
+        if first_version != version {
             let what = "it has changed since it was first read";
-            return Err(missing(stale(what), key, &label));
+            return Err(target_error(stale(what), key, &label));
         }
         Ok(Arc::new(target))
     }
@@ -316,11 +328,16 @@ impl Targets {
         ))
     }
 
-    /// Fails if a target is not the expected version: that of its pin, or one that is not newer than the
+    /// Fails if a target does not meet the precondition of its reference; without one, if it is newer than the
     /// references.
-    fn check(&self, key: &Key, target: &Target, pin: Option<&Pin>) -> Result<(), StoreError> {
-        if let Some(pin) = pin {
-            return target.check_pin(key, pin);
+    fn check(
+        &self,
+        key: &Key,
+        target: &Target,
+        precondition: Option<&Precondition>,
+    ) -> Result<(), StoreError> {
+        if let Some(precondition) = precondition {
+            return target.check_precondition(key, precondition);
         }
         let (Some(written), Some(modified)) = (self.written, target.modified) else {
             return Ok(());
@@ -334,6 +351,6 @@ impl Targets {
             httpdate::fmt_http_date(modified),
             httpdate::fmt_http_date(written)
         );
-        Err(missing(stale(what), key, &target.label))
+        Err(target_error(stale(what), key, &target.label))
     }
 }

@@ -47,8 +47,8 @@ impl RemoteArchive {
         &self.source.label
     }
 
-    fn note_change<T>(&self, answer: Result<T, StoreError>) -> Result<T, SnapshotError> {
-        answer.map_err(|error| match error {
+    fn note_change<T>(&self, response: Result<T, StoreError>) -> Result<T, SnapshotError> {
+        response.map_err(|error| match error {
             StoreError::Stale { what, .. } => {
                 self.is_changed.store(true, Ordering::Relaxed);
                 SnapshotError::Changed(what)
@@ -188,9 +188,9 @@ impl SnapshotReader for RemoteArchive {
             .derived(&Key::root(), &self.meta, name, max_bytes)
     }
 
-    fn keep_derived(&self, name: &str, make: &mut dyn FnMut() -> Option<Vec<u8>>) {
+    fn cache_derived(&self, name: &str, make: &mut dyn FnMut() -> Option<Vec<u8>>) {
         self.source
-            .keep_derived(&Key::root(), &self.meta, name, make);
+            .cache_derived(&Key::root(), &self.meta, name, make);
     }
 
     fn keep_span(&self, span: Range<u64>) -> Option<SpanGuard> {

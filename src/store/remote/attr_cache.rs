@@ -24,25 +24,25 @@ pub(super) enum Attrs {
     Absent,
 }
 
-/// Attributes, and when the source has returned them.
+/// The attributes of a key, and when the source has returned them.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct CachedAttrs {
     pub(super) attrs: Attrs,
     /// When the request was sent: the attributes were valid at this time or later.
-    pub(super) asked: Instant,
+    pub(super) requested_at: Instant,
     /// When the response had arrived: the attributes were valid at this time or earlier.
-    pub(super) answered: Instant,
+    pub(super) received_at: Instant,
     /// Whether the version of the metadata document was known soon after the response.
     pub(super) is_checked: bool,
 }
 
-impl Known {
-    /// Attributes from the response to a request that was sent at `asked` and has arrived by now.
-    pub(super) fn new(attrs: Attrs, asked: Instant) -> Self {
+impl CachedAttrs {
+    /// Attributes from the response to a request that was sent at `requested_at` and has arrived by now.
+    pub(super) fn new(attrs: Attrs, requested_at: Instant) -> Self {
         Self {
             attrs,
-            asked,
-            answered: Instant::now(),
+            requested_at,
+            received_at: Instant::now(),
             is_checked: false,
         }
     }
@@ -51,7 +51,7 @@ impl Known {
 /// Attributes by key; the least recently used entries are evicted first.
 #[derive(Debug)]
 pub(super) struct AttrCache {
-    known: Mutex<LruCache<Key, Known>>,
+    entries: Mutex<LruCache<Key, CachedAttrs>>,
     ttl: Duration,
     absent_ttl: Duration,
 }
@@ -59,29 +59,29 @@ pub(super) struct AttrCache {
 impl AttrCache {
     pub(super) fn new(ttl: Duration, absent_ttl: Duration) -> Self {
         Self {
-            known: Mutex::new(LruCache::new(MAX_KEYS)),
+            entries: Mutex::new(LruCache::new(MAX_KEYS)),
             ttl,
             absent_ttl,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<Key, Known>> {
-        self.known.lock()
+    fn lock(&self) -> MutexGuard<'_, LruCache<Key, CachedAttrs>> {
+        self.entries.lock()
     }
 
     /// Returns the attributes of a key, if they are still trusted.
-    pub(super) fn get(&self, key: &Key) -> Option<Known> {
+    pub(super) fn get(&self, key: &Key) -> Option<CachedAttrs> {
         let mut cached = self.lock();
-        let known = cached.get(key)?;
-        let ttl = match known.attrs {
+        let entry = cached.get(key)?;
+        let ttl = match entry.attrs {
             Attrs::Absent => self.absent_ttl,
             Attrs::Object(_) | Attrs::Prefix => self.ttl,
         };
-        (known.asked.elapsed() < ttl).then(|| known.clone())
+        (entry.requested_at.elapsed() < ttl).then(|| entry.clone())
     }
 
     /// Returns the last known attributes of a key, however old.
-    pub(super) fn last(&self, key: &Key) -> Option<Known> {
+    pub(super) fn last(&self, key: &Key) -> Option<CachedAttrs> {
         self.lock().get(key).cloned()
     }
 
@@ -104,31 +104,33 @@ impl AttrCache {
     }
 
     /// Whether attributes are never outdated.
-    pub(super) fn is_trusted_for_good(&self) -> bool {
+    pub(super) fn never_expires(&self) -> bool {
         self.ttl >= FOREVER
     }
 
     /// Caches attributes.
-    pub(super) fn insert(&self, key: &Key, known: Known) {
-        self.lock().put(key.clone(), known);
+    pub(super) fn insert(&self, key: &Key, entry: CachedAttrs) {
+        self.lock().put(key.clone(), entry);
     }
 
     /// Removes attributes that were requested before a moment. Returns whether there were any.
     pub(super) fn invalidate_before(&self, key: &Key, moment: Instant) -> bool {
-        let mut known = self.lock();
-        let is_outdated = known.get(key).is_some_and(|known| known.asked < moment);
+        let mut entries = self.lock();
+        let is_outdated = entries
+            .get(key)
+            .is_some_and(|entry| entry.requested_at < moment);
         if is_outdated {
-            known.pop(key);
+            entries.pop(key);
         }
         is_outdated
     }
 
     /// Records that the version of the metadata document was known soon after these attributes.
-    pub(super) fn mark_checked(&self, key: &Key, answered: Instant) {
+    pub(super) fn mark_checked(&self, key: &Key, received_at: Instant) {
         let mut cached = self.lock();
-        let known = cached.get_mut(key);
-        if let Some(known) = known.filter(|known| known.answered == answered) {
-            known.is_checked = true;
+        let entry = cached.get_mut(key);
+        if let Some(entry) = entry.filter(|entry| entry.received_at == received_at) {
+            entry.is_checked = true;
         }
     }
 
@@ -136,14 +138,14 @@ impl AttrCache {
     /// version. Returns whether there were any.
     pub(super) fn expire_unchecked(&self, key: &Key, age: Duration) -> bool {
         let mut cached = self.lock();
-        let known = cached.get_mut(key);
-        let Some(known) =
-            known.filter(|known| !known.is_checked && known.answered.elapsed() >= age)
+        let entry = cached.get_mut(key);
+        let Some(entry) =
+            entry.filter(|entry| !entry.is_checked && entry.received_at.elapsed() >= age)
         else {
             return false;
         };
         match Instant::now().checked_sub(self.ttl) {
-            Some(expired) => known.asked = expired.min(known.asked),
+            Some(expired) => entry.requested_at = expired.min(entry.requested_at),
             None => drop(cached.pop(key)),
         }
         true
@@ -163,14 +165,14 @@ mod tests {
     fn attributes_without_a_check_are_trusted_for_a_while() {
         let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
         let key = Key::new(b"a").unwrap();
-        let known = Known::new(Attrs::Prefix, Instant::now());
-        attrs.insert(&key, known.clone());
+        let entry = CachedAttrs::new(Attrs::Prefix, Instant::now());
+        attrs.insert(&key, entry.clone());
         assert!(!attrs.expire_unchecked(&key, Duration::from_secs(60)));
-        attrs.mark_checked(&key, known.answered);
+        attrs.mark_checked(&key, entry.received_at);
         assert!(!attrs.expire_unchecked(&key, Duration::ZERO));
         assert!(attrs.get(&key).is_some());
-        attrs.insert(&key, Known::new(Attrs::Prefix, Instant::now()));
-        attrs.mark_checked(&key, known.answered);
+        attrs.insert(&key, CachedAttrs::new(Attrs::Prefix, Instant::now()));
+        attrs.mark_checked(&key, entry.received_at);
         assert!(attrs.expire_unchecked(&key, Duration::ZERO), "another one");
         assert!(attrs.get(&key).is_none() && attrs.last(&key).is_some());
     }
@@ -180,14 +182,14 @@ mod tests {
         let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
         let (there, gone) = (Key::new(b"a").unwrap(), Key::new(b"b").unwrap());
         let now = Instant::now();
-        attrs.insert(&there, Known::new(Attrs::Prefix, now));
-        attrs.insert(&gone, Known::new(Attrs::Absent, now));
-        let found = |key| attrs.get(key).map(|known| known.attrs);
+        attrs.insert(&there, CachedAttrs::new(Attrs::Prefix, now));
+        attrs.insert(&gone, CachedAttrs::new(Attrs::Absent, now));
+        let found = |key| attrs.get(key).map(|entry| entry.attrs);
         assert_eq!(found(&there), Some(Attrs::Prefix));
         assert_eq!(found(&gone), Some(Attrs::Absent));
         let before = now.checked_sub(Duration::from_secs(2)).unwrap();
-        attrs.insert(&there, Known::new(Attrs::Prefix, before));
-        attrs.insert(&gone, Known::new(Attrs::Absent, before));
+        attrs.insert(&there, CachedAttrs::new(Attrs::Prefix, before));
+        attrs.insert(&gone, CachedAttrs::new(Attrs::Absent, before));
         assert_eq!(found(&there), Some(Attrs::Prefix));
         assert_eq!(found(&gone), None);
     }

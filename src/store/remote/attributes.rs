@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use futures_util::future::{Either, join, select};
 use tokio::sync::oneshot;
 
-use super::attr_cache::{Attrs, Known};
+use super::attr_cache::{Attrs, CachedAttrs};
 use super::listing::{MAX_EMPTY_PAGES, RemoteListing};
 use super::store::{RemoteSource, panicked};
-use super::whole::Purpose;
-use super::{Depth, EarlyMeta, Get, List, Meta, Part, RequestError};
+use super::whole_objects::LoadPurpose;
+use super::{ByteRange, Depth, EarlyMeta, Get, List, Meta, RequestError};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::{Key, Listing, StoreError};
 
@@ -21,7 +21,7 @@ const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
 impl RemoteSource {
     /// Returns attributes that need no request.
-    pub(super) fn known(&self, key: &Key) -> Option<Attrs> {
+    pub(super) fn cached_attrs(&self, key: &Key) -> Option<Attrs> {
         match key.is_root() {
             true => Some(Attrs::Prefix),
             false => self.trusted(key).map(|known| known.attrs),
@@ -29,16 +29,16 @@ impl RemoteSource {
     }
 
     /// Returns attributes that are still trusted.
-    pub(super) fn trusted(&self, key: &Key) -> Option<Known> {
+    pub(super) fn trusted(&self, key: &Key) -> Option<CachedAttrs> {
         let is_document = self.classes.is_document(key);
         let known = self.attrs.get(key);
         known.or_else(|| self.listings.find(key, is_document, None))
     }
 
-    /// As [`known`](Self::known). If a listing lacked the key some time ago, its prefix is listed again, because
+    /// As [`cached_attrs`](Self::cached_attrs). If a listing lacked the key some time ago, its prefix is listed again, because
     /// one request then answers about all its absent keys.
-    async fn known_or_listed(self: &Arc<Self>, key: &Key) -> Option<Attrs> {
-        let known = self.known(key);
+    async fn cached_or_listed(self: &Arc<Self>, key: &Key) -> Option<Attrs> {
+        let known = self.cached_attrs(key);
         // A database lists all keys at once, from an index of its own.
         if known.is_some() || !self.can_list() || self.reads_whole || self.attrs.trusts_nothing() {
             return known;
@@ -68,14 +68,14 @@ impl RemoteSource {
 
     /// Returns the attributes of a key.
     pub(super) async fn attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
-        if let Some(attrs) = self.known_or_listed(key).await {
+        if let Some(attrs) = self.cached_or_listed(key).await {
             return Ok(attrs);
         }
         if self.is_immutable && self.disk.is_some() {
             leave_session_thread().await;
-            if let Some(meta) = self.last_on_disk(key) {
-                let known = Known::new(Attrs::Object(meta.clone()), Instant::now());
-                self.remember(key, known);
+            if let Some(meta) = self.last_meta_from_disk(key) {
+                let known = CachedAttrs::new(Attrs::Object(meta.clone()), Instant::now());
+                self.cache_attrs(key, known);
                 return Ok(Attrs::Object(meta));
             }
         }
@@ -87,7 +87,7 @@ impl RemoteSource {
     async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         if self.classes.is_document(key) {
             // The caller will most likely read the document.
-            return match self.whole(key, MAX_DOCUMENT_BYTES).await {
+            return match self.read_whole(key, MAX_DOCUMENT_BYTES).await {
                 Ok(value) => {
                     self.speculation.looked_up_document();
                     Ok(Attrs::Object(value.meta))
@@ -97,7 +97,7 @@ impl RemoteSource {
                 Err(error) => Err(error),
             };
         }
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let (object, page) = match self.can_list() {
             // The lookup of a key also tells whether it is a prefix. A listing would read all keys.
             true if self.reads_whole => match self.object_attrs(key).await {
@@ -127,12 +127,12 @@ impl RemoteSource {
             (Err(StoreError::NotAPrefix { .. }), _) => Attrs::Prefix,
             (Err(StoreError::NotFound { .. }), Some(refusal)) => return Err(refusal.of(key)),
             (Err(StoreError::NotFound { .. }), None) => {
-                self.insert_absent(key, asked).await?;
+                self.insert_absent(key, requested_at).await?;
                 return Ok(Attrs::Absent);
             }
             (Err(error), _) => return Err(error),
         };
-        self.remember(key, Known::new(attrs.clone(), asked));
+        self.cache_attrs(key, CachedAttrs::new(attrs.clone(), requested_at));
         Ok(attrs)
     }
 
@@ -157,10 +157,10 @@ impl RemoteSource {
         let (early, headers) = EarlyMeta::new();
         let (done, end) = oneshot::channel();
         let fetch = runtime::spawn(async move {
-            let lookup = Purpose::Lookup(early);
+            let lookup = LoadPurpose::Lookup(early);
             let value = own.load_whole(&wanted, limit, lookup).await;
             drop(reserved);
-            // The receiver is gone if the headers have already answered the lookup.
+            // The receiver is gone if the headers have already received_at the lookup.
             let _ = done.send(value.map(|value| value.meta));
         });
         let meta = match select(headers, end).await {
@@ -186,7 +186,7 @@ impl RemoteSource {
         if meta.size_bytes > 0 {
             return Ok(meta);
         }
-        let first_byte = Get::new(key, Part::Range(0..1));
+        let first_byte = Get::new(key, ByteRange::Bounded(0..1));
         match self.request_get(first_byte).await {
             Ok(got) => Ok(got.meta),
             Err(RequestError::NoSuchRange) => Ok(meta),
@@ -218,11 +218,11 @@ impl RemoteSource {
     }
 
     /// Fails if a key is known not to be an object; returns its attributes if they are known.
-    pub(super) async fn known_object(
+    pub(super) async fn cached_object(
         self: &Arc<Self>,
         key: &Key,
     ) -> Result<Option<Meta>, StoreError> {
-        match self.known_or_listed(key).await {
+        match self.cached_or_listed(key).await {
             Some(Attrs::Absent) => Err(StoreError::NotFound { key: key.clone() }),
             Some(Attrs::Prefix) => Err(StoreError::NotAPrefix { key: key.clone() }),
             Some(Attrs::Object(meta)) => Ok(Some(meta)),
@@ -235,10 +235,10 @@ impl RemoteSource {
         self: &Arc<Self>,
         key: &Key,
         error: RequestError,
-        asked: Instant,
+        requested_at: Instant,
     ) -> StoreError {
         if let RequestError::NotFound = error
-            && let Err(gone) = self.insert_absent(key, asked).await
+            && let Err(gone) = self.insert_absent(key, requested_at).await
         {
             return gone;
         }

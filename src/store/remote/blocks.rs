@@ -8,7 +8,7 @@ use async_task::Task;
 use futures_util::future::try_join_all;
 
 use super::Meta;
-use super::range_cache::{RangeKey, Reader};
+use super::range_cache::{RangeKey, ReaderRegistration};
 use super::store::{RemoteSource, panicked};
 use super::value::fetch_in_pieces;
 use crate::runtime::{self, leave_session_thread};
@@ -30,7 +30,7 @@ pub(super) struct Blocks {
     part: Arc<Spanned>,
     readahead: Readahead,
     /// Registration as a reader; set by the first readahead.
-    reader: OnceLock<Reader>,
+    reader: OnceLock<ReaderRegistration>,
     /// Dropping a task cancels its request, unless another reader waits for it: a closed file leaves none.
     prefetches: Mutex<Vec<Task<()>>>,
 }

@@ -24,11 +24,12 @@ pub(super) use build::{Bucket, BucketOptions, open};
 use build::{Provider, S3};
 #[cfg(feature = "fuzzing")]
 pub use names::fuzz_listing;
-use service::{Asks, Seen, watched};
+use service::{RequestKind, ResponseInfo, watched};
 
 use super::body::Body;
 use super::{
-    Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Part, Refusal, Remote, RequestError,
+    ByteRange, Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Refusal, Remote,
+    RequestError,
 };
 use crate::store::{Key, check_component};
 
@@ -92,7 +93,7 @@ impl Objects {
     ) -> Result<T, RequestError> {
         match ask(self.client()).await {
             Err(RequestError::OtherRegion(region)) => ask(self.in_region(region)?).await,
-            answer => answer,
+            response => response,
         }
     }
 
@@ -108,7 +109,7 @@ impl Objects {
                 credentials.forget_older_than(asked).await;
                 self.ask(&ask).await
             }
-            (answer, _) => answer,
+            (response, _) => response,
         }
     }
 
@@ -134,14 +135,14 @@ impl Objects {
 
     async fn get_part(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
         let path = self.path(&get.key)?;
-        let range = match &get.part {
-            Part::All(_) => None,
-            Part::Range(range) if range.is_empty() => None,
-            Part::Range(range) => Some(GetRange::Bounded(range.clone())),
-            Part::Tail(bytes) if self.provider.has_suffix_ranges() => {
+        let range = match &get.range {
+            ByteRange::Whole(_) => None,
+            ByteRange::Bounded(range) if range.is_empty() => None,
+            ByteRange::Bounded(range) => Some(GetRange::Bounded(range.clone())),
+            ByteRange::Suffix(bytes) if self.provider.has_suffix_ranges() => {
                 Some(GetRange::Suffix(*bytes))
             }
-            Part::Tail(bytes) => {
+            ByteRange::Suffix(bytes) => {
                 let meta = self.head_of(from, &get.key).await?;
                 let start = meta.size_bytes.saturating_sub(*bytes);
                 if meta.size_bytes == 0 {
@@ -158,9 +159,10 @@ impl Objects {
             if_none_match: tag(&get.known),
             ..GetOptions::default()
         };
-        let (answer, seen) = watched(Asks::Object, from.client.get_opts(&path, options)).await;
-        let answer = match answer {
-            Ok(answer) => answer,
+        let (response, seen) =
+            watched(RequestKind::Object, from.client.get_opts(&path, options)).await;
+        let response = match response {
+            Ok(response) => response,
             Err(_) if seen.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
                 return self.nothing_there(from, get).await;
             }
@@ -176,25 +178,25 @@ impl Objects {
                 "200 with the error {code}"
             )));
         }
-        let (meta, range) = (of_object(&answer.meta), answer.range.clone());
+        let (meta, range) = (of_object(&response.meta), response.range.clone());
         if let Some(expected) = &get.expected
             && !expected.is_same(&meta)
         {
             return Err(RequestError::Changed("it is another one by now".into()));
         }
         let length = range.end.saturating_sub(range.start);
-        if let Part::All(most) = get.part
+        if let ByteRange::Whole(most) = get.range
             && length > most
         {
             return Err(RequestError::TooLong(meta));
         }
-        get.headers_came(&meta);
+        get.headers_received(&meta);
         let mut bytes = Body::new(get.piece_bytes);
         let room = usize::try_from(length.min(FIRST_ROOM_BYTES)).unwrap_or(0);
         if bytes.try_reserve(room).is_err() {
             return Err(RequestError::no_memory());
         }
-        let mut stream = answer.into_stream();
+        let mut stream = response.into_stream();
         let mut failure = None;
         while let Some(chunk) = stream.next().await {
             match chunk {
@@ -249,8 +251,8 @@ impl Objects {
             ..GetOptions::default()
         };
         let path = self.path(key)?;
-        match watched(Asks::Object, from.client.get_opts(&path, options)).await {
-            (Ok(answer), _) => Ok(of_object(&answer.meta)),
+        match watched(RequestKind::Object, from.client.get_opts(&path, options)).await {
+            (Ok(response), _) => Ok(of_object(&response.meta)),
             (Err(error), seen) => Err(from.refusal(&error, &seen)),
         }
     }
@@ -274,9 +276,9 @@ impl Objects {
         };
         let asked = (!prefix.is_empty()).then_some(prefix.as_str());
         let listed = from.client.list_paginated(asked, options);
-        let (answer, seen) = watched(Asks::Listing, listed).await;
-        let answer = match answer {
-            Ok(answer) if seen.is_listing => answer,
+        let (response, seen) = watched(RequestKind::Listing, listed).await;
+        let response = match response {
+            Ok(response) if seen.is_listing => response,
             Ok(_) => {
                 let code = seen.code.unwrap_or_else(|| "no whole listing".into());
                 return Err(RequestError::transient(format!("200 with {code}")));
@@ -299,14 +301,14 @@ impl Objects {
                 .all(|part| check_component(part).is_ok());
             (is_key && !name.is_empty()).then(|| name.to_vec())
         };
-        let objects = answer.result.objects.iter();
-        let prefixes = answer.result.common_prefixes.iter();
+        let objects = response.result.objects.iter();
+        let prefixes = response.result.common_prefixes.iter();
         Ok(Page {
             objects: objects
                 .filter_map(|object| Some((below(&object.location)?, Some(of_object(object)))))
                 .collect(),
             prefixes: prefixes.filter_map(below).collect(),
-            next: answer.page_token,
+            next: response.page_token,
             is_complete: true,
             since: None,
         })
@@ -324,7 +326,7 @@ fn of_object(object: &ObjectMeta) -> Meta {
 
 impl RegionalClient {
     /// Converts a failure. `seen` is the last response.
-    fn refusal(&self, error: &object_store::Error, seen: &Seen) -> RequestError {
+    fn refusal(&self, error: &object_store::Error, seen: &ResponseInfo) -> RequestError {
         let refused = refusal(error, seen);
         let (Some(own), Some(region)) = (&self.region, &seen.region) else {
             return refused;
@@ -353,7 +355,7 @@ impl RegionalClient {
 }
 
 /// Converts a failure. `seen` is the last response.
-fn refusal(error: &object_store::Error, seen: &Seen) -> RequestError {
+fn refusal(error: &object_store::Error, seen: &ResponseInfo) -> RequestError {
     use object_store::Error;
     if let Some(why) = &seen.no_credentials {
         return RequestError::Denied(Refusal {

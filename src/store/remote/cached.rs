@@ -71,21 +71,21 @@ impl RemoteSource {
     }
 
     /// Returns the attributes of an object in the disk cache, for a conditional request.
-    pub(super) fn last_on_disk(&self, key: &Key) -> Option<Meta> {
+    pub(super) fn last_meta_from_disk(&self, key: &Key) -> Option<Meta> {
         let disk = self.disk.as_ref()?;
         let bytes = disk.get(&self.meta_name(key), MAX_META_BYTES)?;
         meta_from(&bytes)
     }
 
     /// Caches a complete listing, if the source is immutable.
-    pub(super) fn keep_listing(&self, prefix: &Key, page: &Page) {
+    pub(super) fn cache_listing(&self, prefix: &Key, page: &Page) {
         if let (true, Some(disk)) = (self.is_immutable, &self.disk) {
             disk.put(&self.listing_name(prefix), &page_bytes(page));
         }
     }
 
     /// Returns a complete listing from the disk cache, if the source is immutable.
-    pub(super) async fn listing_on_disk(&self, prefix: &Key) -> Option<Page> {
+    pub(super) async fn listing_from_disk(&self, prefix: &Key) -> Option<Page> {
         let disk = self.disk.as_ref().filter(|_| self.is_immutable)?;
         leave_session_thread().await;
         let budget_bytes = self.ranges.budget_bytes() / 4;
@@ -107,7 +107,7 @@ impl RemoteSource {
 
     /// Caches bytes that were derived from a version of an object on disk. Another thread writes them
     /// later.
-    pub(super) fn keep_derived(
+    pub(super) fn cache_derived(
         &self,
         key: &Key,
         meta: &Meta,

@@ -12,22 +12,22 @@ use tokio::sync::Semaphore;
 
 use super::Remote;
 use super::attr_cache::AttrCache;
-use super::bodies::BodyBudget;
+use super::body_budget::BodyBudget;
 use super::bucket::{self, Bucket, BucketOptions};
 use super::error::RemoteError;
 use super::hdfs::{self, HdfsUrl};
 use super::keyvalue::{self, KeyValueOptions, KeyValueUrl};
 use super::limit::Limited;
 use super::listing::ListingCache;
-use super::missing::Missing;
+use super::missing_status::MissingStatus;
 use super::options::RemoteOptions;
 use super::range_cache::RangeCache;
 use super::retry::Retry;
 use super::speculation::Speculation;
 use super::store::RemoteSource;
-use super::traffic::{Counted, Counters, ServerClock};
+use super::transfer_stats::{Counted, Counters, ServerClock};
 use super::web::{self, Address};
-use super::written::Written;
+use super::write_times::DocumentWriteTimes;
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::KeyClasses;
@@ -155,13 +155,13 @@ impl Client {
 
     /// Returns the client of a source that a test imitates.
     #[cfg(test)]
-    pub(super) fn imitated(remote: Arc<dyn Remote>, protocol: Protocol) -> Self {
+    pub(super) fn fake(remote: Arc<dyn Remote>, protocol: Protocol) -> Self {
         Self {
             remote,
             protocol,
-            label: "imitated".into(),
-            identity: "imitated".into(),
-            file_name: "imitated".into(),
+            label: "fake".into(),
+            identity: "fake".into(),
+            file_name: "fake".into(),
         }
     }
 
@@ -200,7 +200,7 @@ impl Client {
         if !options.missing_statuses.is_empty() {
             let statuses = &options.missing_statuses;
             log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
-            remote = Arc::new(Missing::new(remote, statuses.clone()));
+            remote = Arc::new(MissingStatus::new(remote, statuses.clone()));
         }
         Ok(Arc::new(RemoteSource {
             remote,
@@ -215,10 +215,10 @@ impl Client {
             clock,
             is_immutable,
             attrs: AttrCache::new(options.ttl, options.absent_ttl),
-            written: Written::default(),
+            write_times: DocumentWriteTimes::default(),
             listings: ListingCache::new(options.memory_bytes / 2, options.ttl, options.absent_ttl),
             ranges: Arc::clone(&shared.ranges),
-            bodies: Arc::clone(&shared.bodies),
+            body_budget: Arc::clone(&shared.body_budget),
             // Versions of contents that may change are known only for the life of the process.
             disk: options
                 .disk
@@ -228,10 +228,10 @@ impl Client {
             speculation: Speculation::default(),
             prefetches: Arc::clone(&shared.prefetches),
             value_lookups: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
-            anchor: OnceLock::new(),
+            root_document: OnceLock::new(),
             modified: OnceLock::new(),
             attr_loads: SingleFlight::default(),
-            confirmations: SingleFlight::default(),
+            revalidations: SingleFlight::default(),
             repeated_listings: SingleFlight::default(),
             value_loads: SingleFlight::default(),
             range_loads: SingleFlight::default(),
@@ -243,7 +243,7 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) ranges: Arc<RangeCache>,
-    pub(super) bodies: Arc<BodyBudget>,
+    pub(super) body_budget: Arc<BodyBudget>,
     pub(super) counters: Arc<Counters>,
     pub(super) prefetches: Arc<Semaphore>,
 }
@@ -257,8 +257,8 @@ impl RemoteMemory {
     fn get(&self, bytes: u64) -> (Arc<RangeCache>, Arc<BodyBudget>) {
         let make = || {
             let ranges = RangeCache::new(bytes);
-            let bodies = BodyBudget::new(bytes.saturating_mul(2));
-            (Arc::new(ranges), Arc::new(bodies))
+            let body_budget = BodyBudget::new(bytes.saturating_mul(2));
+            (Arc::new(ranges), Arc::new(body_budget))
         };
         self.0.get_or_init(make).clone()
     }
@@ -266,10 +266,10 @@ impl RemoteMemory {
 
 impl Shared {
     pub(super) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
-        let (ranges, bodies) = options.memory.get(options.memory_bytes);
+        let (ranges, body_budget) = options.memory.get(options.memory_bytes);
         Self {
             ranges,
-            bodies,
+            body_budget,
             counters: Arc::new(Counters::new(classes)),
             prefetches: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
         }
@@ -286,8 +286,8 @@ mod tests {
         let shared = |options: &RemoteOptions| Shared::new(options, KeyClasses::default());
         let (one, other) = (shared(&options), shared(&options.clone()));
         assert!(Arc::ptr_eq(&one.ranges, &other.ranges));
-        assert!(Arc::ptr_eq(&one.bodies, &other.bodies));
+        assert!(Arc::ptr_eq(&one.body_budget, &other.body_budget));
         let apart = shared(&RemoteOptions::default());
-        assert!(!Arc::ptr_eq(&one.bodies, &apart.bodies));
+        assert!(!Arc::ptr_eq(&one.body_budget, &apart.body_budget));
     }
 }

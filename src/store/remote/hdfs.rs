@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::body::Body;
 use super::web::{Web, body, identity, wanted};
-use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::Key;
 use reply::{Exception, Status};
 pub(super) use url::HdfsUrl;
@@ -107,14 +107,14 @@ impl Hdfs {
         if get.known.as_ref().is_some_and(|known| known.is_same(&meta)) {
             return Err(RequestError::NotModified);
         }
-        let range = wanted(&get.part, meta.size_bytes);
+        let range = wanted(&get.range, meta.size_bytes);
         let length = range.end - range.start;
-        if let Part::All(most) = get.part
+        if let ByteRange::Whole(most) = get.range
             && length > most
         {
             return Err(RequestError::TooLong(meta));
         }
-        get.headers_came(&meta);
+        get.headers_received(&meta);
         let start = range.start;
         if length == 0 {
             let bytes = Body::default();

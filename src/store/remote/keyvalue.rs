@@ -28,15 +28,15 @@ use tokio::sync::Mutex;
 
 use self::index::{Index, Keys};
 use self::versions::ContentVersions;
-use super::bodies::BodyBudget;
+use super::body_budget::BodyBudget;
 use super::web::wanted;
-use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 pub(super) use url::KeyValueUrl;
 
 /// The result of reading a key.
 #[derive(Debug, PartialEq, Eq)]
-enum Stored {
+enum ReadValue {
     /// The whole value.
     Value(Vec<u8>),
     /// The value is longer than requested; its size in bytes.
@@ -45,7 +45,7 @@ enum Stored {
 
 /// The result of looking up a key without reading its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Found {
+struct KeyLookup {
     /// The size of the value in bytes; `None` proves that the key has no value.
     size_bytes: Option<u64>,
     /// The index of the first existing key among the requested keys below.
@@ -59,7 +59,7 @@ trait KeyValueClient: Debug + Send + Sync {
         &'a self,
         key: &'a Key,
         below: &'a [Key],
-    ) -> BoxFuture<'a, Result<Found, RequestError>>;
+    ) -> BoxFuture<'a, Result<KeyLookup, RequestError>>;
 
     /// Returns the whole value of a key, if it has at most `most` bytes or the server stores no long values.
     /// `None` proves that the key has no value.
@@ -67,7 +67,7 @@ trait KeyValueClient: Debug + Send + Sync {
         &'a self,
         key: &'a Key,
         most: u64,
-    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>>;
+    ) -> BoxFuture<'a, Result<Option<ReadValue>, RequestError>>;
 
     /// Reads all keys, with sizes, into `keys`. A key may be added twice.
     fn keys<'a>(&'a self, keys: &'a mut Keys) -> BoxFuture<'a, Result<(), RequestError>>;
@@ -92,7 +92,7 @@ struct KeyValues {
     versions: ContentVersions,
     /// The keys that were read last.
     index: Mutex<Option<Arc<Index>>>,
-    bodies: BodyBudget,
+    body_budget: BodyBudget,
 }
 
 /// Values up to this size, in bytes, are requested without reserving memory.
@@ -106,7 +106,7 @@ impl KeyValues {
             options,
             versions: ContentVersions::new(is_immutable, options.memory_bytes),
             index: Mutex::default(),
-            bodies: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
+            body_budget: BodyBudget::new(options.memory_bytes.saturating_mul(2)),
         }
     }
 
@@ -145,24 +145,24 @@ impl KeyValues {
 
     /// Fetches a whole value of at most `most` bytes. A value that was fetched before is fetched whatever its
     /// size, because its version depends on its content.
-    async fn fetch(&self, key: &Key, most: u64) -> Result<Stored, RequestError> {
+    async fn fetch(&self, key: &Key, most: u64) -> Result<ReadValue, RequestError> {
         let most = match self.versions.is_known(key) {
             true => u64::MAX,
             false => most,
         };
         // If memory for the longest acceptable value can be reserved, one request is enough.
-        let spare = (most > SMALL_BYTES).then(|| self.bodies.try_reserve_spare(most));
+        let spare = (most > SMALL_BYTES).then(|| self.body_budget.try_reserve_spare(most));
         let first = match spare {
             Some(None) => SMALL_BYTES,
             _ => most,
         };
         let stored = self.client.value(key, first).await?;
         let size = match stored.ok_or(RequestError::NotFound)? {
-            Stored::TooLong(size) if size <= most => size,
+            ReadValue::TooLong(size) if size <= most => size,
             stored => return Ok(stored),
         };
         drop(spare);
-        let reserved = self.bodies.reserve(size, self.options.timeout).await;
+        let reserved = self.body_budget.reserve(size, self.options.timeout).await;
         let _reserved = reserved.ok_or_else(|| {
             RequestError::TimedOut(format!(
                 "memory for the answer ({:.1?})",
@@ -170,7 +170,7 @@ impl KeyValues {
             ))
         })?;
         match self.client.value(key, size).await? {
-            Some(Stored::TooLong(_)) => {
+            Some(ReadValue::TooLong(_)) => {
                 Err(RequestError::transient("it was replaced by a longer value"))
             }
             Some(stored) => Ok(stored),
@@ -179,10 +179,10 @@ impl KeyValues {
     }
 
     /// Returns the attributes of a value that was just fetched.
-    fn meta_of(&self, key: &Key, stored: &Stored) -> Meta {
+    fn meta_of(&self, key: &Key, stored: &ReadValue) -> Meta {
         let (size_bytes, tag) = match stored {
-            Stored::Value(bytes) => (bytes.len() as u64, self.versions.tag(key, bytes)),
-            Stored::TooLong(size) => (*size, self.versions.unread_tag()),
+            ReadValue::Value(bytes) => (bytes.len() as u64, self.versions.tag(key, bytes)),
+            ReadValue::TooLong(size) => (*size, self.versions.unread_tag()),
         };
         Meta {
             size_bytes,
@@ -192,9 +192,9 @@ impl KeyValues {
     }
 
     async fn read(&self, get: &Get) -> Result<Got, RequestError> {
-        let most = match get.part {
-            Part::All(most) => most,
-            Part::Range(_) | Part::Tail(_) => u64::MAX,
+        let most = match get.range {
+            ByteRange::Whole(most) => most,
+            ByteRange::Bounded(_) | ByteRange::Suffix(_) => u64::MAX,
         };
         let stored = self.fetch(&get.key, most).await?;
         let meta = self.meta_of(&get.key, &stored);
@@ -207,14 +207,14 @@ impl KeyValues {
         if is(&get.known) == Some(true) {
             return Err(RequestError::NotModified);
         }
-        let Stored::Value(mut bytes) = stored else {
+        let ReadValue::Value(mut bytes) = stored else {
             return Err(RequestError::TooLong(meta));
         };
-        if matches!(get.part, Part::All(_)) && meta.size_bytes > most {
+        if matches!(get.range, ByteRange::Whole(_)) && meta.size_bytes > most {
             return Err(RequestError::TooLong(meta));
         }
-        get.headers_came(&meta);
-        let range = wanted(&get.part, meta.size_bytes);
+        get.headers_received(&meta);
+        let range = wanted(&get.range, meta.size_bytes);
         let start = range.start;
         let in_memory = |place: u64| usize::try_from(place).unwrap_or(bytes.len());
         let (first, end) = (in_memory(start), in_memory(range.end));
@@ -238,7 +238,7 @@ impl KeyValues {
             return Err(RequestError::IsPrefix);
         }
         let size_bytes = found.size_bytes.ok_or(RequestError::NotFound)?;
-        Ok(self.meta_of(key, &Stored::TooLong(size_bytes)))
+        Ok(self.meta_of(key, &ReadValue::TooLong(size_bytes)))
     }
 
     /// Returns a document that makes a prefix a node; `None` if all keys are known, which tells more.
@@ -266,7 +266,7 @@ impl KeyValues {
         let index = self.index(list.page.is_some()).await?;
         let meta = |key: &Key, size: u64| {
             let is_known = self.versions.is_known(key);
-            (!is_known).then(|| self.meta_of(key, &Stored::TooLong(size)))
+            (!is_known).then(|| self.meta_of(key, &ReadValue::TooLong(size)))
         };
         Ok(index.page(list, &meta))
     }

@@ -4,7 +4,7 @@
 //! one for each window of as many successful responses (AIMD, as in TCP). It is at most `--parallel` and
 //! at least 1. Values and names have the same bound, but each class counts its own requests.
 //!
-//! Lock order: the lock of [`Bound`] is not held during a wait.
+//! Lock order: the lock of [`ConcurrencyLimit`] is not held during a wait.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ pub(super) struct Limited {
     most: usize,
     values: Semaphore,
     names: Semaphore,
-    bound: Mutex<Bound>,
+    limit: Mutex<ConcurrencyLimit>,
 }
 
 /// The current bound of requests in flight, which applies to each class.
 #[derive(Debug)]
-struct Bound {
+struct ConcurrencyLimit {
     requests: usize,
     /// Number of successful requests in this window.
     successes: usize,
@@ -61,7 +61,7 @@ struct InFlight<'a> {
     permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Bound {
+impl ConcurrencyLimit {
     fn permits(&mut self, class: Class) -> &mut usize {
         match class {
             Class::Value => &mut self.values,
@@ -79,7 +79,7 @@ impl Limited {
             most,
             values: Semaphore::new(most),
             names: Semaphore::new(most),
-            bound: Mutex::new(Bound {
+            limit: Mutex::new(ConcurrencyLimit {
                 requests: most,
                 successes: 0,
                 window: 0,
@@ -107,11 +107,11 @@ impl Limited {
         let in_flight = InFlight {
             limited: self,
             class,
-            window: self.bound.lock().window,
+            window: self.limit.lock().window,
             permit: Some(permit),
         };
-        let answer = request.await;
-        match &answer {
+        let response = request.await;
+        match &response {
             Err(RequestError::Failed(Failed {
                 kind: FailureKind::Throttled,
                 ..
@@ -119,20 +119,20 @@ impl Limited {
             Err(RequestError::Failed(_)) => {}
             _ => self.succeeded(in_flight.window),
         }
-        answer
+        response
     }
 
     fn halve(&self, window: u64) {
-        let mut bound = self.bound.lock();
-        if bound.window != window {
+        let mut limit = self.limit.lock();
+        if limit.window != window {
             return;
         }
-        bound.window += 1;
-        bound.successes = 0;
-        bound.requests = (bound.requests / 2).max(1);
-        let requests = bound.requests;
+        limit.window += 1;
+        limit.successes = 0;
+        limit.requests = (limit.requests / 2).max(1);
+        let requests = limit.requests;
         for class in [Class::Value, Class::Name] {
-            let permits = bound.permits(class);
+            let permits = limit.permits(class);
             let above = permits.saturating_sub(requests);
             *permits -= self.semaphore(class).forget_permits(above);
         }
@@ -140,19 +140,19 @@ impl Limited {
     }
 
     fn succeeded(&self, window: u64) {
-        let mut bound = self.bound.lock();
-        if bound.window != window || bound.requests == self.most {
+        let mut limit = self.limit.lock();
+        if limit.window != window || limit.requests == self.most {
             return;
         }
-        bound.successes += 1;
-        if bound.successes < bound.requests {
+        limit.successes += 1;
+        if limit.successes < limit.requests {
             return;
         }
-        bound.successes = 0;
-        bound.requests += 1;
-        let requests = bound.requests;
+        limit.successes = 0;
+        limit.requests += 1;
+        let requests = limit.requests;
         for class in [Class::Value, Class::Name] {
-            let permits = bound.permits(class);
+            let permits = limit.permits(class);
             if *permits < requests {
                 *permits += 1;
                 self.semaphore(class).add_permits(1);
@@ -163,9 +163,9 @@ impl Limited {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let mut bound = self.limited.bound.lock();
-        let requests = bound.requests;
-        let permits = bound.permits(self.class);
+        let mut limit = self.limited.limit.lock();
+        let requests = limit.requests;
+        let permits = limit.permits(self.class);
         let permit = self.permit.take();
         if *permits > requests {
             *permits -= 1;
@@ -202,7 +202,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::yield_now;
 
-    use crate::store::remote::Part;
+    use crate::store::remote::ByteRange;
 
     /// Answers each request after others were sent; counts the requests in flight.
     #[derive(Debug, Default)]
@@ -213,7 +213,7 @@ mod tests {
     }
 
     impl Scripted {
-        async fn answer<T>(&self, answer: T) -> Result<T, RequestError> {
+        async fn response<T>(&self, response: T) -> Result<T, RequestError> {
             let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(in_flight, Ordering::SeqCst);
             yield_now().await;
@@ -224,7 +224,7 @@ mod tests {
                 is_transient: true,
                 ..Failed::default()
             });
-            failed.map_or(Ok(answer), |failed| Err(RequestError::Failed(failed)))
+            failed.map_or(Ok(response), |failed| Err(RequestError::Failed(failed)))
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
                 etag: None,
                 modified: None,
             };
-            self.answer(Got { meta, start, bytes }).boxed()
+            self.response(Got { meta, start, bytes }).boxed()
         }
 
         fn head<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
@@ -244,7 +244,7 @@ mod tests {
         }
 
         fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-            self.answer(Page::default()).boxed()
+            self.response(Page::default()).boxed()
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
             *self.server.failure.lock() = failure;
             self.server.most.store(0, Ordering::SeqCst);
             let key = Key::new(b"c/0").unwrap();
-            let get = Get::new(&key, Part::All(1));
+            let get = Get::new(&key, ByteRange::Whole(1));
             let list = List {
                 prefix: key,
                 depth: super::super::Depth::One,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::attr_cache::{Attrs, Known};
+use super::attr_cache::{Attrs, CachedAttrs};
 use super::store::RemoteSource;
 use super::{Depth, List, Meta, Page, RequestError};
 use crate::cache::WeightedLru;
@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 
 /// One listed name.
 #[derive(Debug, Clone)]
-pub(super) struct Name {
+pub(super) struct ListedName {
     name: Box<[u8]>,
     kind: Kind,
     meta: Option<Meta>,
@@ -33,12 +33,12 @@ const LONGEST: u64 = 4;
 
 /// All names of a prefix, sorted.
 #[derive(Debug)]
-pub(super) struct Names(Vec<Name>);
+pub(super) struct SortedNames(Vec<ListedName>);
 
-impl Names {
+impl SortedNames {
     /// Sorts names; a name that is listed both as a value and as a prefix becomes a prefix.
-    fn new(mut names: Vec<Name>) -> Self {
-        let is_object = |name: &Name| name.kind == Kind::Object;
+    fn new(mut names: Vec<ListedName>) -> Self {
+        let is_object = |name: &ListedName| name.kind == Kind::Object;
         names.sort_by(|one, other| {
             let by_name = one.name.cmp(&other.name);
             by_name.then(is_object(one).cmp(&is_object(other)))
@@ -47,7 +47,7 @@ impl Names {
         Self(names)
     }
 
-    fn find(&self, name: &[u8]) -> Option<&Name> {
+    fn find(&self, name: &[u8]) -> Option<&ListedName> {
         let place = self.0.binary_search_by(|there| (*there.name).cmp(name));
         place.ok().and_then(|place| self.0.get(place))
     }
@@ -61,12 +61,12 @@ impl Names {
 
 /// A complete listing.
 #[derive(Debug, Clone)]
-struct Complete {
-    names: Arc<Names>,
+struct CachedListing {
+    names: Arc<SortedNames>,
     /// When the request for the first page was sent.
-    asked: Instant,
+    requested_at: Instant,
     /// When the last page had arrived.
-    answered: Instant,
+    received_at: Instant,
     /// Whether the listing is known to be wrong; it still tells which keys were absent before.
     is_outdated: bool,
 }
@@ -77,7 +77,7 @@ const MAX_REPEATED: usize = 1000;
 /// Complete listings; the least recently used ones are evicted first.
 #[derive(Debug)]
 pub(super) struct ListingCache {
-    listings: Mutex<WeightedLru<Key, Complete>>,
+    listings: Mutex<WeightedLru<Key, CachedListing>>,
     budget_bytes: u64,
     ttl: Duration,
     /// How long the absence of a name is trusted if a writer may add it at any moment.
@@ -94,10 +94,10 @@ impl ListingCache {
         }
     }
 
-    fn get(&self, prefix: &Key) -> Option<Complete> {
+    fn get(&self, prefix: &Key) -> Option<CachedListing> {
         let mut listings = self.listings.lock();
         let listing = listings.get(prefix)?;
-        let is_trusted = !listing.is_outdated && listing.asked.elapsed() < self.ttl;
+        let is_trusted = !listing.is_outdated && listing.requested_at.elapsed() < self.ttl;
         is_trusted.then(|| listing.clone())
     }
 
@@ -124,12 +124,12 @@ impl ListingCache {
         key: &Key,
         is_settled: bool,
         since: Option<Instant>,
-    ) -> Option<Known> {
-        let known = |listing: Complete, attrs| {
-            Some(Known {
+    ) -> Option<CachedAttrs> {
+        let known = |listing: CachedListing, attrs| {
+            Some(CachedAttrs {
                 attrs,
-                asked: listing.asked,
-                answered: listing.answered,
+                requested_at: listing.requested_at,
+                received_at: listing.received_at,
                 is_checked: false,
             })
         };
@@ -141,8 +141,8 @@ impl ListingCache {
             if let Some(listing) = self.get(&prefix) {
                 let name = below.as_bytes().rsplit(|byte| *byte == b'/').next();
                 let is_recent = || {
-                    listing.asked.elapsed() < self.absent_ttl
-                        || since.is_some_and(|since| listing.asked >= since)
+                    listing.requested_at.elapsed() < self.absent_ttl
+                        || since.is_some_and(|since| listing.requested_at >= since)
                 };
                 let attrs = match name.and_then(|name| listing.names.find(name)) {
                     None if is_settled || is_recent() => Attrs::Absent,
@@ -175,18 +175,18 @@ impl ListingCache {
         while !below.is_root() {
             below = below.parent();
             if let Some(listing) = listings.get_mut(&below) {
-                listing.is_outdated |= listing.asked < moment;
+                listing.is_outdated |= listing.requested_at < moment;
             }
         }
     }
 
-    fn insert(&self, prefix: Key, names: Arc<Names>, asked: Instant) {
+    fn insert(&self, prefix: Key, names: Arc<SortedNames>, requested_at: Instant) {
         let weight = names.bytes();
         if weight <= self.budget_bytes {
-            let listing = Complete {
+            let listing = CachedListing {
                 names,
-                asked,
-                answered: Instant::now(),
+                requested_at,
+                received_at: Instant::now(),
                 is_outdated: false,
             };
             let evicted = self.listings.lock().insert(prefix, listing, weight);
@@ -195,9 +195,9 @@ impl ListingCache {
     }
 
     /// Caches the names that one page holds for a prefix and for every prefix below it.
-    fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<Names> {
-        let mut prefixes: BTreeMap<Vec<u8>, Vec<Name>> = BTreeMap::new();
-        let own = page.prefixes.into_iter().map(|name| Name {
+    fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<SortedNames> {
+        let mut prefixes: BTreeMap<Vec<u8>, Vec<ListedName>> = BTreeMap::new();
+        let own = page.prefixes.into_iter().map(|name| ListedName {
             name: name.into(),
             kind: Kind::Prefix,
             meta: None,
@@ -211,25 +211,31 @@ impl ListingCache {
                 let end = key.len() - rest.len() + slash;
                 let below = key.get(..end).unwrap_or_default();
                 if !prefixes.contains_key(below) {
-                    prefixes.entry(prefix.to_vec()).or_default().push(Name {
-                        name: name.into(),
-                        kind: Kind::Prefix,
-                        meta: None,
-                    });
+                    prefixes
+                        .entry(prefix.to_vec())
+                        .or_default()
+                        .push(ListedName {
+                            name: name.into(),
+                            kind: Kind::Prefix,
+                            meta: None,
+                        });
                     prefixes.insert(below.to_vec(), Vec::new());
                 }
                 prefix = below;
                 rest = rest.get(slash + 1..).unwrap_or_default();
             }
-            prefixes.entry(prefix.to_vec()).or_default().push(Name {
-                name: rest.into(),
-                kind: Kind::Object,
-                meta,
-            });
+            prefixes
+                .entry(prefix.to_vec())
+                .or_default()
+                .push(ListedName {
+                    name: rest.into(),
+                    kind: Kind::Object,
+                    meta,
+                });
         }
-        let mut top = Arc::new(Names(Vec::new()));
+        let mut top = Arc::new(SortedNames(Vec::new()));
         for (below, names) in prefixes {
-            let names = Arc::new(Names::new(names));
+            let names = Arc::new(SortedNames::new(names));
             let Ok(below) = Key::new(&below) else {
                 continue;
             };
@@ -247,15 +253,15 @@ impl ListingCache {
 pub(super) struct RemoteListing {
     source: Arc<RemoteSource>,
     prefix: Key,
-    names: Arc<Names>,
+    names: Arc<SortedNames>,
     /// The unread rest of the listing; `None` once `names` is complete.
-    open: Option<Open>,
+    rest: Option<OpenListing>,
 }
 
-/// The state of an incomplete listing.
+/// The state of a listing of which pages are still to be requested.
 #[derive(Debug)]
-struct Open {
-    next: Next,
+struct OpenListing {
+    next: NextPage,
     since: Instant,
     /// Estimated bytes of its names so far.
     bytes: u64,
@@ -266,7 +272,7 @@ struct Open {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Next {
+enum NextPage {
     Page(Option<String>),
     /// After this name, the last one from a listing of all keys.
     After(Vec<u8>),
@@ -287,12 +293,12 @@ impl RemoteListing {
         }
     }
 
-    fn complete(source: &Arc<RemoteSource>, prefix: &Key, names: Arc<Names>) -> Self {
+    fn complete(source: &Arc<RemoteSource>, prefix: &Key, names: Arc<SortedNames>) -> Self {
         Self {
             source: Arc::clone(source),
             prefix: prefix.clone(),
             names,
-            open: None,
+            rest: None,
         }
     }
 
@@ -303,16 +309,16 @@ impl RemoteListing {
     ) -> Result<Self, StoreError> {
         let complete = |names| Self::complete(source, prefix, names);
         let since = Instant::now();
-        if let Some(page) = source.listing_on_disk(prefix).await {
+        if let Some(page) = source.listing_from_disk(prefix).await {
             return Ok(complete(source.listings.insert_tree(prefix, page, since)));
         }
-        let mut next = Next::Page(None);
+        let mut next = NextPage::Page(None);
         let mut names = Vec::new();
         if source.can_list() {
             let page = source.list(list_of(prefix, Depth::All, &next)).await?;
             let since = page.since.unwrap_or(since);
             if is_whole_tree(&page) {
-                source.keep_listing(prefix, &page);
+                source.cache_listing(prefix, &page);
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
@@ -320,15 +326,15 @@ impl RemoteListing {
                 && let Some((last, _)) = page.objects.last()
             {
                 // The rest is listed one level deep, because a prefix may follow.
-                next = Next::After(last.clone());
+                next = NextPage::After(last.clone());
                 names = names_of(page);
             }
         }
         let mut listing = Self {
             source: Arc::clone(source),
             prefix: prefix.clone(),
-            names: Arc::new(Names(names)),
-            open: Some(Open {
+            names: Arc::new(SortedNames(names)),
+            rest: Some(OpenListing {
                 next,
                 since,
                 bytes: 0,
@@ -336,7 +342,7 @@ impl RemoteListing {
                 is_complete: source.lists_completely(),
             }),
         };
-        while listing.is_empty() && listing.open.is_some() {
+        while listing.is_empty() && listing.rest.is_some() {
             listing.load_page().await?;
         }
         Ok(listing)
@@ -344,7 +350,7 @@ impl RemoteListing {
 
     /// Whether all names are listed.
     pub(super) fn is_at_end(&self) -> bool {
-        self.open.is_none()
+        self.rest.is_none()
     }
 
     /// Whether no name is listed so far.
@@ -359,38 +365,38 @@ impl RemoteListing {
 
     /// Loads and adds a page.
     async fn load_page(&mut self) -> Result<(), StoreError> {
-        let Some(open) = &mut self.open else {
+        let Some(rest) = &mut self.rest else {
             return Ok(());
         };
         let page = self
             .source
-            .list(list_of(&self.prefix, Depth::One, &open.next))
+            .list(list_of(&self.prefix, Depth::One, &rest.next))
             .await?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
-        open.is_complete &= page.is_complete;
-        open.since = page.since.map_or(open.since, |since| since.min(open.since));
-        let next = page.next.clone().map(|token| Next::Page(Some(token)));
+        rest.is_complete &= page.is_complete;
+        rest.since = page.since.map_or(rest.since, |since| since.min(rest.since));
+        let next = page.next.clone().map(|token| NextPage::Page(Some(token)));
         let more = names_of(page);
         // A page without a name may return its own token again.
-        if next.as_ref() == Some(&open.next) && !more.is_empty() {
+        if next.as_ref() == Some(&rest.next) && !more.is_empty() {
             return Err(fails("the listing comes to the same page again"));
         }
-        open.empty = if more.is_empty() { open.empty + 1 } else { 0 };
-        if open.empty > MAX_EMPTY_PAGES {
+        rest.empty = if more.is_empty() { rest.empty + 1 } else { 0 };
+        if rest.empty > MAX_EMPTY_PAGES {
             return Err(fails("the listing has page after page without a name"));
         }
-        let (since, is_complete) = (open.since, open.is_complete);
+        let (since, is_complete) = (rest.since, rest.is_complete);
         let is_last = next.is_none();
         if let Some(next) = next {
-            open.next = next;
+            rest.next = next;
         }
         let added = more.iter().map(|name| name.name.len() as u64 + NAME_BYTES);
-        open.bytes = open.bytes.saturating_add(added.sum());
+        rest.bytes = rest.bytes.saturating_add(added.sum());
         let limit_bytes = self.source.listings.budget_bytes.saturating_mul(LONGEST);
-        if open.bytes > limit_bytes {
+        if rest.bytes > limit_bytes {
             return Err(StoreError::TooLarge {
                 key: self.prefix.clone(),
-                need_bytes: open.bytes,
+                need_bytes: rest.bytes,
                 limit_bytes,
             });
         }
@@ -398,15 +404,15 @@ impl RemoteListing {
             Some(names) => names.0.extend(more),
             None => {
                 let both = self.names.0.iter().cloned().chain(more);
-                self.names = Arc::new(Names(both.collect()));
+                self.names = Arc::new(SortedNames(both.collect()));
             }
         }
         if is_last {
-            self.open = None;
+            self.rest = None;
             // Names that will not be cached are not copied.
             if is_complete && self.names.bytes() <= self.source.listings.budget_bytes {
-                let names = Arc::new(Names::new(self.names.0.clone()));
-                self.source.keep_listing(&self.prefix, &page_of(&names));
+                let names = Arc::new(SortedNames::new(self.names.0.clone()));
+                self.source.cache_listing(&self.prefix, &page_of(&names));
                 self.source
                     .listings
                     .insert(self.prefix.clone(), names, since);
@@ -430,10 +436,10 @@ fn tree_bytes(page: &Page) -> usize {
     keys.fold(0, usize::saturating_add)
 }
 
-fn list_of(prefix: &Key, depth: Depth, next: &Next) -> List {
+fn list_of(prefix: &Key, depth: Depth, next: &NextPage) -> List {
     let (page, after) = match next {
-        Next::Page(page) => (page.clone(), None),
-        Next::After(after) => (None, Some(after.clone())),
+        NextPage::Page(page) => (page.clone(), None),
+        NextPage::After(after) => (None, Some(after.clone())),
     };
     List {
         prefix: prefix.clone(),
@@ -445,7 +451,7 @@ fn list_of(prefix: &Key, depth: Depth, next: &Next) -> List {
 }
 
 /// Converts names to a page.
-fn page_of(names: &Names) -> Page {
+fn page_of(names: &SortedNames) -> Page {
     let mut page = Page {
         is_complete: true,
         ..Page::default()
@@ -460,17 +466,17 @@ fn page_of(names: &Names) -> Page {
 }
 
 /// Returns the names of a page; a name that is both an object and a prefix becomes a prefix.
-fn names_of(page: Page) -> Vec<Name> {
+fn names_of(page: Page) -> Vec<ListedName> {
     let prefixes: std::collections::BTreeSet<&[u8]> =
         page.prefixes.iter().map(Vec::as_slice).collect();
     let objects = page.objects.iter();
     let objects = objects.filter(|(name, _)| !prefixes.contains(&name[..]));
-    let objects = objects.map(|(name, meta)| Name {
+    let objects = objects.map(|(name, meta)| ListedName {
         name: name.as_slice().into(),
         kind: Kind::Object,
         meta: meta.clone(),
     });
-    let prefixes = prefixes.iter().map(|name| Name {
+    let prefixes = prefixes.iter().map(|name| ListedName {
         name: (*name).into(),
         kind: Kind::Prefix,
         meta: None,
@@ -514,7 +520,7 @@ impl Listing for RemoteListing {
                 return Ok(Visited::Stopped);
             }
         }
-        Ok(match self.open {
+        Ok(match self.rest {
             Some(_) => Visited::Pending,
             None => Visited::End,
         })

@@ -14,7 +14,7 @@ use super::keyvalue::KeyValueUrl;
 use super::listing::RemoteListing;
 use super::options::RemoteOptions;
 use super::store::{RemoteSource, RemoteStore};
-use super::traffic::Counters;
+use super::transfer_stats::Counters;
 use super::web::is_markup;
 use crate::store::file_type::{self, HEADER_BYTES};
 use crate::store::icechunk::{self, Layout};
@@ -23,7 +23,7 @@ use crate::store::{Key, KeyClasses, SnapshotError, SnapshotReader, Store, StoreE
 
 /// The kind of source at a URL.
 #[derive(Debug)]
-pub(in crate::store) enum Found {
+pub(in crate::store) enum OpenedSource {
     /// A tree of keys.
     Tree(Box<dyn Store>),
     /// A zip archive, and its last bytes.
@@ -55,7 +55,7 @@ pub(in crate::store) async fn open(
     is_zip: bool,
     options: &RemoteOptions,
     classes: KeyClasses,
-) -> Result<Found, RemoteError> {
+) -> Result<OpenedSource, RemoteError> {
     let client = Client::new(url, options, classes)?;
     let (protocol, label) = (client.protocol, client.label.clone());
     let failed = |error: StoreError| RemoteError::Failed {
@@ -72,7 +72,7 @@ pub(in crate::store) async fn open(
         .any(|end| client.file_name.to_ascii_lowercase().ends_with(end));
     if is_zip || looks_zipped {
         match archive(&source).await.map_err(failed)? {
-            Some((archive, tail)) => return Ok(Found::Archive(archive, tail)),
+            Some((archive, tail)) => return Ok(OpenedSource::Archive(archive, tail)),
             None if is_zip => {
                 let what = "no such object".into();
                 return Err(RemoteError::NothingThere { label, what });
@@ -85,7 +85,7 @@ pub(in crate::store) async fn open(
         && let Some((object, tail)) = archive(&source).await.map_err(failed)?
         && looks_like_json(&head(&object).await.map_err(failed)?)
     {
-        return Ok(Found::Json(object, tail));
+        return Ok(OpenedSource::Json(object, tail));
     }
     let is_tree = match protocol {
         Protocol::Bucket => open_bucket(&source).await.map_err(failed)?,
@@ -99,22 +99,22 @@ pub(in crate::store) async fn open(
             ..shared
         };
         let part = |ttl| part(&source, &client, options, ttl, &shared);
-        return Ok(Found::Icechunk {
+        return Ok(OpenedSource::Icechunk {
             layout,
             refs: part(Duration::ZERO)?,
             files: part(Duration::MAX)?,
         });
     }
     if is_tree {
-        return Ok(Found::Tree(Box::new(RemoteStore { source })));
+        return Ok(OpenedSource::Tree(Box::new(RemoteStore { source })));
     }
     if !looks_zipped && let Some((object, tail)) = archive(&source).await.map_err(failed)? {
         if is_archive(&tail) {
-            return Ok(Found::Archive(object, tail));
+            return Ok(OpenedSource::Archive(object, tail));
         }
         let head = head(&object).await.map_err(failed)?;
         if looks_like_json(&head) {
-            return Ok(Found::Json(object, tail));
+            return Ok(OpenedSource::Json(object, tail));
         }
         return Err(other_format(&object, &head));
     }
@@ -135,7 +135,7 @@ async fn repository(
     is_tree: bool,
 ) -> Result<Option<Layout>, StoreError> {
     let is_empty = !is_tree && source.can_list();
-    if source.anchor.get().is_some() || is_empty {
+    if source.root_document.get().is_some() || is_empty {
         return Ok(None);
     }
     if is_tree && let Ok(listing) = RemoteListing::open(source, &Key::root()).await {
@@ -150,7 +150,7 @@ async fn repository(
     let store = RemoteStore {
         source: Arc::clone(source),
     };
-    icechunk::recognise(&store).await
+    icechunk::detect(&store).await
 }
 
 /// Opens the objects of a repository as a store that trusts cached attributes for `ttl`.
@@ -180,14 +180,14 @@ fn document(name: &str) -> Key {
 }
 
 /// Records a key that exists for as long as the source does.
-async fn set_anchor(source: &Arc<RemoteSource>, name: &str) {
+async fn set_root_document(source: &Arc<RemoteSource>, name: &str) {
     let key = document(name);
     if let Ok(Attrs::Object(meta)) = source.attrs(&key).await
         && let Some(modified) = meta.modified
     {
         let _ = source.modified.set(modified);
     }
-    let _ = source.anchor.set(key);
+    let _ = source.root_document.set(key);
 }
 
 /// Lists the keys of a bucket; if that is not allowed, looks for documents.
@@ -213,7 +213,7 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         found => found,
     };
     if let Some(name) = found {
-        set_anchor(source, name).await;
+        set_root_document(source, name).await;
     }
     Ok(true)
 }
@@ -223,7 +223,7 @@ async fn open_keys(
     url: &str,
     is_zip: bool,
     source: &Arc<RemoteSource>,
-) -> Result<Found, RemoteError> {
+) -> Result<OpenedSource, RemoteError> {
     let label = source.label.clone();
     if is_zip {
         let what = "a zip archive in a database of keys cannot be mounted".into();
@@ -235,7 +235,7 @@ async fn open_keys(
         error,
     };
     match first_document(source).await.map_err(failed)? {
-        Some(name) => set_anchor(source, name).await,
+        Some(name) => set_root_document(source, name).await,
         None => {
             let listing = RemoteListing::open(source, &Key::root()).await;
             if listing.map_err(failed)?.is_empty() {
@@ -246,7 +246,7 @@ async fn open_keys(
         }
     }
     let source = Arc::clone(source);
-    Ok(Found::Tree(Box::new(RemoteStore { source })))
+    Ok(OpenedSource::Tree(Box::new(RemoteStore { source })))
 }
 
 /// Returns the first document that exists, requesting one after the other.
@@ -265,12 +265,12 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     for pair in source.classes.node_documents.chunks(2) {
         let loads = pair.iter().map(|name| {
             let key = document(name);
-            async move { source.whole(&key, MAX_DOCUMENT_BYTES).await }
+            async move { source.read_whole(&key, MAX_DOCUMENT_BYTES).await }
         });
         let answers = join_all(loads).await;
         let mut found = None;
-        for (name, answer) in pair.iter().zip(answers) {
-            match answer {
+        for (name, response) in pair.iter().zip(answers) {
+            match response {
                 Ok(value) if value.bytes.as_ref().is_some_and(|bytes| is_markup(bytes)) => {
                     return Err(StoreError::Corrupt {
                         key: document(name),
@@ -286,7 +286,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
             }
         }
         if let Some(name) = found {
-            set_anchor(source, name).await;
+            set_root_document(source, name).await;
             return Ok(true);
         }
     }
@@ -299,10 +299,10 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
 }
 
 /// An object that may be an archive, and its last bytes.
-type Tailed = (Arc<RemoteArchive>, Arc<Vec<u8>>);
+type ObjectWithTail = (Arc<RemoteArchive>, Arc<Vec<u8>>);
 
 /// Returns the object at the root; `None` if it does not exist.
-async fn archive(source: &Arc<RemoteSource>) -> Result<Option<Tailed>, StoreError> {
+async fn archive(source: &Arc<RemoteSource>) -> Result<Option<ObjectWithTail>, StoreError> {
     match Arc::clone(source)
         .fetch_tail(&Key::root(), TAIL_BYTES)
         .await
@@ -346,7 +346,7 @@ fn other_format(object: &RemoteArchive, head: &[u8]) -> RemoteError {
 }
 
 /// Returns the error for an object that looked like an archive or like JSON.
-pub(in crate::store) async fn refuse(object: &RemoteArchive) -> RemoteError {
+pub(in crate::store) async fn other_format_error(object: &RemoteArchive) -> RemoteError {
     match head(object).await {
         Ok(head) => other_format(object, &head),
         Err(error) => RemoteError::Failed {

@@ -28,7 +28,7 @@ pub(super) struct RangeCache {
 
 /// Registers a reader with readahead, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ReaderRegistration {
     _counted: Arc<()>,
 }
 
@@ -49,8 +49,8 @@ impl RangeCache {
     }
 
     /// Registers a reader with readahead.
-    pub(super) fn reader(&self) -> Reader {
-        Reader {
+    pub(super) fn reader(&self) -> ReaderRegistration {
+        ReaderRegistration {
             _counted: Arc::clone(&self.readers),
         }
     }

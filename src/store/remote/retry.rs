@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::traffic::Counters;
-use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::transfer_stats::Counters;
+use super::{ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::Key;
 
 /// Upper limit of the first pause; the limit doubles with each further pause.
@@ -57,17 +57,17 @@ impl Retry {
     async fn attempt<T>(
         &self,
         deadline: Instant,
-        answer: impl Future<Output = Result<T, RequestError>>,
+        response: impl Future<Output = Result<T, RequestError>>,
     ) -> Option<Result<T, RequestError>> {
-        let answer = timeout_at(deadline, answer).await.ok()?;
+        let response = timeout_at(deadline, response).await.ok()?;
         let is_unreachable = matches!(
-            &answer,
+            &response,
             Err(RequestError::Failed(failed)) if failed.kind == FailureKind::Unreachable
         );
         if !is_unreachable {
             self.has_answered.store(true, Ordering::Relaxed);
         }
-        Some(answer)
+        Some(response)
     }
 
     fn deadline(&self, bytes: u64) -> Instant {
@@ -138,7 +138,7 @@ impl Retry {
                 Some(Err(RequestError::Failed(failed))) => {
                     self.pause(key, attempts, failed, (begun, deadline)).await?;
                 }
-                Some(answer) => return answer,
+                Some(response) => return response,
             }
         }
     }
@@ -164,13 +164,13 @@ fn jitter() -> f64 {
 fn rest_of(get: &Get, have: &Got) -> Option<Get> {
     have.meta.opaque_tag()?;
     let at = have.start + have.bytes.len() as u64;
-    let end = match &get.part {
-        Part::All(_) | Part::Tail(_) => have.meta.size_bytes,
-        Part::Range(range) => range.end.min(have.meta.size_bytes),
+    let end = match &get.range {
+        ByteRange::Whole(_) | ByteRange::Suffix(_) => have.meta.size_bytes,
+        ByteRange::Bounded(range) => range.end.min(have.meta.size_bytes),
     };
     (at < end).then(|| Get {
         key: get.key.clone(),
-        part: Part::Range(at..end),
+        range: ByteRange::Bounded(at..end),
         expected: Some(have.meta.clone()),
         known: None,
         piece_bytes: get.piece_bytes,
@@ -182,10 +182,10 @@ impl Remote for Retry {
     /// A response that broke off is continued where it ended, if the object is unchanged.
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
-            let bytes = match &get.part {
-                Part::All(_) => 0,
-                Part::Range(range) => range.end.saturating_sub(range.start),
-                Part::Tail(bytes) => *bytes,
+            let bytes = match &get.range {
+                ByteRange::Whole(_) => 0,
+                ByteRange::Bounded(range) => range.end.saturating_sub(range.start),
+                ByteRange::Suffix(bytes) => *bytes,
             };
             let (begun, deadline) = (Instant::now(), self.deadline(bytes));
             let mut have: Option<Got> = None;
@@ -193,8 +193,8 @@ impl Remote for Retry {
             loop {
                 attempts += 1;
                 let next = have.as_ref().and_then(|have| rest_of(get, have));
-                let answer = self.inner.get(next.as_ref().unwrap_or(get));
-                let mut failed = match self.attempt(deadline, answer).await {
+                let response = self.inner.get(next.as_ref().unwrap_or(get));
+                let mut failed = match self.attempt(deadline, response).await {
                     None => return Err(self.timed_out(attempts)),
                     Some(Ok(got)) => return joined(have, next.is_some(), got),
                     Some(Err(RequestError::Failed(failed))) => failed,
@@ -293,10 +293,10 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let get = Get::new(&Key::new(b"k").unwrap(), Part::All(100));
-        let answer = runtime.block_on(retry.get(&get));
+        let get = Get::new(&Key::new(b"k").unwrap(), ByteRange::Whole(100));
+        let response = runtime.block_on(retry.get(&get));
         let asked = scripted.1.lock().unwrap().clone();
-        (answer, asked, counters)
+        (response, asked, counters)
     }
 
     #[test]
@@ -306,25 +306,25 @@ mod tests {
             Err(broken(2, b"cd")),
             Ok(got(4, b"ef")),
         ];
-        let (answer, asked, counters) = ask(script, 5);
-        let answer = answer.unwrap();
+        let (response, asked, counters) = ask(script, 5);
+        let response = response.unwrap();
         assert_eq!(
-            (answer.start, answer.bytes.into_bytes()),
+            (response.start, response.bytes.into_bytes()),
             (0, b"abcdef".to_vec())
         );
-        assert_eq!(asked[1].part, Part::Range(2..6));
-        assert_eq!(asked[2].part, Part::Range(4..6));
+        assert_eq!(asked[1].range, ByteRange::Bounded(2..6));
+        assert_eq!(asked[2].range, ByteRange::Bounded(4..6));
         assert_eq!(asked[2].expected, Some(meta("\"a\"")));
         assert_eq!(counters.total().retries, 2);
     }
 
     #[test]
     fn what_can_not_go_better_is_not_tried_again() {
-        let (answer, asked, _) = ask(vec![Err(RequestError::lasting("no"))], 5);
-        assert!(matches!(answer, Err(RequestError::Failed(failed)) if failed.what == "no"));
+        let (response, asked, _) = ask(vec![Err(RequestError::lasting("no"))], 5);
+        assert!(matches!(response, Err(RequestError::Failed(failed)) if failed.what == "no"));
         assert_eq!(asked.len(), 1);
-        let (answer, ..) = ask(vec![Err(RequestError::NotFound)], 5);
-        assert!(matches!(answer, Err(RequestError::NotFound)));
+        let (response, ..) = ask(vec![Err(RequestError::NotFound)], 5);
+        assert!(matches!(response, Err(RequestError::NotFound)));
     }
 
     fn unreachable() -> RequestError {
@@ -339,14 +339,14 @@ mod tests {
     #[test]
     fn a_server_that_never_answered_is_tried_twice_and_one_that_did_as_often_as_any_failure() {
         let script = vec![Err(unreachable()), Err(unreachable())];
-        let (answer, asked, _) = ask(script, 10);
-        assert!(matches!(answer, Err(RequestError::Failed(failed)) if failed.what == "refused"));
+        let (response, asked, _) = ask(script, 10);
+        assert!(matches!(response, Err(RequestError::Failed(failed)) if failed.what == "refused"));
         assert_eq!(asked.len(), 2);
         let mut script = vec![Err(RequestError::transient("503"))];
         script.extend((0..3).map(|_| Err(unreachable())));
         script.push(Ok(got(0, b"abcdef")));
-        let (answer, asked, _) = ask(script, 10);
-        assert!(answer.is_ok());
+        let (response, asked, _) = ask(script, 10);
+        assert!(response.is_ok());
         assert_eq!(asked.len(), 5);
         let (_, asked, _) = ask(vec![Err(unreachable())], 0);
         assert_eq!(asked.len(), 1);
@@ -357,9 +357,9 @@ mod tests {
         let script = (0..3)
             .map(|_| Err(RequestError::transient("503")))
             .collect();
-        let (answer, asked, _) = ask(script, 2);
-        let Err(RequestError::Failed(failed)) = answer else {
-            panic!("{answer:?}");
+        let (response, asked, _) = ask(script, 2);
+        let Err(RequestError::Failed(failed)) = response else {
+            panic!("{response:?}");
         };
         assert!(
             failed.what.starts_with("503 (3 attempts"),
@@ -378,8 +378,8 @@ mod tests {
             retry_after: Some(Duration::from_secs(3600)),
             ..Failed::default()
         });
-        let (answer, asked, _) = ask(vec![Err(later)], 5);
-        assert!(matches!(answer, Err(RequestError::Failed(_))));
+        let (response, asked, _) = ask(vec![Err(later)], 5);
+        assert!(matches!(response, Err(RequestError::Failed(_))));
         assert_eq!(asked.len(), 1);
         assert!(begun.elapsed() < Duration::from_secs(1));
     }

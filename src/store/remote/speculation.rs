@@ -80,7 +80,7 @@ impl Default for Speculation {
 impl Speculation {
     /// Size limit of values that a lookup fetches; `None` if it requests attributes only.
     pub(super) fn lookup_limit(&self) -> Option<u64> {
-        match self.is_only_looked_at() {
+        match self.is_stat_only() {
             true => None,
             false => self.limit(),
         }
@@ -95,7 +95,7 @@ impl Speculation {
     }
 
     /// Whether lookups request attributes only, because no opens or reads follow them.
-    pub(super) fn is_only_looked_at(&self) -> bool {
+    pub(super) fn is_stat_only(&self) -> bool {
         let lookups = self.lookups_without_open.load(Ordering::Relaxed);
         lookups > MAX_LOOKUPS_WITHOUT_OPEN || self.credit.load(Ordering::Relaxed) <= 0
     }

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use super::attr_cache::{AttrCache, Attrs, Known};
-use super::bodies::{BodyBudget, ReservedBody};
+use super::attr_cache::{AttrCache, Attrs, CachedAttrs};
+use super::body_budget::{BodyBudget, ReservedBody};
 use super::listing::{ListingCache, RemoteListing};
 use super::range_cache::{RangeCache, RangeKey};
 use super::speculation::Speculation;
-use super::traffic::{Counters, ServerClock, TransferStats};
+use super::transfer_stats::{Counters, ServerClock, TransferStats};
 use super::value::{RemoteObject, Value};
-use super::written::Written;
-use super::{Get, Got, List, Meta, Page, Part, Remote, RequestError};
+use super::write_times::DocumentWriteTimes;
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{
@@ -45,10 +45,10 @@ pub(super) struct RemoteSource {
     /// Whether names and contents never change, so that the disk cache is always valid.
     pub(super) is_immutable: bool,
     pub(super) attrs: AttrCache,
-    pub(super) written: Written,
+    pub(super) write_times: DocumentWriteTimes,
     pub(super) listings: ListingCache,
     pub(super) ranges: Arc<RangeCache>,
-    pub(super) bodies: Arc<BodyBudget>,
+    pub(super) body_budget: Arc<BodyBudget>,
     pub(super) disk: Option<Arc<DiskCache>>,
     pub(super) counters: Arc<Counters>,
     pub(super) speculation: Speculation,
@@ -57,18 +57,19 @@ pub(super) struct RemoteSource {
     /// Permits for lookups that also fetch the value, half of `--parallel`: the other half is for requests
     /// that return only names and attributes.
     pub(super) value_lookups: Arc<Semaphore>,
-    /// A key that existed when the source was opened. If it is gone, the source is gone, not just a key.
-    pub(super) anchor: OnceLock<Key>,
+    /// A metadata document at the root that existed when the source was opened. If it is gone, the source is
+    /// gone, and the absence of other keys is not proven.
+    pub(super) root_document: OnceLock<Key>,
     /// When the source was changed, as far as it reports that.
     pub(super) modified: OnceLock<SystemTime>,
     /// Loads of attributes in flight.
     pub(super) attr_loads: SingleFlight<Key, Attrs, StoreError>,
     /// Requests in flight for attributes that are cached but have to be more recent.
-    pub(super) confirmations: SingleFlight<Key, Known, StoreError>,
+    pub(super) revalidations: SingleFlight<Key, CachedAttrs, StoreError>,
     /// Listings in flight that are requested again.
     pub(super) repeated_listings: SingleFlight<Key, (), StoreError>,
-    /// Loads of values, or of their ends, in flight; the key of a whole value is `whole::WHOLE`.
-    pub(super) value_loads: SingleFlight<(Key, Part), Value, StoreError>,
+    /// Loads of values, or of their ends, in flight; the key of a whole value is `whole_objects::WHOLE`.
+    pub(super) value_loads: SingleFlight<(Key, ByteRange), Value, StoreError>,
     /// Loads of ranges in flight.
     pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
 }
@@ -95,7 +96,7 @@ impl RemoteSource {
     /// Reserves memory for a body of `bytes` bytes that is copied once.
     pub(super) async fn reserve(&self, key: &Key, bytes: u64) -> Result<ReservedBody, StoreError> {
         let bytes = bytes.saturating_mul(2);
-        let reserved = self.bodies.reserve(bytes, self.timeout).await;
+        let reserved = self.body_budget.reserve(bytes, self.timeout).await;
         reserved.ok_or_else(|| StoreError::TimedOut {
             key: key.clone(),
             what: format!("memory for the answer ({:.1?})", self.timeout),
@@ -104,7 +105,7 @@ impl RemoteSource {
 
     /// As [`RemoteSource::reserve`], for a prefetch; `None` if requests need the memory.
     pub(super) fn try_reserve_spare(&self, bytes: u64) -> Option<ReservedBody> {
-        self.bodies.try_reserve_spare(bytes.saturating_mul(2))
+        self.body_budget.try_reserve_spare(bytes.saturating_mul(2))
     }
 
     /// Returns the attributes of a prefix, which are the same for all prefixes.
@@ -122,20 +123,20 @@ impl RemoteSource {
     /// Sends a request; dropping the future cancels it.
     pub(super) async fn request_get(&self, get: Get) -> Result<Got, RequestError> {
         let remote = Arc::clone(&self.remote);
-        let answer = runtime::on_network(async move { remote.get(&get).await });
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let response = runtime::on_network(async move { remote.get(&get).await });
+        response.await.unwrap_or_else(|_| Err(ended()))
     }
 
     pub(super) async fn request_head(&self, key: &Key) -> Result<Meta, RequestError> {
         let (remote, key) = (Arc::clone(&self.remote), key.clone());
-        let answer = runtime::on_network(async move { remote.head(&key).await });
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let response = runtime::on_network(async move { remote.head(&key).await });
+        response.await.unwrap_or_else(|_| Err(ended()))
     }
 
     pub(super) async fn request_list(&self, list: List) -> Result<Page, RequestError> {
         let remote = Arc::clone(&self.remote);
-        let answer = runtime::on_network(async move { remote.list(&list).await });
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        let response = runtime::on_network(async move { remote.list(&list).await });
+        response.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Requests one page of names.
@@ -147,22 +148,25 @@ impl RemoteSource {
 
     /// Requests bytes of an object, and caches the attributes in the response.
     pub(super) async fn get(&self, get: Get) -> Result<Got, RequestError> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let (key, is_expected) = (get.key.clone(), get.expected.is_some());
-        let answer = self.request_get(get).await;
-        match &answer {
+        let response = self.request_get(get).await;
+        match &response {
             Ok(Got { meta, .. }) | Err(RequestError::TooLong(meta)) => {
-                self.remember(&key, Known::new(Attrs::Object(meta.clone()), asked));
+                self.cache_attrs(
+                    &key,
+                    CachedAttrs::new(Attrs::Object(meta.clone()), requested_at),
+                );
             }
             Err(RequestError::IsPrefix) => {
-                self.remember(&key, Known::new(Attrs::Prefix, asked));
+                self.cache_attrs(&key, CachedAttrs::new(Attrs::Prefix, requested_at));
             }
             Err(RequestError::Changed(_)) => self.invalidate(&key),
             // The object existed before, so its cached attributes are wrong.
             Err(RequestError::NotFound) if is_expected => self.invalidate(&key),
             Err(_) => {}
         }
-        answer
+        response
     }
 
     /// Drops the cached attributes of a key.
@@ -228,7 +232,7 @@ impl Store for RemoteStore {
     }
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
-        Some(self.stat_of(key, self.source.known(key)?))
+        Some(self.stat_of(key, self.source.cached_attrs(key)?))
     }
 
     async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
@@ -240,7 +244,7 @@ impl Store for RemoteStore {
         let value = match hint {
             AccessHint::Tail(_) if self.source.reads_whole => {
                 let limit = self.source.whole_limit();
-                self.source.whole(key, limit).await?
+                self.source.read_whole(key, limit).await?
             }
             AccessHint::Ranges => {
                 let meta = match self.source.attrs(key).await? {
@@ -250,7 +254,7 @@ impl Store for RemoteStore {
                 };
                 return Ok(self.object(key, Value { meta, bytes: None }, false));
             }
-            AccessHint::Whole(at_most) => self.source.whole(key, at_most).await?,
+            AccessHint::Whole(at_most) => self.source.read_whole(key, at_most).await?,
             AccessHint::Tail(bytes) => Value {
                 meta: self.source.tail(key, bytes).await?,
                 bytes: None,
@@ -262,7 +266,7 @@ impl Store for RemoteStore {
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         if !prefix.is_root() {
             let key = prefix.clone();
-            match self.source.known(prefix) {
+            match self.source.cached_attrs(prefix) {
                 Some(Attrs::Object(_)) => return Err(StoreError::NotAPrefix { key }),
                 Some(Attrs::Absent) => return Err(StoreError::NotFound { key }),
                 _ => {}
@@ -283,7 +287,7 @@ impl Store for RemoteStore {
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
         match what {
             Prefetch::Value => self.source.prefetch_value(key).await,
-            Prefetch::Attributes if self.source.speculation.is_only_looked_at() => {
+            Prefetch::Attributes if self.source.speculation.is_stat_only() => {
                 self.source.attrs(key).await.is_ok()
             }
             Prefetch::Attributes => false,

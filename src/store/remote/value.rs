@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::blocks::Blocks;
-use super::bodies::ReservedBody;
 use super::body::Body;
+use super::body_budget::ReservedBody;
 use super::range_cache::RangeKey;
 use super::store::{RemoteSource, panicked};
-use super::whole::Purpose;
-use super::{Get, Meta, Part, RequestError};
+use super::whole_objects::LoadPurpose;
+use super::{ByteRange, Get, Meta, RequestError};
 use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
@@ -121,7 +121,9 @@ impl RemoteObject {
         if let Some((bytes, _)) = self.held.get() {
             return shared(Arc::clone(bytes), range);
         }
-        let fetched = source.load_whole(key, meta.size_bytes, Purpose::Read).await;
+        let fetched = source
+            .load_whole(key, meta.size_bytes, LoadPurpose::Read)
+            .await;
         self.is_fetched.store(true, Ordering::Relaxed);
         self.note_read();
         let gone = |what: &str| RequestError::Changed(what.into()).of(key);
@@ -221,7 +223,7 @@ pub(super) async fn fetch_in_pieces(
     piece_bytes: usize,
 ) -> Result<Body, StoreError> {
     let length = range.end.saturating_sub(range.start);
-    let mut get = Get::new(key, Part::Range(range));
+    let mut get = Get::new(key, ByteRange::Bounded(range));
     get.expected = Some(meta.clone());
     get.piece_bytes = piece_bytes;
     let got = source.get(get).await.map_err(|error| gone(error, key))?;

@@ -5,9 +5,9 @@
 //! Neither credentials nor the user's headers are sent to another host.
 
 mod address;
-mod answer;
 mod index;
 mod resolve;
+mod response;
 
 use std::error::Error;
 use std::io;
@@ -28,13 +28,13 @@ use reqwest::{Client, Response, Url, redirect};
 pub(super) use address::Address;
 pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
-pub(super) use answer::{body, is_markup, refusal, wanted};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
+pub(super) use response::{body, is_markup, refusal, wanted};
 
-use super::traffic::{headers_came, sent};
+use super::transfer_stats::{headers_received, request_sent};
 use super::{
-    Failed, FailureKind, Get, Got, List, Meta, Page, Part, Remote, RemoteOptions, RequestError,
+    ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError,
 };
 use crate::store::{Key, KeyClasses};
 
@@ -187,9 +187,9 @@ impl Web {
             if is_same_host(&first, &url) {
                 request = request.headers(self.headers.clone());
             }
-            sent();
+            request_sent();
             let response = request.send().await.map_err(|error| sending(&error))?;
-            headers_came(response.headers());
+            headers_received(response.headers());
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
@@ -214,11 +214,11 @@ impl Web {
 
     async fn ask_for(&self, get: &Get) -> Result<Response, RequestError> {
         let mut headers = identity();
-        let range = match &get.part {
-            Part::All(_) => None,
-            Part::Range(range) if range.is_empty() => None,
-            Part::Range(range) => Some(format!("bytes={}-{}", range.start, range.end - 1)),
-            Part::Tail(bytes) => Some(format!("bytes=-{bytes}")),
+        let range = match &get.range {
+            ByteRange::Whole(_) => None,
+            ByteRange::Bounded(range) if range.is_empty() => None,
+            ByteRange::Bounded(range) => Some(format!("bytes={}-{}", range.start, range.end - 1)),
+            ByteRange::Suffix(bytes) => Some(format!("bytes=-{bytes}")),
         };
         let mut set = |name: HeaderName, value: Option<&str>| {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
@@ -253,10 +253,10 @@ impl Web {
                 end.host_str().unwrap_or_default()
             )));
         }
-        if answer::is_page(&response) && self.is_listed_directory(key).await? {
+        if response::is_page(&response) && self.is_listed_directory(key).await? {
             return Err(RequestError::IsPrefix);
         }
-        if answer::is_page(&response) && !self.may_be_page(key) {
+        if response::is_page(&response) && !self.may_be_page(key) {
             return Err(in_place_of("value"));
         }
         Ok(response)
@@ -282,7 +282,7 @@ impl Web {
         if got.start > 0 || start.is_empty() {
             return Ok(());
         }
-        if answer::is_markup(start) {
+        if response::is_markup(start) {
             return Err(in_place_of("document"));
         }
         if is_page {
@@ -326,13 +326,13 @@ impl Web {
     /// not support HEAD.
     async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
         let response = self.ask(Method::HEAD, key, identity()).await?;
-        if let Some(meta) = answer::of_head(&response)? {
+        if let Some(meta) = response::of_head(&response)? {
             return Ok(meta);
         }
-        let get = Get::new(key, Part::Range(0..1));
+        let get = Get::new(key, ByteRange::Bounded(0..1));
         let response = self.ask_for(&get).await?;
         let is_document = self.classes.is_document;
-        let got = answer::of_get(&get, is_document, response, None).await?;
+        let got = response::of_get(&get, is_document, response, None).await?;
         Ok(got.meta)
     }
 }
@@ -442,13 +442,13 @@ impl Remote for Web {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
             let response = self.ask_for(get).await?;
-            let is_sized = get.expected.is_some() || !answer::is_unframed(&response);
+            let is_sized = get.expected.is_some() || !response::is_unframed(&response);
             let size_bytes = match is_sized || response.status() != StatusCode::OK {
                 true => None,
                 false => Some(self.meta(&get.key).await?.size_bytes),
             };
-            let is_page = answer::is_page(&response);
-            let got = answer::of_get(get, self.classes.is_document, response, size_bytes).await?;
+            let is_page = response::is_page(&response);
+            let got = response::of_get(get, self.classes.is_document, response, size_bytes).await?;
             if self.classes.is_document(&get.key) {
                 self.check_document(is_page, &got)?;
             }

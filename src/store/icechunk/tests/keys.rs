@@ -8,8 +8,8 @@ use super::builder::{
 };
 use crate::runtime::block_on;
 use crate::store::icechunk::id::ObjectId;
-use crate::store::icechunk::{IcechunkError, IcechunkOptions, open, recognise_local};
-use crate::store::reference::{Base, ReferenceStore};
+use crate::store::icechunk::{IcechunkError, IcechunkOptions, detect_local, open};
+use crate::store::reference::{BaseLocation, ReferenceStore};
 use crate::store::{
     AccessHint, Key, KeyClasses, OpenOptions, Store, StoreError, read_to_end, visit_all,
 };
@@ -34,11 +34,9 @@ fn opened(files: Files, reference: Option<&str>) -> Result<ReferenceStore, Icech
         },
         ..OpenOptions::default()
     };
-    let base = Base::Directory("/nowhere".into());
+    let base = BaseLocation::Directory("/nowhere".into());
     block_on(async {
-        let layout = recognise_local(&*store, KeyClasses::default())
-            .await
-            .unwrap();
+        let layout = detect_local(&*store, KeyClasses::default()).await.unwrap();
         open(layout, Arc::clone(&store) as _, store, base, &options).await
     })
 }

@@ -134,8 +134,8 @@ fn index(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// The key of an array, and the number of one of its partitions.
-type Place = (Key, u64);
+/// Identifies a partition: the key of its array, and its number.
+type PartitionId = (Key, u64);
 
 /// Parquet references below a prefix of a store.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub(in crate::store::reference) struct ParquetReferences {
     metadata: ReferenceIndex,
     record_size: u64,
     fields: HashMap<Key, Field>,
-    loads: SingleFlight<Place, Option<Arc<Partition>>, StoreError>,
+    loads: SingleFlight<PartitionId, Option<Arc<Partition>>, StoreError>,
 }
 
 /// State that concurrent loads of partitions share.
@@ -156,9 +156,9 @@ struct Shared {
     /// The version of `.zmetadata` when it was read.
     version: Version,
     /// Cached partitions; `None` for a partition that does not exist.
-    partitions: Mutex<WeightedLru<Place, Option<Arc<Partition>>>>,
-    /// The versions of all partitions that were read.
-    pins: Mutex<HashMap<Place, Version>>,
+    partitions: Mutex<WeightedLru<PartitionId, Option<Arc<Partition>>>>,
+    /// The version of each partition when it was first read.
+    versions: Mutex<HashMap<PartitionId, Version>>,
     limit_bytes: u64,
 }
 
@@ -192,7 +192,7 @@ impl ParquetReferences {
             modified,
             version,
             partitions: Mutex::new(WeightedLru::new(memory_limit_bytes / 16, usize::MAX)),
-            pins: Mutex::default(),
+            versions: Mutex::default(),
             limit_bytes: memory_limit_bytes / 8,
         };
         Ok(Self {
@@ -213,22 +213,22 @@ impl ParquetReferences {
     }
 
     /// Returns as much about a key as is known without its partition.
-    fn find_known(&self, key: &Key) -> Result<Known, StoreError> {
+    fn look_up(&self, key: &Key) -> Result<ChunkLookup, StoreError> {
         let root = &self.shared.root;
         let not_found = || Err(StoreError::NotFound { key: key.clone() });
         let Some(below) = key.below(root).and_then(|below| Key::new(below).ok()) else {
             // Above the root only its parent prefixes exist.
             return match root.below(key) {
-                Some(_) => Ok(Known::Entry(Entry::Prefix)),
+                Some(_) => Ok(ChunkLookup::Entry(Entry::Prefix)),
                 None => not_found(),
             };
         };
         match self.metadata.find(&below) {
-            Ok(entry) => Ok(Known::Entry(entry)),
+            Ok(entry) => Ok(ChunkLookup::Entry(entry)),
             Err(StoreError::NotFound { .. }) => match self.chunk(&below) {
                 Some((array, number)) => {
-                    let place = (array, number / self.record_size);
-                    Ok(Known::Row(place, number % self.record_size))
+                    let id = (array, number / self.record_size);
+                    Ok(ChunkLookup::Row(id, number % self.record_size))
                 }
                 None => not_found(),
             },
@@ -236,14 +236,14 @@ impl ParquetReferences {
         }
     }
 
-    async fn partition(&self, place: &Place) -> Result<Option<Arc<Partition>>, StoreError> {
-        if let Some(partition) = self.shared.cached(place) {
+    async fn partition(&self, id: &PartitionId) -> Result<Option<Arc<Partition>>, StoreError> {
+        if let Some(partition) = self.shared.cached(id) {
             return Ok(partition);
         }
-        let (shared, wanted) = (Arc::clone(&self.shared), place.clone());
+        let (shared, wanted) = (Arc::clone(&self.shared), id.clone());
         let load = move || async move { shared.load(wanted).await };
         let panicked = StoreError::internal("a panic while references were read");
-        self.loads.run(place.clone(), load, panicked).await
+        self.loads.run(id.clone(), load, panicked).await
     }
 
     /// Returns the number of the first partition, from `first` on, that may exist.
@@ -265,15 +265,15 @@ impl ParquetReferences {
             return Ok((first < end).then_some(first));
         }
         let known = field.partitions.lock().clone();
-        let there = match known {
-            Some(there) => there,
+        let listed = match known {
+            Some(listed) => listed,
             None => {
-                let there = Arc::new(self.shared.list(array).await?);
-                *field.partitions.lock() = Some(Arc::clone(&there));
-                there
+                let listed = Arc::new(self.shared.list(array).await?);
+                *field.partitions.lock() = Some(Arc::clone(&listed));
+                listed
             }
         };
-        let next = there.range(first..).next().copied();
+        let next = listed.range(first..).next().copied();
         Ok(next.filter(|partition| *partition < end))
     }
 
@@ -314,20 +314,20 @@ impl ParquetReferences {
     }
 }
 
-/// Information about a key that needs no partition.
-enum Known {
+/// The result of a lookup of a key without its partition.
+enum ChunkLookup {
     Entry(Entry),
     /// A chunk: its partition and the row in it.
-    Row(Place, u64),
+    Row(PartitionId, u64),
 }
 
 impl Shared {
-    fn cached(&self, place: &Place) -> Option<Option<Arc<Partition>>> {
-        self.partitions.lock().get(place).cloned()
+    fn cached(&self, id: &PartitionId) -> Option<Option<Arc<Partition>>> {
+        self.partitions.lock().get(id).cloned()
     }
 
-    fn key(&self, place: &Place) -> Result<Key, StoreError> {
-        let (array, number) = place;
+    fn key(&self, id: &PartitionId) -> Result<Key, StoreError> {
+        let (array, number) = id;
         let name = format!("refs.{number}.parq");
         let key = self.root.join_key(array).join(name.as_bytes());
         key.map_err(|error| StoreError::internal(error.to_string()))
@@ -350,12 +350,12 @@ impl Shared {
         }
     }
 
-    async fn load(self: Arc<Self>, place: Place) -> Result<Option<Arc<Partition>>, StoreError> {
+    async fn load(self: Arc<Self>, id: PartitionId) -> Result<Option<Arc<Partition>>, StoreError> {
         leave_session_thread().await;
-        if let Some(partition) = self.cached(&place) {
+        if let Some(partition) = self.cached(&id) {
             return Ok(partition);
         }
-        let key = self.key(&place)?;
+        let key = self.key(&id)?;
         let limit_bytes = self.limit_bytes;
         let opened = self.store.open(&key, AccessHint::Whole(limit_bytes)).await;
         let partition = match opened {
@@ -366,8 +366,8 @@ impl Shared {
             Err(error) => return Err(error),
             Ok(object) => {
                 let version = object.version();
-                let pinned = *self.pins.lock().entry(place.clone()).or_insert(version);
-                if pinned != version {
+                let first_version = *self.versions.lock().entry(id.clone()).or_insert(version);
+                if first_version != version {
                     return Err(StoreError::Stale {
                         key,
                         what: "the references were written again; mount them again".into(),
@@ -386,10 +386,7 @@ impl Shared {
         self.check(&key).await?;
         let bytes = partition.as_ref().map_or(0, |partition| partition.bytes());
         let weight = bytes.saturating_add(PARTITION_BYTES);
-        let evicted = self
-            .partitions
-            .lock()
-            .insert(place, partition.clone(), weight);
+        let evicted = self.partitions.lock().insert(id, partition.clone(), weight);
         drop(evicted);
         Ok(partition)
     }
@@ -428,10 +425,10 @@ fn entry(partition: Option<&Partition>, row: u64, key: &Key) -> Result<Entry, St
 #[async_trait]
 impl References for ParquetReferences {
     fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
-        match self.find_known(key) {
-            Ok(Known::Entry(entry)) => Some(Ok(entry)),
-            Ok(Known::Row(place, row)) => {
-                let partition = self.shared.cached(&place)?;
+        match self.look_up(key) {
+            Ok(ChunkLookup::Entry(entry)) => Some(Ok(entry)),
+            Ok(ChunkLookup::Row(id, row)) => {
+                let partition = self.shared.cached(&id)?;
                 Some(entry(partition.as_deref(), row, key))
             }
             Err(error) => Some(Err(error)),
@@ -439,10 +436,10 @@ impl References for ParquetReferences {
     }
 
     async fn find(&self, key: &Key) -> Result<Entry, StoreError> {
-        match self.find_known(key)? {
-            Known::Entry(entry) => Ok(entry),
-            Known::Row(place, row) => {
-                let partition = self.partition(&place).await?;
+        match self.look_up(key)? {
+            ChunkLookup::Entry(entry) => Ok(entry),
+            ChunkLookup::Row(id, row) => {
+                let partition = self.partition(&id).await?;
                 entry(partition.as_deref(), row, key)
             }
         }

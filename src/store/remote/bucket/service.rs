@@ -19,7 +19,7 @@ use object_store::client::{
 };
 
 use super::names::without_odd_keys;
-use crate::store::remote::traffic::{headers_came, sent};
+use crate::store::remote::transfer_stats::{headers_received, request_sent};
 use crate::store::remote::{FailureKind, web};
 
 /// Size limit of errors and listings in bytes.
@@ -27,7 +27,7 @@ const MAX_TEXT_BYTES: usize = 16 << 20;
 
 /// The last response to a request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct ResponseInfo {
     pub(super) status: Option<StatusCode>,
     pub(super) retry_after: Option<Duration>,
     /// The `Content-Encoding` of a successful response, if it is not the identity.
@@ -49,7 +49,7 @@ pub(super) struct Seen {
     pub(super) is_cut_off: bool,
 }
 
-impl Seen {
+impl ResponseInfo {
     /// Whether the bucket does not exist, which proves nothing about a key.
     pub(super) fn lacks_bucket(&self) -> bool {
         matches!(
@@ -80,7 +80,7 @@ impl Seen {
 
 /// The kind of a request to the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum RequestKind {
     /// A value, or its attributes.
     Object,
     /// A listing.
@@ -88,33 +88,37 @@ pub(super) enum Asks {
 }
 
 tokio::task_local! {
-    static SEEN: (Asks, RefCell<Seen>);
+    static RESPONSE: (RequestKind, RefCell<ResponseInfo>);
 }
 
 /// Runs one request of the library; also returns the last response to it.
-pub(super) async fn watched<T>(asks: Asks, request: impl Future<Output = T>) -> (T, Seen) {
-    SEEN.scope((asks, RefCell::default()), async {
-        let answer = request.await;
-        (answer, SEEN.with(|(_, seen)| seen.borrow().clone()))
-    })
-    .await
+pub(super) async fn watched<T>(
+    kind: RequestKind,
+    request: impl Future<Output = T>,
+) -> (T, ResponseInfo) {
+    RESPONSE
+        .scope((kind, RefCell::default()), async {
+            let response = request.await;
+            (response, RESPONSE.with(|(_, seen)| seen.borrow().clone()))
+        })
+        .await
 }
 
-fn note(seen: Seen) {
+fn note(seen: ResponseInfo) {
     // Outside of `watched` the response is not needed.
-    let _ = SEEN.try_with(|(_, place)| *place.borrow_mut() = seen);
+    let _ = RESPONSE.try_with(|(_, last)| *last.borrow_mut() = seen);
 }
 
 /// Records that no credentials are available.
 pub(super) fn note_no_credentials(why: &str) {
-    note(Seen {
+    note(ResponseInfo {
         no_credentials: Some(why.to_owned()),
-        ..Seen::default()
+        ..ResponseInfo::default()
     });
 }
 
 fn asks_for_names() -> bool {
-    SEEN.try_with(|(asks, _)| *asks) == Ok(Asks::Listing)
+    RESPONSE.try_with(|(kind, _)| *kind) == Ok(RequestKind::Listing)
 }
 
 /// Makes the library use the HTTP client of this crate.
@@ -146,14 +150,14 @@ impl HttpService for Service {
         if let Some(bytes) = body.as_bytes() {
             send = send.body(bytes.clone());
         }
-        sent();
+        request_sent();
         let response = send.send().await.map_err(|error| {
             let (failure, failure_kind) = web::failure(&error);
-            note(Seen {
+            note(ResponseInfo {
                 failure: Some(failure),
                 kind: failure_kind,
                 is_lasting: web::is_lasting(&error),
-                ..Seen::default()
+                ..ResponseInfo::default()
             });
             let kind = match error.is_connect() {
                 true => HttpErrorKind::Connect,
@@ -163,7 +167,7 @@ impl HttpService for Service {
         })?;
         let response: http::Response<reqwest::Body> = response.into();
         let (mut parts, body) = response.into_parts();
-        headers_came(&parts.headers);
+        headers_received(&parts.headers);
         // Some servers send a range with status 200. The library still compares the returned range with
         // the requested one.
         if asks_for_part
@@ -178,7 +182,7 @@ impl HttpService for Service {
                 .get(name)
                 .and_then(|value| value.to_str().ok())
         };
-        let mut seen = Seen {
+        let mut seen = ResponseInfo {
             status: Some(parts.status),
             kind: FailureKind::of_status(parts.status),
             retry_after: text(RETRY_AFTER)
@@ -187,7 +191,7 @@ impl HttpService for Service {
             encoding: text(CONTENT_ENCODING)
                 .filter(|encoding| !matches!(*encoding, "" | "identity" | "aws-chunked"))
                 .map(str::to_owned),
-            ..Seen::default()
+            ..ResponseInfo::default()
         };
         let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let is_xml = text(CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));

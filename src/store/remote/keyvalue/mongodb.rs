@@ -21,7 +21,7 @@ use mongodb::{Client, Collection};
 use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::{Found, KeyValueClient, Keys, Stored};
+use super::{KeyLookup, KeyValueClient, Keys, ReadValue};
 use crate::store::Key;
 use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
 
@@ -297,14 +297,14 @@ impl KeyValueClient for MongoDb {
         &'a self,
         key: &'a Key,
         below: &'a [Key],
-    ) -> BoxFuture<'a, Result<Found, RequestError>> {
+    ) -> BoxFuture<'a, Result<KeyLookup, RequestError>> {
         async move {
             let projection = doc! { "$project": { "key": 1, "size": size() } };
             let (ids, found) = self.document(key, &[projection]).await?;
             let size = |document| size_of(&document)?.ok_or_else(not_binary);
             let size_bytes = found.map(size).transpose()?;
             let has = |key: &Key| ids.contains_key(key.as_bytes());
-            Ok(Found {
+            Ok(KeyLookup {
                 size_bytes,
                 below: below.iter().position(has),
             })
@@ -317,13 +317,13 @@ impl KeyValueClient for MongoDb {
         &'a self,
         key: &'a Key,
         _: u64,
-    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>> {
+    ) -> BoxFuture<'a, Result<Option<ReadValue>, RequestError>> {
         async move {
             let (_, Some(mut document)) = self.document(key, &[]).await? else {
                 return Ok(None);
             };
             match document.remove("value") {
-                Some(Bson::Binary(Binary { bytes, .. })) => Ok(Some(Stored::Value(bytes))),
+                Some(Bson::Binary(Binary { bytes, .. })) => Ok(Some(ReadValue::Value(bytes))),
                 _ => Err(not_binary()),
             }
         }

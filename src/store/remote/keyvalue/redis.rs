@@ -22,7 +22,7 @@ use redis::{
 use tokio::sync::Mutex;
 
 use super::url::{Address, RedisUrl};
-use super::{Found, KeyValueClient, Keys, Stored};
+use super::{KeyLookup, KeyValueClient, Keys, ReadValue};
 use crate::store::Key;
 use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
 
@@ -326,7 +326,7 @@ impl KeyValueClient for Redis {
         &'a self,
         key: &'a Key,
         below: &'a [Key],
-    ) -> BoxFuture<'a, Result<Found, RequestError>> {
+    ) -> BoxFuture<'a, Result<KeyLookup, RequestError>> {
         async move {
             let name = self.name(key);
             let mut commands = redis::pipe();
@@ -343,7 +343,7 @@ impl KeyValueClient for Redis {
                 let exists = count(replies.get(place + 2), "EXISTS")? > 0;
                 first = first.or(exists.then_some(place));
             }
-            Ok(Found {
+            Ok(KeyLookup {
                 size_bytes: (exists || size_bytes > 0).then_some(size_bytes),
                 below: first,
             })
@@ -355,7 +355,7 @@ impl KeyValueClient for Redis {
         &'a self,
         key: &'a Key,
         most: u64,
-    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>> {
+    ) -> BoxFuture<'a, Result<Option<ReadValue>, RequestError>> {
         async move {
             let name = self.name(key);
             let last = i64::try_from(most).unwrap_or(i64::MAX);
@@ -377,9 +377,9 @@ impl KeyValueClient for Redis {
                 }
                 (length, _) if length > most => {
                     let size_bytes = size_bytes.max(length);
-                    Ok(Some(Stored::TooLong(size_bytes)))
+                    Ok(Some(ReadValue::TooLong(size_bytes)))
                 }
-                _ => Ok(Some(Stored::Value(bytes))),
+                _ => Ok(Some(ReadValue::Value(bytes))),
             }
         }
         .boxed()

@@ -48,10 +48,10 @@ impl KeyValueClient for Memory {
         &'a self,
         key: &'a Key,
         below: &'a [Key],
-    ) -> BoxFuture<'a, Result<Found, RequestError>> {
+    ) -> BoxFuture<'a, Result<KeyLookup, RequestError>> {
         self.request();
         let has = |key: &Key| self.content.lock().contains_key(key.as_bytes());
-        let found = self.content(key).map(|value| Found {
+        let found = self.content(key).map(|value| KeyLookup {
             size_bytes: value.map(|value| value.len() as u64),
             below: below.iter().position(has),
         });
@@ -62,11 +62,11 @@ impl KeyValueClient for Memory {
         &'a self,
         key: &'a Key,
         most: u64,
-    ) -> BoxFuture<'a, Result<Option<Stored>, RequestError>> {
+    ) -> BoxFuture<'a, Result<Option<ReadValue>, RequestError>> {
         self.request();
         let stored = |value: Vec<u8>| match value.len() as u64 {
-            length if length > most => Stored::TooLong(length),
-            _ => Stored::Value(value),
+            length if length > most => ReadValue::TooLong(length),
+            _ => ReadValue::Value(value),
         };
         let value = self.content(key).map(|value| value.map(stored));
         async move { value }.boxed()
@@ -105,8 +105,8 @@ fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap()
 }
 
-fn get(values: &KeyValues, name: &str, part: Part) -> Result<Got, RequestError> {
-    block_on(values.get(&Get::new(&key(name), part)))
+fn get(values: &KeyValues, name: &str, range: ByteRange) -> Result<Got, RequestError> {
+    block_on(values.get(&Get::new(&key(name), range)))
 }
 
 fn head(values: &KeyValues, name: &str) -> Result<Meta, RequestError> {
@@ -133,7 +133,7 @@ fn a_content_of_the_same_length_is_another_version() {
         list(&values, "", None).objects[0].1,
         Some(looked_up.clone())
     );
-    let first = get(&values, "a", Part::All(9)).unwrap();
+    let first = get(&values, "a", ByteRange::Whole(9)).unwrap();
     assert_eq!(
         (first.bytes.into_bytes(), first.meta),
         (b"one".to_vec(), looked_up.clone())
@@ -144,7 +144,7 @@ fn a_content_of_the_same_length_is_another_version() {
     memory.set("a", b"two");
     let second = head(&values, "a").unwrap();
     assert!(!second.is_same(&looked_up));
-    let mut expecting = Get::new(&key("a"), Part::Range(0..2));
+    let mut expecting = Get::new(&key("a"), ByteRange::Bounded(0..2));
     expecting.expected = Some(looked_up);
     let changed = block_on(values.get(&expecting));
     assert!(
@@ -156,12 +156,12 @@ fn a_content_of_the_same_length_is_another_version() {
         block_on(values.get(&expecting)).unwrap().bytes.into_bytes(),
         b"tw"
     );
-    let mut knowing = Get::new(&key("a"), Part::All(9));
+    let mut knowing = Get::new(&key("a"), ByteRange::Whole(9));
     knowing.known = Some(second);
-    let answer = block_on(values.get(&knowing));
+    let response = block_on(values.get(&knowing));
     assert!(
-        matches!(answer, Err(RequestError::NotModified)),
-        "{answer:?}"
+        matches!(response, Err(RequestError::NotModified)),
+        "{response:?}"
     );
 }
 
@@ -170,29 +170,29 @@ fn a_long_value_is_read_at_once_or_not_at_all() {
     let (memory, values) = database(Duration::ZERO);
     let long = vec![1; 3 << 20];
     memory.set("a", &long);
-    let too_long = get(&values, "a", Part::All(5));
+    let too_long = get(&values, "a", ByteRange::Whole(5));
     match too_long {
         Err(RequestError::TooLong(meta)) => assert_eq!(meta.size_bytes, 3 << 20),
         other => panic!("{other:?}"),
     }
-    let tail = get(&values, "a", Part::Tail(2)).unwrap();
+    let tail = get(&values, "a", ByteRange::Suffix(2)).unwrap();
     assert_eq!(
         (tail.start, tail.bytes.into_bytes()),
         ((3 << 20) - 2, vec![1, 1])
     );
     // From now on the version of the value depends on its content, whatever its length.
-    let too_long = get(&values, "a", Part::All(5));
+    let too_long = get(&values, "a", ByteRange::Whole(5));
     assert!(matches!(too_long, Err(RequestError::TooLong(meta)) if meta.is_same(&tail.meta)));
     // A longer value is written between the request for the length and the request for the value.
     let at = memory.requests.load(Ordering::Relaxed) + 1;
     *memory.next.lock() = Some((at, "a", vec![2; 4 << 20]));
-    let grown = get(&values, "a", Part::Range(0..1));
+    let grown = get(&values, "a", ByteRange::Bounded(0..1));
     assert!(
         matches!(&grown, Err(RequestError::Failed(failed)) if failed.is_transient),
         "{grown:?}"
     );
     assert_eq!(
-        get(&values, "a", Part::Range(0..1))
+        get(&values, "a", ByteRange::Bounded(0..1))
             .unwrap()
             .bytes
             .into_bytes(),
@@ -210,19 +210,19 @@ fn what_is_no_value_is_an_error_and_never_absent() {
         Err(RequestError::Failed(_))
     ));
     assert!(matches!(
-        get(&values, "hash", Part::All(1)),
+        get(&values, "hash", ByteRange::Whole(1)),
         Err(RequestError::Failed(_))
     ));
     let listed = list(&values, "", None);
     assert_eq!(listed.objects[1], (b"hash".to_vec(), None));
     assert!(matches!(head(&values, "none"), Err(RequestError::NotFound)));
     assert!(matches!(
-        get(&values, "none", Part::All(1)),
+        get(&values, "none", ByteRange::Whole(1)),
         Err(RequestError::NotFound)
     ));
     assert_eq!(head(&values, "empty").unwrap().size_bytes, 0);
     assert!(
-        get(&values, "empty", Part::Range(0..1))
+        get(&values, "empty", ByteRange::Bounded(0..1))
             .unwrap()
             .bytes
             .is_empty()

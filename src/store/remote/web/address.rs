@@ -157,59 +157,67 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
         scheme => return Err(format!("it leads to a URL of the kind {scheme}")),
     }
     match (reach(first), reach(to)) {
-        (_, Reach::Link) => Err(format!(
+        (_, NetworkScope::LinkLocal) => Err(format!(
             "it leads to {host}, where machines keep credentials"
         )),
-        (Reach::Public, Reach::Private) => Err(format!("it leads to the private address {host}")),
+        (NetworkScope::Public, NetworkScope::Private) => {
+            Err(format!("it leads to the private address {host}"))
+        }
         _ => Ok(()),
     }
 }
 
 /// Whether the host of a URL, judged by its name, has neither a private nor a link-local address.
 pub(in crate::store) fn is_public(url: &Url) -> bool {
-    reach(url) == Reach::Public
+    reach(url) == NetworkScope::Public
 }
 
 /// Whether an address is neither a private nor a link-local one.
 pub(super) fn is_public_address(address: IpAddr) -> bool {
-    reach_of(address.to_canonical()) == Reach::Public
+    scope_of(address.to_canonical()) == NetworkScope::Public
 }
 
-fn reach(url: &Url) -> Reach {
+fn reach(url: &Url) -> NetworkScope {
     match url.host() {
-        Some(Host::Ipv4(address)) => reach_of(address.into()),
-        Some(Host::Ipv6(address)) => reach_of(address.to_canonical()),
+        Some(Host::Ipv4(address)) => scope_of(address.into()),
+        Some(Host::Ipv6(address)) => scope_of(address.to_canonical()),
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
             match name == "localhost" || name.ends_with(".localhost") {
-                true => Reach::Private,
-                false => Reach::Public,
+                true => NetworkScope::Private,
+                false => NetworkScope::Public,
             }
         }
-        None => Reach::Public,
+        None => NetworkScope::Public,
     }
 }
 
 /// The network from which an address is reachable.
 #[derive(Debug, PartialEq, Eq)]
-enum Reach {
+enum NetworkScope {
     Public,
     Private,
     /// Only the local link. Cloud machines have their metadata services at such addresses.
-    Link,
+    LinkLocal,
 }
 
-fn reach_of(address: IpAddr) -> Reach {
+fn scope_of(address: IpAddr) -> NetworkScope {
     match address {
-        IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => Reach::Link,
-        IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => Reach::Private,
+        IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => NetworkScope::LinkLocal,
+        IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => NetworkScope::Private,
         // Shared address space (RFC 6598), where one cloud provider has its metadata service.
-        IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => Reach::Private,
-        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => Reach::Link,
+        IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => {
+            NetworkScope::Private
+        }
+        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => {
+            NetworkScope::LinkLocal
+        }
         // The IPv6 address of one cloud provider's metadata service.
-        IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Reach::Link,
-        IpAddr::V6(v6) if v6.is_unique_local() || v6.is_loopback() => Reach::Private,
-        _ => Reach::Public,
+        IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => {
+            NetworkScope::LinkLocal
+        }
+        IpAddr::V6(v6) if v6.is_unique_local() || v6.is_loopback() => NetworkScope::Private,
+        _ => NetworkScope::Public,
     }
 }
 

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::{Response, Url};
 use serde_json::Value;
 
-use super::answer;
+use super::response;
 use crate::store::remote::{Page, RequestError};
 use crate::store::{Kind, check_component};
 
@@ -23,7 +23,7 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
             let what = format!("the server does not list it ({status})");
             return Err(RequestError::NoListing(what));
         }
-        _ => return Err(answer::refusal(status, response.headers())),
+        _ => return Err(response::refusal(status, response.headers())),
     }
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
         let what = "the server sends no list for it".into();
         return Err(RequestError::NoListing(what));
     }
-    let body = answer::body(response, None, MAX_PAGE_BYTES, 0).await;
+    let body = response::body(response, None, MAX_PAGE_BYTES, 0).await;
     let body = body.map_err(|(error, _)| error)?.into_bytes();
     let names = match is_json {
         true => of_json(&body),

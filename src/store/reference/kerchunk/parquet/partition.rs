@@ -140,7 +140,7 @@ impl Partition {
             url: Arc::clone(url),
             // A whole file has neither an offset nor a size.
             range: (range != (0..0)).then_some(range),
-            pin: None,
+            precondition: None,
         }))
     }
 }

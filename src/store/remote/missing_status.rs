@@ -11,18 +11,18 @@ use crate::store::Key;
 
 /// A source for which refusals with these statuses mean that the object does not exist.
 #[derive(Debug)]
-pub(super) struct Missing {
+pub(super) struct MissingStatus {
     inner: Arc<dyn Remote>,
     statuses: Vec<u16>,
 }
 
-impl Missing {
+impl MissingStatus {
     pub(super) fn new(inner: Arc<dyn Remote>, statuses: Vec<u16>) -> Self {
         Self { inner, statuses }
     }
 
-    fn translate<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
-        match answer {
+    fn translate<T>(&self, response: Result<T, RequestError>) -> Result<T, RequestError> {
+        match response {
             Err(RequestError::Denied(refusal))
                 if refusal
                     .status
@@ -30,12 +30,12 @@ impl Missing {
             {
                 Err(RequestError::NotFound)
             }
-            answer => answer,
+            response => response,
         }
     }
 }
 
-impl Remote for Missing {
+impl Remote for MissingStatus {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move { self.translate(self.inner.get(get).await) }.boxed()
     }

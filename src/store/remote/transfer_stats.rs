@@ -1,6 +1,6 @@
 //! Counts network transfers, in total and below each prefix.
 //!
-//! The clients report every request that they send ([`sent`]); its result is counted by a decorator
+//! The clients report every request that they send ([`request_sent`]); its result is counted by a decorator
 //! ([`Counted`]).
 
 use std::collections::BTreeMap;
@@ -104,8 +104,8 @@ impl Counters {
         what(prefixes.entry(of).or_default());
     }
 
-    fn answered<T>(&self, key: &Key, bytes: u64, answer: &Result<T, RequestError>) {
-        let failed = match answer {
+    fn completed<T>(&self, key: &Key, bytes: u64, response: &Result<T, RequestError>) {
+        let failed = match response {
             Ok(_)
             | Err(
                 RequestError::NotFound
@@ -118,56 +118,56 @@ impl Counters {
         };
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.errors.fetch_add(failed, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.bytes = traffic.bytes.saturating_add(bytes);
-            traffic.errors = traffic.errors.saturating_add(failed);
+        self.count(key, |counters| {
+            counters.bytes = counters.bytes.saturating_add(bytes);
+            counters.errors = counters.errors.saturating_add(failed);
         });
     }
 
-    fn sent(&self, key: &Key) {
+    fn request_sent(&self, key: &Key) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.requests = traffic.requests.saturating_add(1);
+        self.count(key, |counters| {
+            counters.requests = counters.requests.saturating_add(1);
         });
     }
 
     /// Counts a request whose caller no longer waits for the response.
-    fn given_up(&self, key: &Key) {
+    fn cancelled(&self, key: &Key) {
         self.errors.fetch_add(1, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.errors = traffic.errors.saturating_add(1);
+        self.count(key, |counters| {
+            counters.errors = counters.errors.saturating_add(1);
         });
     }
 
     /// Counts a repeated request.
     pub(super) fn retried(&self, key: &Key) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.retries = traffic.retries.saturating_add(1);
+        self.count(key, |counters| {
+            counters.retries = counters.retries.saturating_add(1);
         });
     }
 
     /// Counts a read that needed no request.
     pub(super) fn hit(&self, key: &Key) {
         self.cache_hits.fetch_add(1, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.cache_hits = traffic.cache_hits.saturating_add(1);
+        self.count(key, |counters| {
+            counters.cache_hits = counters.cache_hits.saturating_add(1);
         });
     }
 
     /// Counts a value that was fetched before a read.
     pub(super) fn prefetched(&self, key: &Key, bytes: u64) {
         self.prefetched_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.prefetched_bytes = traffic.prefetched_bytes.saturating_add(bytes);
+        self.count(key, |counters| {
+            counters.prefetched_bytes = counters.prefetched_bytes.saturating_add(bytes);
         });
     }
 
     /// Counts a read of a value that was fetched before.
     pub(super) fn prefetch_read(&self, key: &Key, bytes: u64) {
         self.prefetch_read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.count(key, |traffic| {
-            traffic.prefetch_read_bytes = traffic.prefetch_read_bytes.saturating_add(bytes);
+        self.count(key, |counters| {
+            counters.prefetch_read_bytes = counters.prefetch_read_bytes.saturating_add(bytes);
         });
     }
 
@@ -190,7 +190,7 @@ impl Counters {
         let prefixes = self.prefixes.lock();
         let each = prefixes
             .iter()
-            .map(|(name, traffic)| (name.clone(), *traffic));
+            .map(|(name, counters)| (name.clone(), *counters));
         each.collect()
     }
 }
@@ -221,13 +221,13 @@ tokio::task_local! {
 }
 
 /// Counts a request that is sent: the original one, or one that follows a redirect.
-pub(super) fn sent() {
+pub(super) fn request_sent() {
     // Outside of `Counted` requests are not counted.
-    let _ = SENDER.try_with(|(counters, _, key)| counters.sent(key));
+    let _ = SENDER.try_with(|(counters, _, key)| counters.request_sent(key));
 }
 
 /// Reads the clock of the source from the headers of a response.
-pub(super) fn headers_came(headers: &HeaderMap) {
+pub(super) fn headers_received(headers: &HeaderMap) {
     let date = headers.get(DATE).and_then(|date| date.to_str().ok());
     if let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) {
         // Outside of `Counted` the clock is not needed.
@@ -235,17 +235,17 @@ pub(super) fn headers_came(headers: &HeaderMap) {
     }
 }
 
-/// A request in flight, which counts as given up if this is dropped without an answer.
-struct Asked<'a> {
+/// A request in flight; if it is dropped before the response, it counts as an error.
+struct RequestGuard<'a> {
     counters: &'a Counters,
     key: &'a Key,
-    is_answered: bool,
+    is_complete: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
-            self.counters.given_up(self.key);
+        if !self.is_complete {
+            self.counters.cancelled(self.key);
         }
     }
 }
@@ -271,44 +271,47 @@ impl Counted {
         }
     }
 
-    async fn ask<T>(
+    async fn count_request<T>(
         &self,
         key: &Key,
         request: impl Future<Output = Result<T, RequestError>>,
         bytes: impl FnOnce(&Result<T, RequestError>) -> usize,
     ) -> Result<T, RequestError> {
-        let mut asked = Asked {
+        let mut guard = RequestGuard {
             counters: &self.counters,
             key,
-            is_answered: false,
+            is_complete: false,
         };
         let counters = Arc::clone(&self.counters);
         let sender = (counters, Arc::clone(&self.clock), key.clone());
-        let answer = SENDER.scope(sender, request).await;
-        asked.is_answered = true;
-        self.counters.answered(key, bytes(&answer) as u64, &answer);
-        answer
+        let response = SENDER.scope(sender, request).await;
+        guard.is_complete = true;
+        self.counters
+            .completed(key, bytes(&response) as u64, &response);
+        response
     }
 }
 
 impl Remote for Counted {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        let bytes = |answer: &Result<Got, RequestError>| match answer {
+        let bytes = |response: &Result<Got, RequestError>| match response {
             Ok(got) => got.bytes.len(),
             Err(RequestError::Failed(failed)) => {
                 failed.partial.as_ref().map_or(0, |got| got.bytes.len())
             }
             Err(_) => 0,
         };
-        self.ask(&get.key, self.inner.get(get), bytes).boxed()
+        self.count_request(&get.key, self.inner.get(get), bytes)
+            .boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.ask(key, self.inner.head(key), |_| 0).boxed()
+        self.count_request(key, self.inner.head(key), |_| 0).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.ask(&list.prefix, self.inner.list(list), |_| 0).boxed()
+        self.count_request(&list.prefix, self.inner.list(list), |_| 0)
+            .boxed()
     }
 }
 
@@ -339,7 +342,10 @@ mod tests {
         }
         let counted = counters.by_prefix();
         assert_eq!(counted.len(), MAX_PREFIXES + 1);
-        let all: u64 = counted.iter().map(|(_, traffic)| traffic.cache_hits).sum();
+        let all: u64 = counted
+            .iter()
+            .map(|(_, counters)| counters.cache_hits)
+            .sum();
         assert_eq!(all, 3 * MAX_PREFIXES as u64);
         assert_eq!(counters.total().cache_hits, all);
     }

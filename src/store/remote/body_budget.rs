@@ -66,22 +66,23 @@ mod tests {
 
     #[test]
     fn what_is_reserved_is_waited_for_and_requests_come_before_prefetch() {
-        let bodies = BodyBudget::new(10 * UNIT_BYTES);
+        let body_budget = BodyBudget::new(10 * UNIT_BYTES);
         let soon = Duration::from_millis(20);
-        let reserve = |units: u64| block_on(bodies.reserve(units * UNIT_BYTES, soon));
+        let reserve = |units: u64| block_on(body_budget.reserve(units * UNIT_BYTES, soon));
         let first = reserve(6).unwrap();
         assert!(reserve(5).is_none());
-        assert!(bodies.try_reserve_spare(3 * UNIT_BYTES).is_none());
-        let spare = bodies.try_reserve_spare(2 * UNIT_BYTES).unwrap();
+        assert!(body_budget.try_reserve_spare(3 * UNIT_BYTES).is_none());
+        let spare = body_budget.try_reserve_spare(2 * UNIT_BYTES).unwrap();
         drop((first, spare));
         // A body of any size can be received, if it is the only one.
         let all = reserve(1 << 40).unwrap();
         assert!(reserve(1).is_none());
         drop(all);
-        let (bodies, first) = (&bodies, reserve(10).unwrap());
+        let (body_budget, first) = (&body_budget, reserve(10).unwrap());
         std::thread::scope(|scope| {
             let long = Duration::from_secs(20);
-            let waits = scope.spawn(move || block_on(bodies.reserve(UNIT_BYTES, long)).is_some());
+            let waits =
+                scope.spawn(move || block_on(body_budget.reserve(UNIT_BYTES, long)).is_some());
             std::thread::sleep(soon);
             drop(first);
             assert!(waits.join().unwrap());

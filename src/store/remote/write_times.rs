@@ -1,5 +1,5 @@
-//! When metadata documents were written. Attributes of values that are cached from before do not count under
-//! the new metadata: an array that was replaced can have the same keys.
+//! When metadata documents were written. Attributes of chunks that were cached before do not apply to the new
+//! metadata, because an array that was replaced can have the same keys.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ const MAX_DOCUMENTS: NonZeroUsize = NonZeroUsize::new(1 << 12).expect("not zero"
 
 /// The keys of documents, and when they were written.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct DocumentWriteTimes {
     documents: Mutex<LruCache<Key, Instant>>,
     /// Whether nothing is recorded, as for all sources that do not change.
     is_empty: AtomicBool,
 }
 
-impl Default for Written {
+impl Default for DocumentWriteTimes {
     fn default() -> Self {
         Self {
             documents: Mutex::new(LruCache::new(MAX_DOCUMENTS)),
@@ -30,7 +30,7 @@ impl Default for Written {
     }
 }
 
-impl Written {
+impl DocumentWriteTimes {
     /// Records that a document was written at a moment.
     pub(super) fn insert(&self, document: &Key, moment: Instant) {
         self.documents.lock().put(document.clone(), moment);

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::attr_cache::{Attrs, Known};
-use super::bodies::ReservedBody;
+use super::attr_cache::{Attrs, CachedAttrs};
+use super::body_budget::ReservedBody;
 use super::speculation::WHOLE_BYTES;
 use super::store::{RemoteSource, panicked};
 use super::value::Value;
-use super::{EarlyMeta, Get, Meta, Part, RequestError};
+use super::{ByteRange, EarlyMeta, Get, Meta, RequestError};
 use crate::store::{Key, StoreError};
 
 /// The reason why a whole value is loaded.
 #[derive(Debug)]
-pub(super) enum Purpose {
+pub(super) enum LoadPurpose {
     /// A read waits for the value.
     Read,
     /// A lookup waits for the headers of the response.
@@ -22,8 +22,8 @@ pub(super) enum Purpose {
     Prefetch,
 }
 
-/// The part that identifies a load of a whole value, whatever its limit.
-const WHOLE: Part = Part::All(u64::MAX);
+/// The range that identifies a load of a whole value, whatever its limit.
+const WHOLE: ByteRange = ByteRange::Whole(u64::MAX);
 
 impl RemoteSource {
     /// Records the first read of an opened value, or of a part of one from `start`.
@@ -60,12 +60,12 @@ impl RemoteSource {
     }
 
     /// Returns a whole value of at most `at_most` bytes; for a longer value, only its attributes.
-    pub(super) async fn whole(
+    pub(super) async fn read_whole(
         self: &Arc<Self>,
         key: &Key,
         at_most: u64,
     ) -> Result<Value, StoreError> {
-        if let Some(meta) = self.known_object(key).await? {
+        if let Some(meta) = self.cached_object(key).await? {
             if meta.size_bytes > at_most {
                 return Ok(Value { meta, bytes: None });
             }
@@ -76,18 +76,18 @@ impl RemoteSource {
                 return Ok(Value { meta, bytes });
             }
         }
-        let value = self.load_whole(key, at_most, Purpose::Read).await?;
+        let value = self.load_whole(key, at_most, LoadPurpose::Read).await?;
         self.note_read(key, 0, value.meta.size_bytes);
         Ok(value)
     }
 
-    /// As [`RemoteSource::whole`], without checking the caches first. A load that is already in flight keeps
+    /// As [`RemoteSource::read_whole`], without checking the caches first. A load that is already in flight keeps
     /// its own purpose.
     pub(super) async fn load_whole(
         self: &Arc<Self>,
         key: &Key,
         at_most: u64,
-        purpose: Purpose,
+        purpose: LoadPurpose,
     ) -> Result<Value, StoreError> {
         let load = |purpose| {
             let (own, wanted) = (Arc::clone(self), key.clone());
@@ -100,25 +100,25 @@ impl RemoteSource {
             return Ok(value);
         }
         // The shared load had a smaller limit.
-        load(Purpose::Read).await
+        load(LoadPurpose::Read).await
     }
 
     async fn fetch_whole(
         self: Arc<Self>,
         key: &Key,
         at_most: u64,
-        purpose: Purpose,
+        purpose: LoadPurpose,
     ) -> Result<Value, StoreError> {
         // Another load may have ended since the caller checked.
-        if let Some(Attrs::Object(meta)) = self.known(key)
+        if let Some(Attrs::Object(meta)) = self.cached_attrs(key)
             && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
         {
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let is_speculative = !matches!(purpose, Purpose::Read);
-        let mut get = Get::new(key, Part::All(at_most));
-        if let Purpose::Lookup(early) = purpose {
+        let is_speculative = !matches!(purpose, LoadPurpose::Read);
+        let mut get = Get::new(key, ByteRange::Whole(at_most));
+        if let LoadPurpose::Lookup(early) = purpose {
             get.early = Some(early);
         }
         let is_lookup = get.early.is_some();
@@ -130,26 +130,32 @@ impl RemoteSource {
         let Some(fetch_guard) = fetch_guard else {
             // A lookup does not wait for a value; the read that follows may wait.
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
-            get.headers_came(&meta);
+            get.headers_received(&meta);
             return Ok(Value { meta, bytes: None });
         };
         if fetch_guard.has_waited
-            && let Some(Attrs::Object(meta)) = self.known(key)
+            && let Some(Attrs::Object(meta)) = self.cached_attrs(key)
             && let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes))
         {
             self.counters.hit(key);
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let last = self.attrs.last_meta(key).or_else(|| self.last_on_disk(key));
+        let last = self
+            .attrs
+            .last_meta(key)
+            .or_else(|| self.last_meta_from_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
             let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
             Some((meta, bytes))
         });
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         if let (true, Some((meta, bytes))) = (self.is_immutable, &cached) {
-            self.remember(key, Known::new(Attrs::Object(meta.clone()), asked));
+            self.cache_attrs(
+                key,
+                CachedAttrs::new(Attrs::Object(meta.clone()), requested_at),
+            );
             self.counters.hit(key);
             let (meta, bytes) = (meta.clone(), Some(Arc::clone(bytes)));
             return Ok(Value { meta, bytes });
@@ -172,7 +178,10 @@ impl RemoteSource {
                 })
             }
             (Err(RequestError::NotModified), Some((meta, bytes))) => {
-                self.remember(key, Known::new(Attrs::Object(meta.clone()), asked));
+                self.cache_attrs(
+                    key,
+                    CachedAttrs::new(Attrs::Object(meta.clone()), requested_at),
+                );
                 self.counters.hit(key);
                 let bytes = Some(bytes);
                 Ok(Value { meta, bytes })
@@ -185,16 +194,16 @@ impl RemoteSource {
             }
             // The key has no value, but it may be a prefix; the lookup checks that.
             (Err(RequestError::NotFound), _) if is_lookup => {
-                self.check_anchor(key, Instant::now()).await?;
+                self.check_source_exists(key, Instant::now()).await?;
                 Err(RequestError::NotFound.of(key))
             }
-            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
         }
     }
 
     /// Fetches a value that will most likely be read; returns whether memory was available.
     pub(super) async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
-        let limit = match self.known(key) {
+        let limit = match self.cached_attrs(key) {
             Some(Attrs::Object(meta)) => {
                 let is_cached = || self.in_memory(key, &meta, &(0..meta.size_bytes)).is_some();
                 if meta.size_bytes > self.whole_limit() || is_cached() {
@@ -215,7 +224,7 @@ impl RemoteSource {
         let Some(_reserved) = self.try_reserve_ahead(limit) else {
             return false;
         };
-        match self.load_whole(key, limit, Purpose::Prefetch).await {
+        match self.load_whole(key, limit, LoadPurpose::Prefetch).await {
             Ok(value) => {
                 self.speculation.observe_size(value.meta.size_bytes);
                 true
@@ -229,12 +238,12 @@ impl RemoteSource {
 
     /// Returns the attributes of a value, and caches its last bytes.
     pub(super) async fn tail(self: &Arc<Self>, key: &Key, bytes: u64) -> Result<Meta, StoreError> {
-        if let Some(meta) = self.known_object(key).await? {
+        if let Some(meta) = self.cached_object(key).await? {
             return Ok(meta);
         }
         let (own, wanted) = (Arc::clone(self), key.clone());
         let load = move || async move { own.fetch_tail(&wanted, bytes).await };
-        let place = (key.clone(), Part::Tail(bytes));
+        let place = (key.clone(), ByteRange::Suffix(bytes));
         let value = self.value_loads.run(place, load, panicked()).await?;
         Ok(value.meta)
     }
@@ -245,9 +254,12 @@ impl RemoteSource {
         key: &Key,
         bytes: u64,
     ) -> Result<Value, StoreError> {
-        let asked = Instant::now();
-        let mut get = Get::new(key, Part::Tail(bytes));
-        let last = self.attrs.last_meta(key).or_else(|| self.last_on_disk(key));
+        let requested_at = Instant::now();
+        let mut get = Get::new(key, ByteRange::Suffix(bytes));
+        let last = self
+            .attrs
+            .last_meta(key)
+            .or_else(|| self.last_meta_from_disk(key));
         let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
         let cached = last.and_then(|meta| {
             let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
@@ -255,14 +267,14 @@ impl RemoteSource {
             Some(Value { meta, bytes })
         });
         get.known = cached.as_ref().map(|value| value.meta.clone());
-        let answer = match (self.is_immutable, &cached) {
+        let response = match (self.is_immutable, &cached) {
             (true, Some(_)) => Err(RequestError::NotModified),
             _ => self.get(get).await,
         };
-        match (answer, cached) {
+        match (response, cached) {
             (Err(RequestError::NotModified), Some(value)) => {
                 let attrs = Attrs::Object(value.meta.clone());
-                self.remember(key, Known::new(attrs, asked));
+                self.cache_attrs(key, CachedAttrs::new(attrs, requested_at));
                 self.counters.hit(key);
                 Ok(value)
             }
@@ -272,7 +284,7 @@ impl RemoteSource {
                 let (meta, bytes) = (got.meta, Some(bytes));
                 Ok(Value { meta, bytes })
             }
-            (Err(error), _) => Err(self.absent_or(key, error, asked).await),
+            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
         }
     }
 }

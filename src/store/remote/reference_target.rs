@@ -19,13 +19,13 @@ use reqwest::Url;
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use super::blocks::Blocks;
-use super::bodies::ReservedBody;
+use super::body_budget::ReservedBody;
 use super::client::{Client, Shared};
 use super::error::RemoteError;
 use super::store::{RemoteSource, panicked};
 use super::value::{GAP_BYTES, fetch, insert_parts, joined};
 use super::web::Address;
-use super::{Get, Meta, Part, RemoteOptions, RequestError, TransferStats};
+use super::{ByteRange, Get, Meta, RemoteOptions, RequestError, TransferStats};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
@@ -39,21 +39,21 @@ const MAX_FIRST_BYTES: u64 = 8 << 20;
 
 /// Why a target may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::store) enum Trust {
+pub(in crate::store) enum AllowedBy {
     /// The target is at the server or bucket of the references.
-    Own,
-    /// The user has named the target.
-    Named,
+    SameOrigin,
+    /// The user allows the target by its name.
+    Name,
     /// The user allows all public targets.
     Any,
 }
 
 /// The first range to read of a target.
 #[derive(Debug, Clone)]
-pub(in crate::store) struct First {
+pub(in crate::store) struct FirstRead {
     pub(in crate::store) range: Range<u64>,
     /// No read waits for the range, so the target is opened only if memory is free.
-    pub(in crate::store) is_ahead: bool,
+    pub(in crate::store) is_prefetch: bool,
 }
 
 /// The servers and buckets of targets.
@@ -62,7 +62,7 @@ pub(in crate::store) struct RemoteTargets {
     options: RemoteOptions,
     classes: KeyClasses,
     shared: Shared,
-    origins: Mutex<LruCache<(String, Trust), Arc<RemoteSource>>>,
+    origins: Mutex<LruCache<(String, AllowedBy), Arc<RemoteSource>>>,
 }
 
 impl RemoteTargets {
@@ -76,7 +76,7 @@ impl RemoteTargets {
     }
 
     /// Acquires a permit to prefetch a target that is not open; half of `--parallel` is for waiting reads.
-    pub(in crate::store) async fn prefetch_place(&self) -> Option<SemaphorePermit<'_>> {
+    pub(in crate::store) async fn prefetch_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.shared.prefetches.acquire().await.ok()
     }
 
@@ -88,29 +88,29 @@ impl RemoteTargets {
     pub(in crate::store) async fn open(
         &self,
         url: &str,
-        trust: Trust,
-        first: Option<First>,
+        allowed_by: AllowedBy,
+        first: Option<FirstRead>,
     ) -> Result<Arc<RemoteTarget>, StoreError> {
         let (origin, key) = split(url);
-        let source = self.origin(origin, trust).map_err(unusable)?;
+        let source = self.origin(origin, allowed_by).map_err(unusable)?;
         let target = RemoteTarget::open(&source, &key, first).await?;
         Ok(Arc::new(target))
     }
 
-    fn origin(&self, url: String, trust: Trust) -> Result<Arc<RemoteSource>, RemoteError> {
-        let place = (url, trust);
-        if let Some(source) = self.origins.lock().get(&place) {
+    fn origin(&self, url: String, allowed_by: AllowedBy) -> Result<Arc<RemoteSource>, RemoteError> {
+        let origin = (url, allowed_by);
+        if let Some(source) = self.origins.lock().get(&origin) {
             return Ok(Arc::clone(source));
         }
         let mut options = self.options.clone();
-        if trust != Trust::Own {
+        if allowed_by != AllowedBy::SameOrigin {
             options.headers.clear();
         }
-        options.is_public_only = trust == Trust::Any;
-        let client = Client::new(&place.0, &options, self.classes)?;
+        options.is_public_only = allowed_by == AllowedBy::Any;
+        let client = Client::new(&origin.0, &options, self.classes)?;
         let source = client.source(&options, self.classes, &self.shared)?;
         // Another caller may have inserted a source meanwhile; both work.
-        let evicted = self.origins.lock().push(place, Arc::clone(&source));
+        let evicted = self.origins.lock().push(origin, Arc::clone(&source));
         drop(evicted);
         Ok(source)
     }
@@ -173,29 +173,29 @@ pub(in crate::store) struct RemoteTarget {
     key: Key,
     meta: Meta,
     /// Ranges that will be fetched soon.
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<PendingRange>>,
 }
 
-type Answer = Result<Arc<Vec<u8>>, StoreError>;
+type RangeResult = Result<Arc<Vec<u8>>, StoreError>;
 
-/// A range, and the callers that wait for it.
+/// A requested range, and the callers that wait for it.
 #[derive(Debug)]
-struct Waiting {
+struct PendingRange {
     range: Range<u64>,
-    senders: Vec<oneshot::Sender<Answer>>,
+    senders: Vec<oneshot::Sender<RangeResult>>,
     /// Memory for a prefetched range; `None` for a range that a read waits for.
     reserved: Option<ReservedBody>,
 }
 
-impl Waiting {
+impl PendingRange {
     fn is_cancelled(&self) -> bool {
         self.senders.iter().all(oneshot::Sender::is_closed)
     }
 
-    fn answer(self, answer: &Answer) {
+    fn response(self, response: &RangeResult) {
         for sender in self.senders {
             // A caller that was cancelled has dropped its receiver.
-            let _ = sender.send(answer.clone());
+            let _ = sender.send(response.clone());
         }
     }
 }
@@ -204,9 +204,9 @@ impl RemoteTarget {
     async fn open(
         source: &Arc<RemoteSource>,
         key: &Key,
-        first: Option<First>,
+        first: Option<FirstRead>,
     ) -> Result<Self, StoreError> {
-        let meta = pin(source, key, first).await?;
+        let meta = pin_version(source, key, first).await?;
         Ok(Self {
             source: Arc::clone(source),
             key: key.clone(),
@@ -257,7 +257,7 @@ impl RemoteTarget {
     }
 
     /// Reads a range of the object, together with other ranges that are requested now.
-    async fn read(self: &Arc<Self>, range: Range<u64>) -> Answer {
+    async fn read(self: &Arc<Self>, range: Range<u64>) -> RangeResult {
         if self.source.disk.is_some() {
             leave_session_thread().await;
         }
@@ -265,8 +265,8 @@ impl RemoteTarget {
             self.source.counters.hit(&self.key);
             return Ok(bytes);
         }
-        let answer = self.wait_for(range, None).await;
-        answer.unwrap_or_else(|_| Err(panicked()))
+        let response = self.wait_for(range, None).await;
+        response.unwrap_or_else(|_| Err(panicked()))
     }
 
     /// Fetches a range of the object that will most likely be read, together with others; returns whether
@@ -288,8 +288,8 @@ impl RemoteTarget {
             return false;
         };
         // On failure, a read of the range requests it again and returns the error.
-        let answer = self.wait_for(range, Some(reserved)).await;
-        answer.is_ok_and(|answer| answer.is_ok())
+        let response = self.wait_for(range, Some(reserved)).await;
+        response.is_ok_and(|response| response.is_ok())
     }
 
     /// Requests a range and waits for it; `reserved` is the memory of a prefetch.
@@ -297,7 +297,7 @@ impl RemoteTarget {
         self: &Arc<Self>,
         range: Range<u64>,
         reserved: Option<ReservedBody>,
-    ) -> oneshot::Receiver<Answer> {
+    ) -> oneshot::Receiver<RangeResult> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.waiting.lock();
         let is_first = waiting.is_empty();
@@ -306,7 +306,7 @@ impl RemoteTarget {
                 there.reserved = there.reserved.take().filter(|_| reserved.is_some());
                 there.senders.push(sender);
             }
-            None => waiting.push(Waiting {
+            None => waiting.push(PendingRange {
                 range,
                 senders: vec![sender],
                 reserved,
@@ -331,26 +331,26 @@ impl RemoteTarget {
         waiting.sort_by_key(|part| (part.range.start, part.range.end));
         let (wanted, ahead) = waiting
             .into_iter()
-            .partition(|part: &Waiting| part.reserved.is_none());
+            .partition(|part: &PendingRange| part.reserved.is_none());
         join(self.fetch_parts(wanted), self.fetch_ahead(ahead)).await;
     }
 
     /// Prefetches ranges in order. Each request acquires its permit before it counts as in flight, so that a
     /// read of its ranges does not wait for the permit.
-    async fn fetch_ahead(self: &Arc<Self>, parts: Vec<Waiting>) {
+    async fn fetch_ahead(self: &Arc<Self>, parts: Vec<PendingRange>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut parts = parts.into_iter();
         let groups = joined(&ranges, (0..ranges.len()).collect());
         let groups = groups.into_iter().map(|(group, _)| {
-            let parts: Vec<Waiting> = parts.by_ref().take(group.len()).collect();
+            let parts: Vec<PendingRange> = parts.by_ref().take(group.len()).collect();
             async move {
-                let Ok(_place) = self.source.prefetches.acquire().await else {
+                let Ok(_permit) = self.source.prefetches.acquire().await else {
                     return;
                 };
                 let mut missing = Vec::new();
                 for part in parts {
                     match self.in_memory(&part.range) {
-                        Some(bytes) => part.answer(&Ok(bytes)),
+                        Some(bytes) => part.response(&Ok(bytes)),
                         None if part.is_cancelled() => {}
                         None => missing.push(part),
                     }
@@ -363,7 +363,7 @@ impl RemoteTarget {
     }
 
     /// Fetches ranges in order, and answers the callers that wait for them.
-    async fn fetch_parts(self: &Arc<Self>, mut parts: Vec<Waiting>) {
+    async fn fetch_parts(self: &Arc<Self>, mut parts: Vec<PendingRange>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut reserved: Vec<_> = parts.iter_mut().map(|part| part.reserved.take()).collect();
         let key_of = |range| self.source.range_key(&self.key, &self.meta, range);
@@ -382,16 +382,16 @@ impl RemoteTarget {
             .into_iter()
             .zip(loads)
             .map(|(mut part, load)| async move {
-                let answer = {
+                let response = {
                     let closed = part.senders.iter_mut().map(oneshot::Sender::closed);
                     let closed = join_all(closed);
                     pin_mut!(load, closed);
                     match select(load, closed).await {
-                        Either::Left((answer, _)) => answer,
+                        Either::Left((response, _)) => response,
                         Either::Right(_) => return,
                     }
                 };
-                part.answer(&answer);
+                part.response(&response);
             });
         join_all(answers).await;
     }
@@ -420,40 +420,40 @@ impl RemoteTarget {
     }
 }
 
-/// Determines the version of an object, with the request for its first range.
-async fn pin(
+/// Returns the current version of an object, from the response to the request for its first range.
+async fn pin_version(
     source: &Arc<RemoteSource>,
     key: &Key,
-    first: Option<First>,
+    first: Option<FirstRead>,
 ) -> Result<Meta, StoreError> {
     let mut last = None;
     if source.disk.is_some() {
         leave_session_thread().await;
-        last = source.last_on_disk(key);
+        last = source.last_meta_from_disk(key);
     }
     if let (true, Some(meta)) = (source.is_immutable, &last) {
         return Ok(meta.clone());
     }
     let known = last.filter(|meta| meta.etag.is_some());
-    let is_short = |first: &First| {
+    let is_short = |first: &FirstRead| {
         let length = first.range.end.saturating_sub(first.range.start);
         (1..=MAX_FIRST_BYTES).contains(&length)
     };
-    let Some(First { range, is_ahead }) = first.filter(is_short) else {
+    let Some(FirstRead { range, is_prefetch }) = first.filter(is_short) else {
         let meta = source.request_head(key).await;
         return meta.map_err(|error| error.of(key));
     };
     let length = range.end.saturating_sub(range.start);
-    let _reserved = match is_ahead {
+    let _reserved = match is_prefetch {
         true => source.try_reserve_ahead(length).ok_or_else(no_memory)?,
         false => source.reserve(key, length).await?,
     };
-    let mut get = Get::new(key, Part::Range(range.clone()));
+    let mut get = Get::new(key, ByteRange::Bounded(range.clone()));
     get.known = known.clone();
     match (source.get(get).await, known) {
         (Ok(got), _) => {
             if got.start == range.start && got.bytes.len() as u64 == length {
-                if is_ahead {
+                if is_prefetch {
                     source.note_prefetched(key, range.start, length);
                 }
                 source.insert(

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::causes;
 use crate::store::Key;
 use crate::store::remote::body::Body;
-use crate::store::remote::{Failed, FailureKind, Get, Got, Meta, Part, Refusal, RequestError};
+use crate::store::remote::{ByteRange, Failed, FailureKind, Get, Got, Meta, Refusal, RequestError};
 
 /// If a server sends the whole value when a part was requested, at most this many bytes are read: the
 /// first limit applies if the response states its length, the second one otherwise.
@@ -138,12 +138,12 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<Range<u64>>, u64)> {
     (first < end && end <= size).then_some((Some(first..end), size))
 }
 
-/// Returns the range that `part` means for an object of `size` bytes.
-pub(in crate::store::remote) fn wanted(part: &Part, size: u64) -> Range<u64> {
-    match part {
-        Part::All(_) => 0..size,
-        Part::Range(range) => range.start.min(size)..range.end.min(size),
-        Part::Tail(bytes) => size.saturating_sub(*bytes)..size,
+/// Returns the bounds of a requested range for an object of `size` bytes.
+pub(in crate::store::remote) fn wanted(requested: &ByteRange, size: u64) -> Range<u64> {
+    match requested {
+        ByteRange::Whole(_) => 0..size,
+        ByteRange::Bounded(range) => range.start.min(size)..range.end.min(size),
+        ByteRange::Suffix(bytes) => size.saturating_sub(*bytes)..size,
     }
 }
 
@@ -220,7 +220,7 @@ async fn whole(
     if let Some(length) = length {
         check_expected(get, &meta(response.headers(), length))?;
     }
-    if let Part::All(most) = get.part {
+    if let ByteRange::Whole(most) = get.range {
         return all(get, is_document, response, length, most).await;
     }
     let Some(length) = length else {
@@ -232,7 +232,7 @@ async fn whole(
         )));
     }
     let meta = meta(response.headers(), length);
-    let range = wanted(&get.part, length);
+    let range = wanted(&get.range, length);
     let start = range.start;
     let bytes = Body::new(get.piece_bytes);
     match window(response, Some(length), length, range, &mut 0, bytes).await {
@@ -244,9 +244,9 @@ async fn whole(
 /// Reads a part of a whole value whose length is known only at its end. Only for a request of its last
 /// bytes are all bytes kept.
 async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
-    let Part::Range(range) = &get.part else {
+    let ByteRange::Bounded(range) = &get.range else {
         let got = all(get, |_| false, response, None, MAX_UNSIZED_BYTES).await?;
-        return Ok(part_of(got, &get.part));
+        return Ok(part_of(got, &get.range));
     };
     let headers = response.headers().clone();
     let mut came = 0;
@@ -272,7 +272,7 @@ async fn all(
     }
     let headers = response.headers().clone();
     if let Some(length) = length {
-        get.headers_came(&meta(&headers, length));
+        get.headers_received(&meta(&headers, length));
     }
     let is_long = is_document(&get.key) && length.is_some_and(|length| length > LONG_BYTES);
     let _turn = match is_long {
@@ -297,8 +297,8 @@ async fn all(
 }
 
 /// Cuts the requested part out of a whole value.
-fn part_of(got: Got, part: &Part) -> Got {
-    let range = wanted(part, got.meta.size_bytes);
+fn part_of(got: Got, requested: &ByteRange) -> Got {
+    let range = wanted(requested, got.meta.size_bytes);
     let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let bytes = got.bytes.into_bytes();
     let own = bytes.get(index(range.start)..index(range.end));
@@ -328,7 +328,7 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     };
     let meta = meta(headers, size);
     check_expected(get, &meta)?;
-    let expected = wanted(&get.part, size);
+    let expected = wanted(&get.range, size);
     if range != expected {
         return Err(RequestError::lasting(format!(
             "asked for bytes {}-{} of {size}, got {}-{}",
@@ -336,7 +336,7 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
         )));
     }
     let length = range.end - range.start;
-    if let Part::All(most) = get.part
+    if let ByteRange::Whole(most) = get.range
         && length > most
     {
         return Err(RequestError::TooLong(meta));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::span::{SpanObject, missing};
+use super::span::{SpanObject, target_error};
 use crate::store::{AccessHint, Data, Key, Object, Stat, Store, StoreError, Version};
 
 /// Objects up to this size, in bytes, are fetched whole.
@@ -16,17 +16,17 @@ const WHOLE_BYTES: u64 = 8 << 20;
 
 /// A range of an object, as the value of a key.
 #[derive(Debug)]
-pub(super) struct OwnPart {
+pub(super) struct SameStoreRange {
     pub(super) store: Arc<dyn Store>,
     /// The key of the object.
-    pub(super) own_key: Key,
+    pub(super) object_key: Key,
     pub(super) range: Range<u64>,
     /// The key of the value; `stat` has its attributes.
     pub(super) key: Key,
     pub(super) stat: Stat,
 }
 
-impl OwnPart {
+impl SameStoreRange {
     /// Opens the range: now if the store is local, else with the first read.
     ///
     /// # Errors
@@ -35,25 +35,25 @@ impl OwnPart {
         match self.store.capabilities().is_remote {
             true => Ok(self.lazy(hint)),
             false => {
-                let object = self.store.open(&self.own_key, AccessHint::Ranges).await;
+                let object = self.store.open(&self.object_key, AccessHint::Ranges).await;
                 self.span(object)
             }
         }
     }
 
-    /// As [`OwnPart::open`]; `None` if the call would wait.
+    /// As [`SameStoreRange::open`]; `None` if the call would wait.
     pub(super) fn try_open(self, hint: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         match self.store.capabilities().is_remote {
             true => Some(Ok(self.lazy(hint))),
             false => {
-                let object = self.store.try_open(&self.own_key, AccessHint::Ranges)?;
+                let object = self.store.try_open(&self.object_key, AccessHint::Ranges)?;
                 Some(self.span(object))
             }
         }
     }
 
     fn lazy(self, hint: AccessHint) -> Arc<dyn Object> {
-        Arc::new(OwnObject {
+        Arc::new(LazyRange {
             hint: self.hint(hint),
             part: self,
             object: OnceCell::new(),
@@ -76,24 +76,24 @@ impl OwnPart {
         &self,
         object: Result<Arc<dyn Object>, StoreError>,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        let object = object.map_err(|error| missing(error, &self.key, &self.own_key))?;
-        let label = self.own_key.to_string();
+        let object = object.map_err(|error| target_error(error, &self.key, &self.object_key))?;
+        let label = self.object_key.to_string();
         SpanObject::open(object, &self.key, &label, self.range.clone(), self.stat)
     }
 }
 
 /// A range of an object in a remote store.
 #[derive(Debug)]
-struct OwnObject {
-    part: OwnPart,
+struct LazyRange {
+    part: SameStoreRange,
     hint: AccessHint,
     object: OnceCell<Arc<dyn Object>>,
 }
 
-impl OwnObject {
+impl LazyRange {
     async fn object(&self) -> Result<&Arc<dyn Object>, StoreError> {
         let open = || async {
-            let object = self.part.store.open(&self.part.own_key, self.hint).await;
+            let object = self.part.store.open(&self.part.object_key, self.hint).await;
             self.part.span(object)
         };
         self.object.get_or_try_init(open).await
@@ -101,7 +101,7 @@ impl OwnObject {
 }
 
 #[async_trait]
-impl Object for OwnObject {
+impl Object for LazyRange {
     fn size_bytes(&self) -> u64 {
         self.part.stat.size_bytes
     }

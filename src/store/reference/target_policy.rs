@@ -1,11 +1,12 @@
-//! Locations of targets and the policy which targets may be read. This module uses names only, without I/O.
+//! Locations of targets, and the policy which targets may be read. It judges paths and URLs by their text,
+//! without I/O.
 
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::store::remote::{Trust, is_public};
+use crate::store::remote::{AllowedBy, is_public};
 
 /// Supported schemes of targets. Their URLs name files or objects that can be read in ranges.
 const SCHEMES: [&str; 13] = [
@@ -23,8 +24,8 @@ pub enum AllowedTarget {
     Any,
     /// Files below a directory, or one file.
     File(PathBuf),
-    /// Targets whose name begins with this one, in whole components.
-    Remote(RemoteName),
+    /// Targets whose URL begins with this one, in whole segments.
+    Remote(RemoteUrl),
 }
 
 impl AllowedTarget {
@@ -36,42 +37,42 @@ impl AllowedTarget {
         if text == "any" {
             return Ok(Self::Any);
         }
-        match Named::parse(text)? {
-            Named::Path(path) if path.as_os_str().is_empty() => Err("an empty path".into()),
-            Named::Path(path) => {
+        match ParsedTarget::parse(text)? {
+            ParsedTarget::Path(path) if path.as_os_str().is_empty() => Err("an empty path".into()),
+            ParsedTarget::Path(path) => {
                 let absolute = std::path::absolute(&path).map_err(|error| error.to_string())?;
-                Ok(Self::File(lexical(&absolute)))
+                Ok(Self::File(normalize(&absolute)))
             }
-            Named::Remote(name) => Ok(Self::Remote(name)),
+            ParsedTarget::Remote(name) => Ok(Self::Remote(name)),
         }
     }
 }
 
 /// A parsed URL whose parts can be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteName {
-    /// The scheme, in its canonical form for schemes with the same meaning.
-    class: String,
+pub struct RemoteUrl {
+    /// The scheme; the first one of several with the same meaning.
+    scheme: String,
     /// The host and port, or the bucket.
     authority: String,
-    /// The decoded components of the path.
-    names: Vec<Vec<u8>>,
+    /// The decoded segments of the path.
+    segments: Vec<Vec<u8>>,
     /// The URL as written.
     url: String,
     /// Whether the host, judged by its name, has no private address.
     is_public: bool,
 }
 
-impl RemoteName {
+impl RemoteUrl {
     /// Parses a URL with one of [`SCHEMES`].
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
-        let class = match scheme {
+        let canonical = match scheme {
             "s3a" => "s3",
             "gcs" => "gs",
             "abfs" | "abfss" | "azure" => "az",
             scheme => scheme,
         };
-        let (authority, path, is_public) = match class {
+        let (authority, path, is_public) = match canonical {
             "http" | "https" => {
                 let url = Url::parse(text).map_err(|error| error.to_string())?;
                 let host = url.host_str().filter(|host| !host.is_empty());
@@ -87,7 +88,7 @@ impl RemoteName {
                     return Err("no host or bucket in the URL".into());
                 }
                 // The name node of HDFS is a host; a bucket is always at its provider, which is public.
-                let is_public = match class {
+                let is_public = match canonical {
                     "hdfs" | "webhdfs" | "swebhdfs" => {
                         let host = Url::parse(&format!("http://{authority}/"));
                         host.is_ok_and(|host| is_public(&host))
@@ -97,33 +98,33 @@ impl RemoteName {
                 (authority.to_owned(), path.as_bytes().to_vec(), is_public)
             }
         };
-        let names = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec);
-        let mut names: Vec<Vec<u8>> = names.collect();
-        if class.starts_with("http") {
-            names.remove(0);
+        let segments = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec);
+        let mut segments: Vec<Vec<u8>> = segments.collect();
+        if canonical.starts_with("http") {
+            segments.remove(0);
         }
         Ok(Self {
-            class: class.to_owned(),
+            scheme: canonical.to_owned(),
             authority,
-            names,
+            segments,
             url: text.to_owned(),
             is_public,
         })
     }
 
     fn is_same_origin(&self, other: &Self) -> bool {
-        self.class == other.class && self.authority == other.authority
+        self.scheme == other.scheme && self.authority == other.authority
     }
 
-    /// Whether the components of this name are a prefix of those of `other`.
+    /// Whether the segments of this URL are a prefix of those of `other`.
     fn covers(&self, other: &Self) -> bool {
-        let own = match self.names.split_last() {
+        let own = match self.segments.split_last() {
             Some((last, names)) if last.is_empty() => names,
-            _ => &self.names[..],
+            _ => &self.segments[..],
         };
         // A server may interpret `..` as the parent directory.
-        let is_plain = other.names.iter().all(|name| name != b"..");
-        self.is_same_origin(other) && is_plain && other.names.starts_with(own)
+        let is_plain = other.segments.iter().all(|name| name != b"..");
+        self.is_same_origin(other) && is_plain && other.segments.starts_with(own)
     }
 
     /// Returns the shortest prefix that allows this target.
@@ -140,13 +141,13 @@ impl RemoteName {
 
 /// A parsed target.
 #[derive(Debug)]
-enum Named {
+enum ParsedTarget {
     /// A path, absolute or relative.
     Path(PathBuf),
-    Remote(RemoteName),
+    Remote(RemoteUrl),
 }
 
-impl Named {
+impl ParsedTarget {
     fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self::Path(PathBuf::from(text)));
@@ -159,9 +160,7 @@ impl Named {
                 let path = PathBuf::from(path.unwrap_or_else(|| rest.to_owned()));
                 Ok(Self::Path(path))
             }
-            scheme if SCHEMES.contains(&scheme) => {
-                RemoteName::parse(scheme, text).map(Self::Remote)
-            }
+            scheme if SCHEMES.contains(&scheme) => RemoteUrl::parse(scheme, text).map(Self::Remote),
             scheme => {
                 let scheme: String = scheme.chars().take(40).collect();
                 Err(format!("targets of the kind `{scheme}` are not supported"))
@@ -171,7 +170,7 @@ impl Named {
 }
 
 /// Resolves `.` and `..` in a path by name, without following links.
-fn lexical(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
         match component {
@@ -187,16 +186,16 @@ fn lexical(path: &Path) -> PathBuf {
 
 /// The location of the references; relative targets are resolved against it.
 #[derive(Debug, Clone)]
-pub(in crate::store) enum Base {
+pub(in crate::store) enum BaseLocation {
     /// The references are in this directory.
     Directory(PathBuf),
     /// The references are at this URL; its last component is their own name.
     Url(String),
 }
 
-/// Why a target is refused.
+/// Why a target may not or cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum TargetError {
     /// The target is not allowed.
     Denied(String),
     /// The target is of an unsupported kind.
@@ -205,42 +204,44 @@ pub(super) enum Refused {
 
 /// The location of an allowed target.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TargetLocation {
     /// A path below a directory.
     File { root: PathBuf, below: PathBuf },
     /// A URL, and the reason why it is allowed.
-    Remote { url: String, trust: Trust },
+    Remote { url: String, allowed_by: AllowedBy },
 }
 
 /// The policy which targets may be read.
 #[derive(Debug)]
-pub(super) struct Policy {
-    base: Base,
+pub(super) struct TargetPolicy {
+    base: BaseLocation,
     /// The directory of the references and the allowed paths, each as written and with links resolved.
     roots: Vec<PathBuf>,
     /// The origin of the references.
-    origin: Option<RemoteName>,
+    origin: Option<RemoteUrl>,
     allowed: Vec<AllowedTarget>,
 }
 
-impl Policy {
-    pub(super) fn new(base: Base, allowed: Vec<AllowedTarget>) -> Self {
+impl TargetPolicy {
+    pub(super) fn new(base: BaseLocation, allowed: Vec<AllowedTarget>) -> Self {
         // The daemon changes its working directory later.
         let base = match base {
-            Base::Directory(path) => Base::Directory(std::path::absolute(&path).unwrap_or(path)),
-            Base::Url(url) => Base::Url(url),
+            BaseLocation::Directory(path) => {
+                BaseLocation::Directory(std::path::absolute(&path).unwrap_or(path))
+            }
+            BaseLocation::Url(url) => BaseLocation::Url(url),
         };
         let mut roots = Vec::new();
         let mut add = |path: &Path| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            roots.push(lexical(&absolute));
+            roots.push(normalize(&absolute));
             roots.extend(std::fs::canonicalize(path));
         };
         let mut origin = None;
         match &base {
-            Base::Directory(path) => add(path),
-            Base::Url(url) => {
-                if let Ok(Named::Remote(name)) = Named::parse(url) {
+            BaseLocation::Directory(path) => add(path),
+            BaseLocation::Url(url) => {
+                if let Ok(ParsedTarget::Remote(name)) = ParsedTarget::parse(url) {
                     origin = Some(name);
                 }
             }
@@ -249,7 +250,9 @@ impl Policy {
             match target {
                 AllowedTarget::File(path) => add(path),
                 // Remote references must not learn the content of local files.
-                AllowedTarget::Any if matches!(base, Base::Directory(_)) => add(Path::new("/")),
+                AllowedTarget::Any if matches!(base, BaseLocation::Directory(_)) => {
+                    add(Path::new("/"))
+                }
                 AllowedTarget::Any | AllowedTarget::Remote(_) => {}
             }
         }
@@ -270,18 +273,18 @@ impl Policy {
     /// Returns the location of a target that may be read.
     ///
     /// # Errors
-    /// [`Refused`], with the reason and the option that would allow the target.
-    pub(super) fn place(&self, target: &str) -> Result<Place, Refused> {
-        match Named::parse(target).map_err(Refused::Unsupported)? {
-            Named::Remote(name) => self.remote(name),
-            Named::Path(path) if path.as_os_str().is_empty() => {
-                Err(Refused::Unsupported("a target without a name".into()))
+    /// [`TargetError`], with the reason and the option that would allow the target.
+    pub(super) fn resolve(&self, target: &str) -> Result<TargetLocation, TargetError> {
+        match ParsedTarget::parse(target).map_err(TargetError::Unsupported)? {
+            ParsedTarget::Remote(name) => self.remote(name),
+            ParsedTarget::Path(path) if path.as_os_str().is_empty() => {
+                Err(TargetError::Unsupported("a target without a name".into()))
             }
-            Named::Path(path) => match &self.base {
-                Base::Url(base) if path.is_relative() => {
-                    self.remote(beside(base, target).map_err(Refused::Unsupported)?)
+            ParsedTarget::Path(path) => match &self.base {
+                BaseLocation::Url(base) if path.is_relative() => {
+                    self.remote(resolve_relative(base, target).map_err(TargetError::Unsupported)?)
                 }
-                Base::Directory(directory) if path.is_relative() => {
+                BaseLocation::Directory(directory) if path.is_relative() => {
                     self.file(&directory.join(path))
                 }
                 _ => self.file(&path),
@@ -289,8 +292,8 @@ impl Policy {
         }
     }
 
-    fn file(&self, path: &Path) -> Result<Place, Refused> {
-        let path = lexical(path);
+    fn file(&self, path: &Path) -> Result<TargetLocation, TargetError> {
+        let path = normalize(path);
         for root in &self.roots {
             if let Ok(below) = path.strip_prefix(root) {
                 let is_itself = below.as_os_str().is_empty();
@@ -298,38 +301,38 @@ impl Policy {
                     (true, Some(parent), Some(name)) => (parent, Path::new(name)),
                     _ => (root.as_path(), below),
                 };
-                return Ok(Place::File {
+                return Ok(TargetLocation::File {
                     root: root.to_owned(),
                     below: below.to_owned(),
                 });
             }
         }
         let directory = path.parent().unwrap_or(&path);
-        Err(Refused::Denied(format!(
+        Err(TargetError::Denied(format!(
             "it is not below the directory of the references ({OPTION} {} allows it)",
             directory.display()
         )))
     }
 
-    fn remote(&self, name: RemoteName) -> Result<Place, Refused> {
-        let found = |trust, url: String| Ok(Place::Remote { url, trust });
+    fn remote(&self, name: RemoteUrl) -> Result<TargetLocation, TargetError> {
+        let found = |allowed_by, url: String| Ok(TargetLocation::Remote { url, allowed_by });
         if let Some(origin) = &self.origin
             && origin.is_same_origin(&name)
         {
-            return found(Trust::Own, with_user(&origin.url, name));
+            return found(AllowedBy::SameOrigin, with_credentials(&origin.url, name));
         }
         let covers = |allowed: &AllowedTarget| match allowed {
             AllowedTarget::Remote(prefix) => prefix.covers(&name),
             _ => false,
         };
         if self.allowed.iter().any(covers) {
-            return found(Trust::Named, name.url);
+            return found(AllowedBy::Name, name.url);
         }
         if name.is_public && self.allowed.contains(&AllowedTarget::Any) {
-            return found(Trust::Any, name.url);
+            return found(AllowedBy::Any, name.url);
         }
         let prefix = name.prefix();
-        Err(Refused::Denied(match name.is_public {
+        Err(TargetError::Denied(match name.is_public {
             true => format!(
                 "it is not at the server or bucket of the references ({OPTION} {prefix} allows it)"
             ),
@@ -341,7 +344,7 @@ impl Policy {
 }
 
 /// Resolves a relative target against the URL of the references.
-fn beside(base: &str, target: &str) -> Result<RemoteName, String> {
+fn resolve_relative(base: &str, target: &str) -> Result<RemoteUrl, String> {
     let scheme = base.split("://").next().unwrap_or_default();
     let url = match scheme {
         "http" | "https" => {
@@ -363,21 +366,21 @@ fn beside(base: &str, target: &str) -> Result<RemoteName, String> {
                 .split_once("://")
                 .and_then(|(_, rest)| rest.split_once('/').or(Some((rest, ""))))
                 .ok_or("no bucket in the URL")?;
-            let joined = lexical(&Path::new("/").join(path).join(target));
+            let joined = normalize(&Path::new("/").join(path).join(target));
             format!("{scheme}://{bucket}{}", joined.display())
         }
     };
-    RemoteName::parse(scheme, &url)
+    RemoteUrl::parse(scheme, &url)
 }
 
 /// Adds the user and password in the URL of the references to a target at the same origin.
-fn with_user(base: &str, name: RemoteName) -> String {
+fn with_credentials(base: &str, name: RemoteUrl) -> String {
     let (Ok(base), Ok(mut url)) = (Url::parse(base), Url::parse(&name.url)) else {
         return name.url;
     };
     let has_own = !url.username().is_empty() || url.password().is_some();
     let has_user = !base.username().is_empty() || base.password().is_some();
-    if has_own || !has_user || !name.class.starts_with("http") {
+    if has_own || !has_user || !name.scheme.starts_with("http") {
         return name.url;
     }
     // These calls do not fail for a URL with a host.
@@ -390,32 +393,32 @@ fn with_user(base: &str, name: RemoteName) -> String {
 mod tests {
     use super::*;
 
-    fn policy(base: Base, allowed: &[&str]) -> Policy {
+    fn policy(base: BaseLocation, allowed: &[&str]) -> TargetPolicy {
         let allowed = allowed
             .iter()
             .map(|text| AllowedTarget::parse(text).unwrap());
-        Policy::new(base, allowed.collect())
+        TargetPolicy::new(base, allowed.collect())
     }
 
-    fn url(base: &str, allowed: &[&str], target: &str) -> Result<String, Refused> {
-        match policy(Base::Url(base.into()), allowed).place(target)? {
-            Place::Remote { url, .. } => Ok(url),
-            Place::File { root, below } => Ok(root.join(below).display().to_string()),
+    fn url(base: &str, allowed: &[&str], target: &str) -> Result<String, TargetError> {
+        match policy(BaseLocation::Url(base.into()), allowed).resolve(target)? {
+            TargetLocation::Remote { url, .. } => Ok(url),
+            TargetLocation::File { root, below } => Ok(root.join(below).display().to_string()),
         }
     }
 
-    fn denied(found: Result<impl std::fmt::Debug, Refused>) -> String {
+    fn denied(found: Result<impl std::fmt::Debug, TargetError>) -> String {
         match found {
-            Err(Refused::Denied(why)) => why,
+            Err(TargetError::Denied(why)) => why,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn files_are_read_only_below_the_directory_of_the_references() {
-        let here = || Base::Directory("/no/such/refs".into());
-        let place = |allowed: &[&str], target: &str| policy(here(), allowed).place(target);
-        let below = |path: &str| Place::File {
+        let here = || BaseLocation::Directory("/no/such/refs".into());
+        let resolve = |allowed: &[&str], target: &str| policy(here(), allowed).resolve(target);
+        let below = |path: &str| TargetLocation::File {
             root: "/no/such/refs".into(),
             below: path.into(),
         };
@@ -426,7 +429,7 @@ mod tests {
             ("file://localhost/no/such/refs/c.nc", "c.nc"),
             ("/no/such/refs/d.nc", "d.nc"),
         ] {
-            assert_eq!(place(&[], target), Ok(below(path)), "{target}");
+            assert_eq!(resolve(&[], target), Ok(below(path)), "{target}");
         }
         for target in [
             "file:///etc/passwd",
@@ -437,21 +440,21 @@ mod tests {
             "/no/such/refs/../x",
         ] {
             assert!(
-                denied(place(&[], target)).contains("--allow-target"),
+                denied(resolve(&[], target)).contains("--allow-target"),
                 "{target}"
             );
         }
-        let other = place(&["/no/such"], "../x.nc").unwrap();
+        let other = resolve(&["/no/such"], "../x.nc").unwrap();
         assert_eq!(
             other,
-            Place::File {
+            TargetLocation::File {
                 root: "/no/such".into(),
                 below: "x.nc".into()
             }
         );
-        assert!(place(&["/no/such/x.nc"], "../x.nc").is_ok());
-        assert!(place(&["any"], "/elsewhere/x").is_ok());
-        assert!(denied(place(&["https://h"], "/etc/passwd")).contains("/etc"));
+        assert!(resolve(&["/no/such/x.nc"], "../x.nc").is_ok());
+        assert!(resolve(&["any"], "/elsewhere/x").is_ok());
+        assert!(denied(resolve(&["https://h"], "/etc/passwd")).contains("/etc"));
     }
 
     #[test]
@@ -474,7 +477,7 @@ mod tests {
         assert_eq!(bucket("x.nc").unwrap(), "s3://b/p/x.nc");
         assert_eq!(bucket("../x.nc").unwrap(), "s3://b/x.nc");
         assert!(bucket("s3a://b/other/x").is_ok() && bucket("s3://c/x").is_err());
-        assert!(matches!(at("memory://x"), Err(Refused::Unsupported(_))));
+        assert!(matches!(at("memory://x"), Err(TargetError::Unsupported(_))));
     }
 
     #[test]
@@ -521,7 +524,7 @@ mod tests {
         // URLs of databases do not name files.
         for target in ["redis://h/0", "mongodb://h/d", "unix:///run/redis.sock"] {
             assert!(
-                matches!(any(target), Err(Refused::Unsupported(_))),
+                matches!(any(target), Err(TargetError::Unsupported(_))),
                 "{target}"
             );
         }
