@@ -3,16 +3,15 @@
 //! - [`Database`] is implemented by each kind of database: consistent snapshots of its keys in byte order.
 //! - `tree` maps flat keys to prefixes and children with index seeks, without a scan of all keys.
 //! - `listing` and `object` are open directories and values; `versions` distinguishes contents.
-//! - `held` keeps short values from the transaction of their lookup, which also reads the next ones.
+//! - `value_cache` keeps short values from the transaction of their lookup, which also reads the next ones.
 //!
 //! **Invariant:** a result is returned only after [`Database::read`] has proved that all of it comes from
 //! one state of the database. A value that has changed fails with [`StoreError::Stale`]. If another process
 //! holds a lock, calls wait for it until the deadline. Neither case is reported as absence.
 //!
-//! Lock order: the lock of a database, then the locks of the versions and of `held`.
+//! Lock order: the lock of a database, then the locks of the versions and of `value_cache`.
 
 mod dbm;
-mod held;
 mod listing;
 mod lmdb;
 mod object;
@@ -20,6 +19,7 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod value_cache;
 mod versions;
 
 use std::borrow::Cow;
@@ -38,13 +38,13 @@ use async_trait::async_trait;
 pub(super) use self::dbm::file_of_stem;
 #[cfg(feature = "fuzzing")]
 pub use self::dbm::fuzz_dbm;
-use self::held::{HeldValues, Read, Reserved};
 use self::listing::DatabaseListing;
 use self::lmdb::LmdbDatabase;
-use self::object::{DatabaseObject, HeldObject};
+use self::object::{LongObject, ShortObject};
 use self::sqlite::SqliteDatabase;
-use self::tree::{Found, Notes};
-use self::versions::{Hash, Versions};
+use self::tree::{KeyWarnings, TreeEntry};
+use self::value_cache::{TransactionRead, ValueCache, ValueReservation};
+use self::versions::{Digest, ValueVersions};
 use super::{
     AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
     Store, StoreError, Version,
@@ -54,7 +54,7 @@ use crate::runtime::{self, leave_session_thread};
 /// Values up to this size, in bytes, are identified by a hash of their content.
 const SMALL_BYTES: u64 = 4096;
 /// Values up to this size, in bytes, are read whole when they are looked up or opened.
-const HELD_BYTES: u64 = 64 << 10;
+const WHOLE_BYTES: u64 = 64 << 10;
 
 /// How long to wait before trying a lock of another process again.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
@@ -84,7 +84,7 @@ impl From<StoreError> for Failure {
 }
 
 /// The error of a failed system call on the files of a database; never the absence of a key.
-fn gone(error: io::Error) -> StoreError {
+fn file_error(error: io::Error) -> StoreError {
     let key = Key::root();
     match error.kind() {
         io::ErrorKind::NotFound => StoreError::Stale {
@@ -122,12 +122,12 @@ struct Value {
 #[derive(Debug)]
 struct FoundValue {
     value: Value,
-    /// All bytes, up to [`HELD_BYTES`].
+    /// All bytes, up to [`WHOLE_BYTES`].
     content: Option<Vec<u8>>,
 }
 
 /// A value, and the bound of the keys after it.
-type FoundBefore = Option<(FoundValue, Vec<u8>)>;
+type FoundWithNext = Option<(FoundValue, Vec<u8>)>;
 
 /// A value, and its bytes if it is short.
 type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
@@ -157,7 +157,7 @@ trait Snapshot {
 
     /// As [`Snapshot::find`]; also returns a bound that no key at or after `_bound` precedes. `None` if the
     /// key has no value, or if finding the bound needs further reads.
-    fn find_before(&mut self, _key: &[u8], _bound: &[u8]) -> Result<FoundBefore, Failure> {
+    fn find_with_next(&mut self, _key: &[u8], _bound: &[u8]) -> Result<FoundWithNext, Failure> {
         Ok(None)
     }
 
@@ -285,25 +285,25 @@ struct Shared {
     label: String,
     database: Box<dyn Database>,
     timeout: Duration,
-    versions: Versions,
-    notes: Notes,
+    versions: ValueVersions,
+    notes: KeyWarnings,
     /// Number of attribute lookups by key, from which listings learn whether attributes are needed.
     lookups: AtomicU64,
-    held: HeldValues,
+    value_cache: ValueCache,
 }
 
 /// The result of a lookup.
 #[derive(Debug)]
 enum LookedUp {
-    Other(Stat),
-    Held(Read),
+    Stat(Stat),
+    Short(TransactionRead),
 }
 
 /// The result of an open.
 #[derive(Debug)]
 enum Opened {
-    Long(DatabaseObject),
-    Held(Read),
+    Long(LongObject),
+    Short(TransactionRead),
 }
 
 impl DatabaseStore {
@@ -312,10 +312,10 @@ impl DatabaseStore {
             label: label.to_owned(),
             database,
             timeout: options.timeout,
-            versions: Versions::default(),
-            notes: Notes::default(),
+            versions: ValueVersions::default(),
+            notes: KeyWarnings::default(),
             lookups: AtomicU64::new(0),
-            held: HeldValues::new(options.ttl, options.memory_limit_bytes),
+            value_cache: ValueCache::new(options.ttl, options.memory_limit_bytes),
         };
         Self {
             shared: Arc::new(shared),
@@ -384,48 +384,49 @@ impl Shared {
     }
 
     /// Returns the attributes of a value that was read ahead, for a lookup.
-    fn held_stat(&self, key: &Key) -> Option<Stat> {
+    fn cached_stat(&self, key: &Key) -> Option<Stat> {
         self.lookups.fetch_add(1, Ordering::Relaxed);
-        self.held.attributes(key)
+        self.value_cache.attributes(key)
     }
 
-    /// Looks up a key; `None` if its attributes require reads of a long value, and `hash` forbids them.
+    /// Looks up a key; `None` if its attributes require reads of a long value, and `digests` forbids them.
     fn look_up(
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        hash: Hash,
+        digests: Digest,
     ) -> Result<Option<LookedUp>, Failure> {
-        let (found, next) = tree::find_before(snapshot, key, &self.notes)?;
+        let (found, next) = tree::find_with_next(snapshot, key, &self.notes)?;
         let FoundValue { value, content } = match found {
-            Found::Prefix => return Ok(Some(LookedUp::Other(prefix_stat(snapshot)))),
-            Found::Object(found) => found,
+            TreeEntry::Prefix => return Ok(Some(LookedUp::Stat(prefix_stat(snapshot)))),
+            TreeEntry::Object(found) => found,
         };
         if let Some(content) = content
-            && let Some(reserved) = self.held.reserve(content.len())
+            && let Some(reserved) = self.value_cache.reserve(content.len())
         {
-            let read = self.hold(snapshot, key, (value, content, reserved), next, hash)?;
-            return Ok(read.map(LookedUp::Held));
+            let read =
+                self.short_object(snapshot, key, (value, content, reserved), next, digests)?;
+            return Ok(read.map(LookedUp::Short));
         }
-        let version = self.versions.version(snapshot, key, value, hash)?;
+        let version = self.versions.version(snapshot, key, value, digests)?;
         let stat = version.map(|version| object_stat(snapshot, value, version));
-        Ok(stat.map(LookedUp::Other))
+        Ok(stat.map(LookedUp::Stat))
     }
 
     /// Makes an object of a short value, and reads the next values if the program is expected to use them.
     /// `next` is the key after this one.
-    fn hold(
+    fn short_object(
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        (value, content, reserved): (Value, Vec<u8>, Reserved),
+        (value, content, reserved): (Value, Vec<u8>, ValueReservation),
         next: Option<Vec<u8>>,
-        hash: Hash,
-    ) -> Result<Option<Read>, Failure> {
+        digests: Digest,
+    ) -> Result<Option<TransactionRead>, Failure> {
         let version = match value.identity {
             Some(identity) => Some(Version(identity)),
             None => {
-                let proof = self.versions.open(snapshot, key, value, hash)?;
+                let proof = self.versions.open(snapshot, key, value, digests)?;
                 proof.map(|proof| proof.version)
             }
         };
@@ -433,43 +434,46 @@ impl Shared {
             return Ok(None);
         };
         let stat = object_stat(snapshot, value, version);
-        let object = HeldObject::new(content, stat, reserved);
-        Ok(Some(self.held.read_ahead(snapshot, key, object, next)))
+        let object = ShortObject::new(content, stat, reserved);
+        Ok(Some(
+            self.value_cache.read_ahead(snapshot, key, object, next),
+        ))
     }
 
-    /// Returns the attributes of a proved lookup, and keeps a short value for the open that follows.
-    fn keep(&self, key: &Key, found: LookedUp) -> Stat {
+    /// Returns the attributes of a proved lookup, and caches a short value for the open that follows.
+    fn cache_lookup(&self, key: &Key, found: LookedUp) -> Stat {
         match found {
-            LookedUp::Other(stat) => stat,
-            LookedUp::Held(read) => {
-                let object = self.held.keep(read);
-                self.held.insert(key, &object);
+            LookedUp::Stat(stat) => stat,
+            LookedUp::Short(read) => {
+                let object = self.value_cache.insert_read(read);
+                self.value_cache.insert(key, &object);
                 object.attributes()
             }
         }
     }
 
-    /// Opens a key; `None` if that requires reads of a long value, and `hash` forbids them.
+    /// Opens a key; `None` if that requires reads of a long value, and `digests` forbids them.
     fn open(
         self: &Arc<Self>,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        hash: Hash,
+        digests: Digest,
     ) -> Result<Option<Opened>, Failure> {
-        let (found, next) = tree::find_before(snapshot, key, &self.notes)?;
-        let Found::Object(FoundValue { value, content }) = found else {
+        let (found, next) = tree::find_with_next(snapshot, key, &self.notes)?;
+        let TreeEntry::Object(FoundValue { value, content }) = found else {
             return Err(not_an_object(key));
         };
         if let Some(content) = content
-            && let Some(reserved) = self.held.reserve(content.len())
+            && let Some(reserved) = self.value_cache.reserve(content.len())
         {
-            let read = self.hold(snapshot, key, (value, content, reserved), next, hash)?;
-            return Ok(read.map(Opened::Held));
+            let read =
+                self.short_object(snapshot, key, (value, content, reserved), next, digests)?;
+            return Ok(read.map(Opened::Short));
         }
-        let Some(proof) = self.versions.open(snapshot, key, value, hash)? else {
+        let Some(proof) = self.versions.open(snapshot, key, value, digests)? else {
             return Ok(None);
         };
-        let object = DatabaseObject::new(Arc::clone(self), snapshot, key, value, proof);
+        let object = LongObject::new(Arc::clone(self), snapshot, key, value, proof);
         Ok(Some(Opened::Long(object)))
     }
 
@@ -477,7 +481,7 @@ impl Shared {
     fn opened(&self, opened: Opened) -> Arc<dyn Object> {
         match opened {
             Opened::Long(object) => Arc::new(object),
-            Opened::Held(read) => self.held.keep(read),
+            Opened::Short(read) => self.value_cache.insert_read(read),
         }
     }
 }
@@ -535,7 +539,7 @@ impl Store for DatabaseStore {
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        match self.shared.held_stat(key) {
+        match self.shared.cached_stat(key) {
             Some(stat) => Ok(stat),
             None => self.stat_as_of(key, AsOf::Now).await,
         }
@@ -543,18 +547,18 @@ impl Store for DatabaseStore {
 
     async fn stat_as_of(&self, key: &Key, _: AsOf<'_>) -> Result<Stat, StoreError> {
         let shared = &self.shared;
-        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Allowed);
+        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Digest::Allowed);
         let found = shared.read(key, work).await?;
         let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
-        Ok(shared.keep(key, found))
+        Ok(shared.cache_lookup(key, found))
     }
 
     async fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let shared = &self.shared;
-        if let Some(object) = shared.held.take(key) {
+        if let Some(object) = shared.value_cache.take(key) {
             return Ok(object);
         }
-        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Allowed);
+        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Digest::Allowed);
         let opened = shared.read(key, work).await?;
         let opened = opened.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
         Ok(shared.opened(opened))
@@ -567,21 +571,21 @@ impl Store for DatabaseStore {
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         let shared = &self.shared;
-        if let Some(stat) = shared.held_stat(key) {
+        if let Some(stat) = shared.cached_stat(key) {
             return Some(Ok(stat));
         }
-        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Hash::Forbidden);
+        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Digest::Forbidden);
         let found = shared.try_once(key, Wait::NonBlocking, work).ok()?;
         let found = found.transpose()?;
-        Some(found.map(|found| shared.keep(key, found)))
+        Some(found.map(|found| shared.cache_lookup(key, found)))
     }
 
     fn try_open(&self, key: &Key, _: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         let shared = &self.shared;
-        if let Some(object) = shared.held.take(key) {
+        if let Some(object) = shared.value_cache.take(key) {
             return Some(Ok(object));
         }
-        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Hash::Forbidden);
+        let work = |snapshot: &mut dyn Snapshot| shared.open(snapshot, key, Digest::Forbidden);
         let opened = shared.try_once(key, Wait::NonBlocking, work).ok()?;
         let opened = opened.transpose()?;
         Some(opened.map(|opened| shared.opened(opened)))

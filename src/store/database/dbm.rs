@@ -34,12 +34,12 @@ use siphasher::sip::SipHasher13;
 
 use self::berkeley::Chains;
 use self::bytes::Bytes;
-use self::files::{Files, Open, Reading, State};
-use self::index::{Builder, Duplicates, Index, Place, Stored};
+use self::files::{Files, FilesState, OpenFiles, OpenState};
+use self::index::{Builder, Duplicates, Index, StoredValue, ValueLocation};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, HEADER_BYTES, HELD_BYTES, SMALL_BYTES, Snapshot, Value,
-    VisitRow, Wait, Work, corrupt,
+    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, Value, VisitRow,
+    WHOLE_BYTES, Wait, Work, corrupt,
 };
 use crate::store::{Extent, StoreError, in_memory};
 use crate::sync::Mutex;
@@ -70,21 +70,21 @@ pub(super) struct DbmDatabase {
     files: Files,
     memory_limit_bytes: u64,
     /// The index that was read last.
-    loaded: Mutex<Option<Arc<Loaded>>>,
+    loaded: Mutex<Option<Arc<LoadedIndex>>>,
     /// Held while an index is read.
     loading: Mutex<()>,
 }
 
 /// The index of one state of the files.
 #[derive(Debug)]
-struct Loaded {
-    state: State,
+struct LoadedIndex {
+    state: FilesState,
     generation: u64,
-    content: Result<Content, StoreError>,
+    content: Result<LoadedContent, StoreError>,
 }
 
 #[derive(Debug)]
-struct Content {
+struct LoadedContent {
     index: Index,
     /// Reads the long values of Berkeley DB.
     chains: Option<Chains>,
@@ -195,13 +195,13 @@ const BETWEEN_WRITES: Duration = Duration::from_secs(2);
 
 impl DbmDatabase {
     /// Whether apparent damage can be a change that a writer is about to finish.
-    fn may_be_unfinished(&self, state: &State) -> bool {
+    fn may_be_unfinished(&self, state: &FilesState) -> bool {
         let age = SystemTime::now().duration_since(state.modified());
         self.format == Format::Berkeley && age.is_ok_and(|age| age < BETWEEN_WRITES)
     }
 
     /// Returns the index of the present state; `None` if the files changed while it was read.
-    fn loaded(&self, reading: &Reading, wait: Wait) -> Result<Option<Arc<Loaded>>, Failure> {
+    fn loaded(&self, reading: &OpenState, wait: Wait) -> Result<Option<Arc<LoadedIndex>>, Failure> {
         if let Some(loaded) = self.cached(&reading.state) {
             return Ok(Some(loaded));
         }
@@ -224,7 +224,7 @@ impl DbmDatabase {
         }
         let mut hasher = SipHasher13::new();
         reading.state.hash(&mut hasher);
-        let loaded = Arc::new(Loaded {
+        let loaded = Arc::new(LoadedIndex {
             state: reading.state,
             generation: hasher.finish(),
             content,
@@ -233,7 +233,7 @@ impl DbmDatabase {
         Ok(Some(loaded))
     }
 
-    fn cached(&self, state: &State) -> Option<Arc<Loaded>> {
+    fn cached(&self, state: &FilesState) -> Option<Arc<LoadedIndex>> {
         let loaded = self.loaded.lock();
         loaded
             .as_ref()
@@ -241,14 +241,14 @@ impl DbmDatabase {
             .cloned()
     }
 
-    fn load(&self, reading: &Reading) -> Result<Content, Failure> {
+    fn load(&self, reading: &OpenState) -> Result<LoadedContent, Failure> {
         let (open, state) = (reading.open(), &reading.state);
         let (index, values) = (open.index(state), open.values(state));
-        Content::load(self.format, index, values, self.memory_limit_bytes)
+        LoadedContent::load(self.format, index, values, self.memory_limit_bytes)
     }
 }
 
-impl Content {
+impl LoadedContent {
     /// Reads all keys.
     fn load(
         format: Format,
@@ -276,21 +276,26 @@ impl Content {
     fn read(
         &self,
         values: Bytes<'_>,
-        stored: Stored,
+        value: StoredValue,
         offset: u64,
         target: &mut [u8],
     ) -> Result<(), Failure> {
-        let Stored { place, size_bytes } = stored;
+        let StoredValue {
+            location,
+            size_bytes,
+        } = value;
         let end = offset.checked_add(target.len() as u64);
         if end.is_none_or(|end| end > size_bytes) {
             return Err(StoreError::internal("a range that is not inside of its value").into());
         }
-        match (place, &self.chains) {
-            (Place::At(start), _) => values.read(start.saturating_add(offset), target),
-            (Place::Chain(first), Some(chains)) => {
+        match (location, &self.chains) {
+            (ValueLocation::Offset(start), _) => values.read(start.saturating_add(offset), target),
+            (ValueLocation::Chain(first), Some(chains)) => {
                 chains.read(values, first, size_bytes, offset, target)
             }
-            (Place::Chain(_), None) => Err(StoreError::internal("a chain of no pages").into()),
+            (ValueLocation::Chain(_), None) => {
+                Err(StoreError::internal("a chain of no pages").into())
+            }
         }
     }
 }
@@ -304,17 +309,17 @@ pub fn fuzz_dbm(file: &File) -> Option<usize> {
     let filled = file.read_at(&mut header, 0).ok()?;
     let format = Format::of(header.get(..filled)?).unwrap_or(Format::Dumb);
     let bytes = Bytes::new(file, file.metadata().ok()?.len());
-    let content = Content::load(format, bytes, bytes, MEMORY_BYTES).ok()?;
+    let content = LoadedContent::load(format, bytes, bytes, MEMORY_BYTES).ok()?;
     let mut target = [0; 1000];
-    for (key, stored) in (0..256).map_while(|number| content.index.get(number)) {
-        assert_eq!(content.index.find(key), Some(stored));
+    for (key, value) in (0..256).map_while(|number| content.index.get(number)) {
+        assert_eq!(content.index.find(key), Some(value));
         let length = target
             .len()
-            .min(usize::try_from(stored.size_bytes).unwrap_or(usize::MAX));
+            .min(usize::try_from(value.size_bytes).unwrap_or(usize::MAX));
         let part = target.get_mut(..length)?;
-        let end = stored.size_bytes - length as u64;
+        let end = value.size_bytes - length as u64;
         for offset in [end, end / 2, 0] {
-            let _ = content.read(bytes, stored, offset, part);
+            let _ = content.read(bytes, value, offset, part);
         }
     }
     Some(content.index.len())
@@ -322,24 +327,24 @@ pub fn fuzz_dbm(file: &File) -> Option<usize> {
 
 /// One state of a database.
 struct View<'a> {
-    loaded: &'a Loaded,
-    content: &'a Content,
-    open: &'a Open,
+    loaded: &'a LoadedIndex,
+    content: &'a LoadedContent,
+    open: &'a OpenFiles,
 }
 
 impl View<'_> {
-    fn read(&self, stored: Stored, offset: u64, target: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, value: StoredValue, offset: u64, target: &mut [u8]) -> Result<(), Failure> {
         let values = self.open.values(&self.loaded.state);
-        self.content.read(values, stored, offset, target)
+        self.content.read(values, value, offset, target)
     }
 
     /// Returns a value, and its bytes if it has at most `most` of them.
-    fn value(&self, stored: Stored, most: u64) -> Result<FoundValue, Failure> {
-        let Stored { size_bytes, .. } = stored;
+    fn value(&self, value: StoredValue, most: u64) -> Result<FoundValue, Failure> {
+        let StoredValue { size_bytes, .. } = value;
         let mut content = None;
         if size_bytes <= most {
             let mut bytes = vec![0; in_memory(size_bytes)?];
-            self.read(stored, 0, &mut bytes)?;
+            self.read(value, 0, &mut bytes)?;
             content = Some(bytes);
         }
         let small = content.as_deref().filter(|_| size_bytes <= SMALL_BYTES);
@@ -368,9 +373,9 @@ impl Snapshot for View<'_> {
     }
 
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
-        let stored = self.content.index.find(key);
-        stored
-            .map(|stored| self.value(stored, HELD_BYTES))
+        let value = self.content.index.find(key);
+        value
+            .map(|value| self.value(value, WHOLE_BYTES))
             .transpose()
     }
 
@@ -382,10 +387,10 @@ impl Snapshot for View<'_> {
     ) -> Result<(), Failure> {
         let index = &self.content.index;
         let mut number = index.first_at(bound);
-        while let Some((key, stored)) = index.get(number) {
+        while let Some((key, value)) = index.get(number) {
             let value = match columns {
                 Columns::Keys => None,
-                Columns::All => self.value(stored, SMALL_BYTES).ok(),
+                Columns::All => self.value(value, SMALL_BYTES).ok(),
             };
             let value = value.map(|found| (found.value, found.content.map(Cow::Owned)));
             if visit(key, value).is_break() {
@@ -398,7 +403,7 @@ impl Snapshot for View<'_> {
 
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure> {
         match self.content.index.find(key) {
-            Some(stored) => self.read(stored, offset, target),
+            Some(value) => self.read(value, offset, target),
             None => Err(corrupt("a key that was found is gone")),
         }
     }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use async_task::FallibleTask;
 use async_trait::async_trait;
 
-use super::tree::{self, Child, Found, Names};
-use super::versions::Hash;
+use super::tree::{self, Child, NameList, TreeEntry};
+use super::versions::Digest;
 use super::{Columns, Failure, Shared, Snapshot, Value, object_stat, prefix_stat};
 use crate::runtime;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited};
@@ -27,23 +27,23 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Information about a listed name.
 #[derive(Debug, Clone, Copy)]
-struct Name {
+struct ListedName {
     kind: Kind,
     stat: Option<Stat>,
 }
 
 /// Names, and the bound of the next batch, which is `None` after the last name.
 #[derive(Debug)]
-struct Batch {
-    names: Names<Name>,
+struct NameBatch {
+    names: NameList<ListedName>,
     next: Option<Vec<u8>>,
 }
 
 /// The next batch, which is read ahead.
 #[derive(Debug)]
-struct Ahead {
+struct PrefetchedBatch {
     begun: Instant,
-    batch: FallibleTask<Result<Batch, StoreError>>,
+    batch: FallibleTask<Result<NameBatch, StoreError>>,
 }
 
 /// An open prefix of a database.
@@ -51,12 +51,12 @@ struct Ahead {
 pub(super) struct DatabaseListing {
     shared: Arc<Shared>,
     prefix: Key,
-    kept: VecDeque<Names<Name>>,
+    kept: VecDeque<NameList<ListedName>>,
     /// Number of names that were dropped from the beginning.
     dropped: usize,
     /// The bound of the next batch; `None` after the last name.
     next: Option<Vec<u8>>,
-    ahead: Option<Ahead>,
+    ahead: Option<PrefetchedBatch>,
     columns: Columns,
     batch: usize,
     /// The number of lookups in the store before the last batch was returned.
@@ -68,8 +68,8 @@ impl DatabaseListing {
     pub(super) async fn open(shared: &Arc<Shared>, prefix: &Key) -> Result<Self, StoreError> {
         let work = |snapshot: &mut dyn Snapshot| {
             match tree::find(snapshot, prefix, &shared.notes)? {
-                Found::Prefix => {}
-                Found::Object(_) => {
+                TreeEntry::Prefix => {}
+                TreeEntry::Object(_) => {
                     let key = prefix.clone();
                     return Err(Failure::Failed(StoreError::NotAPrefix { key }));
                 }
@@ -77,7 +77,7 @@ impl DatabaseListing {
             let start = tree::directory(prefix);
             read_names(shared, snapshot, prefix, &start, Columns::Keys, FIRST_BATCH)
         };
-        let Batch { names, next } = shared.read(prefix, work).await?;
+        let NameBatch { names, next } = shared.read(prefix, work).await?;
         Ok(Self {
             shared: Arc::clone(shared),
             prefix: prefix.clone(),
@@ -95,7 +95,7 @@ impl DatabaseListing {
     fn read(
         &self,
         bound: Vec<u8>,
-    ) -> impl Future<Output = Result<Batch, StoreError>> + Send + 'static {
+    ) -> impl Future<Output = Result<NameBatch, StoreError>> + Send + 'static {
         let (shared, prefix) = (Arc::clone(&self.shared), self.prefix.clone());
         let (columns, most) = (self.columns, self.batch);
         async move {
@@ -117,9 +117,9 @@ impl DatabaseListing {
         self.batch = self.batch.saturating_mul(2).min(LONGEST_BATCH);
     }
 
-    fn keep(&mut self, names: Names<Name>) {
+    fn keep(&mut self, names: NameList<ListedName>) {
         self.kept.push_back(names);
-        let mut kept: usize = self.kept.iter().map(Names::len).sum();
+        let mut kept: usize = self.kept.iter().map(NameList::len).sum();
         while kept > MAX_KEPT
             && let Some(first) = self.kept.pop_front()
         {
@@ -129,7 +129,7 @@ impl DatabaseListing {
     }
 
     /// Returns the kept names without the first `skip` ones.
-    fn kept_from(&self, mut skip: usize) -> impl Iterator<Item = (&[u8], &Name)> {
+    fn kept_from(&self, mut skip: usize) -> impl Iterator<Item = (&[u8], &ListedName)> {
         self.kept.iter().flat_map(move |names| {
             let first = skip.min(names.len());
             skip = skip.saturating_sub(first);
@@ -146,17 +146,17 @@ fn read_names(
     bound: &[u8],
     columns: Columns,
     most: usize,
-) -> Result<Batch, Failure> {
+) -> Result<NameBatch, Failure> {
     let directory = tree::directory(prefix);
-    let tree::Batch { names, next } =
+    let tree::ChildBatch { names, next } =
         tree::children(snapshot, &directory, bound, columns, most, &shared.notes)?;
     let names = names.try_map(|name, child| {
         Ok::<_, Failure>(match child {
-            Child::Prefix => Name {
+            Child::Prefix => ListedName {
                 kind: Kind::Prefix,
                 stat: Some(prefix_stat(snapshot)),
             },
-            Child::Object(value) => Name {
+            Child::Object(value) => ListedName {
                 kind: Kind::Object,
                 stat: match value {
                     Some(value) => stat_of(shared, snapshot, prefix, name, value)?,
@@ -165,7 +165,7 @@ fn read_names(
             },
         })
     })?;
-    Ok(Batch { names, next })
+    Ok(NameBatch { names, next })
 }
 
 /// Returns the attributes of a listed value, unless that requires reads of a long value.
@@ -181,7 +181,7 @@ fn stat_of(
         .map_err(|e| StoreError::internal(format!("an invalid name in a listing: {e}")))?;
     let version = shared
         .versions
-        .version(snapshot, &key, value, Hash::Forbidden)?;
+        .version(snapshot, &key, value, Digest::Forbidden)?;
     Ok(version.map(|version| object_stat(snapshot, value, version)))
 }
 
@@ -246,12 +246,13 @@ impl Listing for DatabaseListing {
         self.choose();
         let lost = || StoreError::internal("a batch of names that was not read");
         let ahead = self.ahead.take();
-        let Batch { names, next } = match ahead.filter(|ahead| ahead.begun.elapsed() < MAX_AGE) {
+        let NameBatch { names, next } = match ahead.filter(|ahead| ahead.begun.elapsed() < MAX_AGE)
+        {
             Some(ahead) => ahead.batch.await.ok_or_else(lost)??,
             None => self.read(bound).await?,
         };
         if let Some(bound) = next.clone().filter(|_| self.batch > 2 * FIRST_BATCH) {
-            self.ahead = Some(Ahead {
+            self.ahead = Some(PrefetchedBatch {
                 begun: Instant::now(),
                 batch: runtime::spawn(self.read(bound)).fallible(),
             });

@@ -15,7 +15,7 @@
 
 mod format;
 mod page;
-mod state;
+mod read_txn;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -30,8 +30,8 @@ use siphasher::sip::SipHasher13;
 
 use self::format::{Format, MAX_HEAD_BYTES, META_BYTES, Meta, format_of};
 use self::page::Page;
-use self::state::State;
-use super::{Database, Failure, Wait, Work, corrupt, gone};
+use self::read_txn::ReadTxn;
+use super::{Database, Failure, Wait, Work, corrupt, file_error};
 use crate::store::{Extent, Key, StoreError};
 use crate::sync::Mutex;
 
@@ -112,7 +112,7 @@ impl LmdbDatabase {
 
     /// Returns the file at the path, and when it was modified.
     fn current(&self) -> Result<(Arc<DataFile>, SystemTime), Failure> {
-        let failed = |error| Failure::Failed(gone(error));
+        let failed = |error| Failure::Failed(file_error(error));
         let there = fs::metadata(&self.path).map_err(failed)?;
         let mut file = self.file.lock();
         if (file.device, file.inode) != (there.dev(), there.ino()) {
@@ -132,7 +132,7 @@ impl Database for LmdbDatabase {
                 continue;
             };
             let meta = metas.meta;
-            let mut snapshot = State::new(&file, meta, modified);
+            let mut snapshot = ReadTxn::new(&file, meta, modified);
             let result = work(&mut snapshot);
             let read = snapshot.into_branches();
             let is_proved = match is_fresh {

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::held::Reserved;
-use super::versions::{Hash, Proof, renew};
+use super::value_cache::ValueReservation;
+use super::versions::{Digest, VersionProof, revalidate};
 use super::{Failure, Shared, Snapshot, Value, object_stat};
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version};
 use crate::sync::Mutex;
 
 /// A short value that was read when it was looked up or opened.
 #[derive(Debug)]
-pub(super) struct HeldObject {
+pub(super) struct ShortObject {
     content: Arc<Vec<u8>>,
     stat: Stat,
-    _reserved: Reserved,
+    _reserved: ValueReservation,
 }
 
-impl HeldObject {
+impl ShortObject {
     /// Creates an object from all bytes of a value, and its attributes.
-    pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: Reserved) -> Self {
+    pub(super) fn new(content: Vec<u8>, stat: Stat, reserved: ValueReservation) -> Self {
         Self {
             content: Arc::new(content),
             stat,
@@ -33,7 +33,7 @@ impl HeldObject {
     }
 }
 
-impl Object for HeldObject {
+impl Object for ShortObject {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
     }
@@ -64,7 +64,7 @@ impl Object for HeldObject {
     }
 }
 
-impl LocalObject for HeldObject {
+impl LocalObject for ShortObject {
     fn read_blocking(
         &self,
         offset: u64,
@@ -80,20 +80,20 @@ impl LocalObject for HeldObject {
 
 /// A long value that is read by ranges.
 #[derive(Debug)]
-pub(super) struct DatabaseObject {
+pub(super) struct LongObject {
     shared: Arc<Shared>,
     key: Key,
     stat: Stat,
-    proof: Mutex<Proof>,
+    proof: Mutex<VersionProof>,
 }
 
-impl DatabaseObject {
+impl LongObject {
     pub(super) fn new(
         shared: Arc<Shared>,
         snapshot: &dyn Snapshot,
         key: &Key,
         value: Value,
-        proof: Proof,
+        proof: VersionProof,
     ) -> Self {
         Self {
             shared,
@@ -118,7 +118,7 @@ impl DatabaseObject {
         let Some(found) = snapshot.find(self.key.as_bytes())? else {
             return Err(stale("it is gone"));
         };
-        let proof = renew(snapshot, &self.key, found.value, known, Hash::Allowed)?;
+        let proof = revalidate(snapshot, &self.key, found.value, known, Digest::Allowed)?;
         match proof.filter(|proof| proof.version == known.version) {
             Some(proof) => {
                 *self.proof.lock() = proof;
@@ -130,7 +130,7 @@ impl DatabaseObject {
 }
 
 #[async_trait]
-impl Object for DatabaseObject {
+impl Object for LongObject {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
     }

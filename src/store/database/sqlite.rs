@@ -28,12 +28,12 @@ use std::time::{Duration, Instant, SystemTime};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row as SqlRow, Statement, params_from_iter};
 
-use self::connection::{Ended, Session};
+use self::connection::{Session, TransactionEnd};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundBefore, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES,
-    Snapshot, Value, VisitRow, Wait, Work, corrupt, gone, unsupported,
+    Columns, Database, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, Value,
+    VisitRow, WHOLE_BYTES, Wait, Work, corrupt, file_error, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};
@@ -77,9 +77,9 @@ impl State {
     fn read_unlocked(&mut self, path: &Path, work: &mut Work<'_>) -> Option<Result<(), Failure>> {
         let open = self.unlocked.as_mut()?;
         match open.transaction(path, &mut self.generation, work) {
-            Ended::Read(result) => Some(result),
+            TransactionEnd::Read(result) => Some(result),
             // A transaction with locks finds the reason.
-            Ended::Failed(_) | Ended::Moved => {
+            TransactionEnd::Failed(_) | TransactionEnd::Moved => {
                 self.unlocked = None;
                 None
             }
@@ -139,7 +139,7 @@ impl Database for SqliteDatabase {
             };
             let is_in_the_way = open.is_in_the_way();
             match open.transaction(&self.path, generation, work) {
-                Ended::Read(result) => {
+                TransactionEnd::Read(result) => {
                     if is_in_the_way && used.replace(Instant::now()).is_none() {
                         runtime::spawn(close_when_idle(Arc::clone(&self.state))).detach();
                     }
@@ -151,11 +151,11 @@ impl Database for SqliteDatabase {
                     return result;
                 }
                 // The connection's own state may have caused the failure, so the next call opens another one.
-                Ended::Failed(failure) => {
+                TransactionEnd::Failed(failure) => {
                     *session = None;
                     return Err(failure);
                 }
-                Ended::Moved => *session = None,
+                TransactionEnd::Moved => *session = None,
             }
         }
         Err(Failure::Busy("database that stays as it is for one read"))
@@ -300,7 +300,7 @@ impl Snapshot for Transaction<'_> {
         let mut found = None;
         let mut statement = self.prepare(&self.table.row)?;
         self.rows(&mut statement, [key], &mut |row| {
-            let (value, content) = value_of(row, HELD_BYTES)??;
+            let (value, content) = value_of(row, WHOLE_BYTES)??;
             let content = content.map(Cow::into_owned);
             found = Some(FoundValue { value, content });
             Ok(ControlFlow::Break(()))
@@ -308,9 +308,9 @@ impl Snapshot for Transaction<'_> {
         Ok(found)
     }
 
-    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
+    fn find_with_next(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundWithNext, Failure> {
         let mut found = None;
-        let mut statement = self.prepare(&self.table.row_before)?;
+        let mut statement = self.prepare(&self.table.row_with_next)?;
         self.rows(&mut statement, [key, bound], &mut |row| {
             // After the last key the column is NULL. Keys below this one hide its value. In both cases the
             // caller finds the entry in another way.
@@ -319,7 +319,7 @@ impl Snapshot for Transaction<'_> {
                 _ => Some(key_at(row, 3)?).filter(|next| !next.starts_with(bound)),
             };
             if let Some(next) = next {
-                let (value, content) = value_of(row, HELD_BYTES)??;
+                let (value, content) = value_of(row, WHOLE_BYTES)??;
                 let content = content.map(Cow::into_owned);
                 found = Some((FoundValue { value, content }, next.to_vec()));
             }

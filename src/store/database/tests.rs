@@ -67,12 +67,12 @@ impl Snapshot for Content {
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
         Ok(self.values.get(key).map(|content| {
             let value = value_of(content);
-            let content = (value.size_bytes <= HELD_BYTES).then(|| content.clone());
+            let content = (value.size_bytes <= WHOLE_BYTES).then(|| content.clone());
             FoundValue { value, content }
         }))
     }
 
-    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
+    fn find_with_next(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundWithNext, Failure> {
         // Like LMDB, which does not find the next key at the end of a leaf.
         let next = self.seek(bound)?;
         Ok(self.find(key)?.zip(next))
@@ -361,8 +361,8 @@ fn values_beyond_the_memory_for_them_are_read_by_ranges() {
     let open = || store.try_open(&key(&names[0]), AccessHint::Ranges);
     let open = || open().unwrap().unwrap();
     let is_held = |object: &dyn Object| object.try_read(0, 10, &mut []).is_some();
-    let held = &store.shared.held;
-    let all: Vec<_> = std::iter::from_fn(|| held.reserve(60_000)).collect();
+    let value_cache = &store.shared.value_cache;
+    let all: Vec<_> = std::iter::from_fn(|| value_cache.reserve(60_000)).collect();
     assert_eq!(all.len(), (64 << 20) / 60_000);
     let object = open();
     assert!(!is_held(&*object));

@@ -11,7 +11,7 @@ use crate::store::{Key, StoreError, check_component};
 
 /// The result of a lookup of a key.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum TreeEntry {
     /// A common prefix of other keys.
     Prefix,
     /// A value.
@@ -28,13 +28,13 @@ pub(super) enum Child {
 
 /// Names in order, each with a value of type `T`: one allocation holds all names of a batch.
 #[derive(Debug)]
-pub(super) struct Names<T> {
+pub(super) struct NameList<T> {
     bytes: Vec<u8>,
     /// For each name, its end in `bytes`, where the next name begins.
     entries: Vec<(usize, T)>,
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for NameList<T> {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
@@ -43,7 +43,7 @@ impl<T> Default for Names<T> {
     }
 }
 
-impl<T> Names<T> {
+impl<T> NameList<T> {
     fn push(&mut self, name: &[u8], what: T) {
         self.bytes.extend_from_slice(name);
         self.entries.push((self.bytes.len(), what));
@@ -76,7 +76,7 @@ impl<T> Names<T> {
     pub(super) fn try_map<U, E>(
         self,
         mut map: impl FnMut(&[u8], T) -> Result<U, E>,
-    ) -> Result<Names<U>, E> {
+    ) -> Result<NameList<U>, E> {
         let Self { bytes, entries } = self;
         let mut start = 0;
         let mut mapped = Vec::with_capacity(entries.len());
@@ -85,7 +85,7 @@ impl<T> Names<T> {
             mapped.push((end, map(name, what)?));
             start = end;
         }
-        Ok(Names {
+        Ok(NameList {
             bytes,
             entries: mapped,
         })
@@ -108,12 +108,12 @@ impl<T> Names<T> {
 
 /// Warnings that are logged once per database.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct KeyWarnings {
     invalid: AtomicBool,
     hidden: AtomicBool,
 }
 
-impl Notes {
+impl KeyWarnings {
     fn invalid(&self, key: &[u8]) {
         if !self.invalid.swap(true, Ordering::Relaxed) {
             let key = key.get(..80).unwrap_or(key).escape_ascii();
@@ -139,40 +139,40 @@ const MAX_INVALID: usize = 10_000;
 pub(super) fn find(
     snapshot: &mut dyn Snapshot,
     key: &Key,
-    notes: &Notes,
-) -> Result<Found, Failure> {
-    Ok(find_before(snapshot, key, notes)?.0)
+    notes: &KeyWarnings,
+) -> Result<TreeEntry, Failure> {
+    Ok(find_with_next(snapshot, key, notes)?.0)
 }
 
 /// As [`find`], with a bound after a value and all that could be below it. The bound is mostly a key.
-pub(super) fn find_before(
+pub(super) fn find_with_next(
     snapshot: &mut dyn Snapshot,
     key: &Key,
-    notes: &Notes,
-) -> Result<(Found, Option<Vec<u8>>), Failure> {
+    notes: &KeyWarnings,
+) -> Result<(TreeEntry, Option<Vec<u8>>), Failure> {
     if key.is_root() {
-        return Ok((Found::Prefix, None));
+        return Ok((TreeEntry::Prefix, None));
     }
     let directory = directory(key);
-    if let Some((found, next)) = snapshot.find_before(key.as_bytes(), &directory)? {
+    if let Some((found, next)) = snapshot.find_with_next(key.as_bytes(), &directory)? {
         check_order(&directory, &next)?;
         // A key below the prefix would come before `next`.
         if !next.starts_with(&directory) {
-            return Ok((Found::Object(found), Some(next)));
+            return Ok((TreeEntry::Object(found), Some(next)));
         }
     }
     let next = match below(snapshot, &directory, notes)? {
-        Below::Key => return Ok((Found::Prefix, None)),
-        Below::None(next) => next,
+        KeysBelow::Key => return Ok((TreeEntry::Prefix, None)),
+        KeysBelow::None(next) => next,
     };
     match snapshot.find(key.as_bytes())? {
-        Some(found) => Ok((Found::Object(found), next)),
+        Some(found) => Ok((TreeEntry::Object(found), next)),
         None => Err(Failure::Failed(StoreError::NotFound { key: key.clone() })),
     }
 }
 
 /// The keys below a prefix.
-enum Below {
+enum KeysBelow {
     /// A valid key exists.
     Key,
     /// No valid key exists; this is the first key after the prefix.
@@ -191,23 +191,27 @@ pub(super) fn directory(prefix: &Key) -> Vec<u8> {
 fn has_below(
     snapshot: &mut dyn Snapshot,
     directory: &[u8],
-    notes: &Notes,
+    notes: &KeyWarnings,
 ) -> Result<bool, Failure> {
-    Ok(matches!(below(snapshot, directory, notes)?, Below::Key))
+    Ok(matches!(below(snapshot, directory, notes)?, KeysBelow::Key))
 }
 
-fn below(snapshot: &mut dyn Snapshot, directory: &[u8], notes: &Notes) -> Result<Below, Failure> {
+fn below(
+    snapshot: &mut dyn Snapshot,
+    directory: &[u8],
+    notes: &KeyWarnings,
+) -> Result<KeysBelow, Failure> {
     let mut bound = directory.to_vec();
     for _ in 0..MAX_INVALID {
         let Some(key) = snapshot.seek(&bound)? else {
-            return Ok(Below::None(None));
+            return Ok(KeysBelow::None(None));
         };
         check_order(&bound, &key)?;
         if !key.starts_with(directory) {
-            return Ok(Below::None(Some(key)));
+            return Ok(KeysBelow::None(Some(key)));
         }
-        match behind_invalid(&key) {
-            None => return Ok(Below::Key),
+        match after_invalid(&key) {
+            None => return Ok(KeysBelow::Key),
             Some(next) => {
                 notes.invalid(&key);
                 bound = next;
@@ -227,14 +231,14 @@ fn check_order(bound: &[u8], key: &[u8]) -> Result<(), Failure> {
 }
 
 /// Returns the bound after all keys that share the first invalid component of `key`; `None` if all are valid.
-fn behind_invalid(key: &[u8]) -> Option<Vec<u8>> {
+fn after_invalid(key: &[u8]) -> Option<Vec<u8>> {
     let mut start = 0_usize;
     for component in key.split(|byte| *byte == b'/') {
         let end = start.saturating_add(component.len());
         if check_component(component).is_err() {
             return Some(match end == key.len() {
-                true => behind(key),
-                false => behind_directory(key.get(..end).unwrap_or(key)),
+                true => successor(key),
+                false => prefix_end(key.get(..end).unwrap_or(key)),
             });
         }
         start = end.saturating_add(1);
@@ -243,19 +247,19 @@ fn behind_invalid(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the smallest bound after a key.
-fn behind(key: &[u8]) -> Vec<u8> {
+fn successor(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
 /// Returns the smallest bound after all keys below a prefix: `0` follows `/` in byte order.
-fn behind_directory(prefix: &[u8]) -> Vec<u8> {
+fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"0"].concat()
 }
 
 /// Names directly below a prefix, in key order.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) names: Names<Child>,
+pub(super) struct ChildBatch {
+    pub(super) names: NameList<Child>,
     /// Where the next batch begins; `None` at the end.
     pub(super) next: Option<Vec<u8>>,
 }
@@ -275,8 +279,8 @@ pub(super) fn children(
     bound: &[u8],
     columns: Columns,
     most: usize,
-    notes: &Notes,
-) -> Result<Batch, Failure> {
+    notes: &KeyWarnings,
+) -> Result<ChildBatch, Failure> {
     let mut found = Candidates::default();
     let mut bound = bound.to_vec();
     let mut next = Some(bound.clone());
@@ -297,7 +301,7 @@ pub(super) fn children(
             let end = below.iter().position(|byte| *byte == b'/');
             // Only the last component of a key directly below the prefix is new.
             let is_valid = end.is_none() && check_component(below).is_ok();
-            if !is_valid && let Some(jump) = behind_invalid(key) {
+            if !is_valid && let Some(jump) = after_invalid(key) {
                 notes.invalid(key);
                 step = Step::Jump(jump);
                 return ControlFlow::Break(());
@@ -305,7 +309,7 @@ pub(super) fn children(
             if let Some(end) = end {
                 let name = below.get(..end).unwrap_or(below);
                 found.prefix(name);
-                step = Step::Jump(behind_directory(&[directory, name].concat()));
+                step = Step::Jump(prefix_end(&[directory, name].concat()));
                 return ControlFlow::Break(());
             }
             found.object(below, value.map(|(value, _)| value));
@@ -331,7 +335,7 @@ pub(super) fn children(
             }
         }
     }
-    Ok(Batch {
+    Ok(ChildBatch {
         names: found.resolve(snapshot, directory, notes)?,
         next,
     })
@@ -340,7 +344,7 @@ pub(super) fn children(
 /// Names that were found, including objects that a prefix of the same name may hide.
 #[derive(Debug, Default)]
 struct Candidates {
-    names: Names<Child>,
+    names: NameList<Child>,
     /// Indexes of objects that may have keys below them.
     doubtful: Vec<usize>,
     /// Whether the last child is an object that the next name can prove to have no keys below it.
@@ -349,24 +353,24 @@ struct Candidates {
 
 impl Candidates {
     fn prefix(&mut self, name: &[u8]) {
-        self.judge_last(Some(name));
+        self.check_last(Some(name));
         self.names.push(name, Child::Prefix);
     }
 
     fn object(&mut self, name: &[u8], value: Option<Value>) {
-        self.judge_last(Some(name));
+        self.check_last(Some(name));
         self.is_open = true;
         self.names.push(name, Child::Object(value));
     }
 
     /// Judges the last object when no key follows it.
     fn end(&mut self) {
-        self.judge_last(None);
+        self.check_last(None);
     }
 
     /// Judges the last object by the next name. Of the names that begin with the object's name, those
     /// that continue with a byte before `/` sort before the keys below the object.
-    fn judge_last(&mut self, next: Option<&[u8]>) {
+    fn check_last(&mut self, next: Option<&[u8]>) {
         if std::mem::take(&mut self.is_open)
             && let Some(last) = self.names.last()
             && let Some(rest) = next.and_then(|next| next.strip_prefix(last))
@@ -381,8 +385,8 @@ impl Candidates {
         mut self,
         snapshot: &mut dyn Snapshot,
         directory: &[u8],
-        notes: &Notes,
-    ) -> Result<Names<Child>, Failure> {
+        notes: &KeyWarnings,
+    ) -> Result<NameList<Child>, Failure> {
         if self.is_open {
             self.doubtful.push(self.names.len().saturating_sub(1));
         }

@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 
 /// Whether all bytes of a long value may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hash {
+pub(super) enum Digest {
     /// All bytes may be read if that is necessary.
     Allowed,
     /// The call returns `None` if it would have to read all bytes.
@@ -26,7 +26,7 @@ pub(super) enum Hash {
 
 /// Evidence for the version of a long value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Proof {
+pub(super) struct VersionProof {
     size_bytes: u64,
     /// The last generation for which the proof holds.
     generation: u64,
@@ -35,7 +35,7 @@ pub(super) struct Proof {
     pub(super) version: Version,
 }
 
-impl Proof {
+impl VersionProof {
     /// Whether the proof holds for a snapshot.
     pub(super) fn is_of(&self, snapshot: &dyn Snapshot) -> bool {
         self.generation == snapshot.generation()
@@ -47,13 +47,13 @@ const MAX_REMEMBERED: usize = 4096;
 
 /// The versions of long values that were opened.
 #[derive(Debug)]
-pub(super) struct Versions {
-    opened: Mutex<WeightedLru<Key, Proof>>,
+pub(super) struct ValueVersions {
+    opened: Mutex<WeightedLru<Key, VersionProof>>,
     /// The first generation that was seen. Any other generation proves that a writer is active.
     first_generation: OnceLock<u64>,
 }
 
-impl Default for Versions {
+impl Default for ValueVersions {
     fn default() -> Self {
         Self {
             opened: Mutex::new(WeightedLru::new(u64::MAX, MAX_REMEMBERED)),
@@ -62,14 +62,14 @@ impl Default for Versions {
     }
 }
 
-impl Versions {
-    /// Returns the version of a value; `None` if that requires a digest, and `hash` forbids it.
+impl ValueVersions {
+    /// Returns the version of a value; `None` if that requires a digest, and `digests` forbids it.
     pub(super) fn version(
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
         value: Value,
-        hash: Hash,
+        digests: Digest,
     ) -> Result<Option<Version>, Failure> {
         if let Some(identity) = value.identity {
             return Ok(Some(Version(identity)));
@@ -77,28 +77,28 @@ impl Versions {
         let Some(known) = self.known(key) else {
             return Ok(Some(new_version(snapshot, value)));
         };
-        let proof = renew(snapshot, key, value, known, hash)?;
+        let proof = revalidate(snapshot, key, value, known, digests)?;
         Ok(proof.map(|proof| self.remember(key, proof)))
     }
 
-    /// As [`Versions::version`], for a value that will be read.
+    /// As [`ValueVersions::version`], for a value that will be read.
     pub(super) fn open(
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
         value: Value,
-        hash: Hash,
-    ) -> Result<Option<Proof>, Failure> {
+        digests: Digest,
+    ) -> Result<Option<VersionProof>, Failure> {
         let known = self.known(key).filter(|_| value.identity.is_none());
         let proof = match known {
-            Some(known) => renew(snapshot, key, value, known, hash)?,
+            Some(known) => revalidate(snapshot, key, value, known, digests)?,
             None => Some(new_proof(snapshot, value)),
         };
         let Some(mut proof) = proof else {
             return Ok(None);
         };
         if value.identity.is_none() && proof.digest.is_none() && self.has_writer(snapshot) {
-            if hash == Hash::Forbidden {
+            if digests == Digest::Forbidden {
                 return Ok(None);
             }
             proof.digest = Some(digest(snapshot, key, value)?);
@@ -107,11 +107,11 @@ impl Versions {
         Ok(Some(proof))
     }
 
-    fn known(&self, key: &Key) -> Option<Proof> {
+    fn known(&self, key: &Key) -> Option<VersionProof> {
         self.opened.lock().get(key).copied()
     }
 
-    fn remember(&self, key: &Key, proof: Proof) -> Version {
+    fn remember(&self, key: &Key, proof: VersionProof) -> Version {
         let evicted = self.opened.lock().insert(key.clone(), proof, 1);
         drop(evicted);
         proof.version
@@ -125,14 +125,14 @@ impl Versions {
 }
 
 /// Returns the proof of a value for the generation of the snapshot. The version is the same if the content
-/// is the same. `None` if that requires a digest, and `hash` forbids it.
-pub(super) fn renew(
+/// is the same. `None` if that requires a digest, and `digests` forbids it.
+pub(super) fn revalidate(
     snapshot: &mut dyn Snapshot,
     key: &Key,
     value: Value,
-    known: Proof,
-    hash: Hash,
-) -> Result<Option<Proof>, Failure> {
+    known: VersionProof,
+    digests: Digest,
+) -> Result<Option<VersionProof>, Failure> {
     let is_same_size = known.size_bytes == value.size_bytes;
     if is_same_size && known.generation == snapshot.generation() {
         return Ok(Some(known));
@@ -141,11 +141,11 @@ pub(super) fn renew(
     if value.identity.is_some() || !is_same_size || known.digest.is_none() {
         return Ok(Some(fresh));
     }
-    if hash == Hash::Forbidden {
+    if digests == Digest::Forbidden {
         return Ok(None);
     }
     let digest = Some(digest(snapshot, key, value)?);
-    Ok(Some(Proof {
+    Ok(Some(VersionProof {
         digest,
         version: match digest == known.digest {
             true => known.version,
@@ -155,8 +155,8 @@ pub(super) fn renew(
     }))
 }
 
-fn new_proof(snapshot: &dyn Snapshot, value: Value) -> Proof {
-    Proof {
+fn new_proof(snapshot: &dyn Snapshot, value: Value) -> VersionProof {
+    VersionProof {
         size_bytes: value.size_bytes,
         generation: snapshot.generation(),
         digest: None,

@@ -13,7 +13,7 @@ mod chain;
 mod page;
 
 use super::bytes::{ByteOrder, Bytes};
-use super::index::{Builder, Place, check_key_length};
+use super::index::{Builder, ValueLocation, check_key_length};
 use crate::store::database::{Failure, corrupt, unsupported};
 
 pub(super) use self::chain::Chains;
@@ -262,11 +262,11 @@ impl<'a> Reader<'a> {
             let (place, size_bytes) = match value {
                 Item::Inline { start, length } => {
                     let offset = self.layout.offset(number).saturating_add(start as u64);
-                    (Place::At(offset), length as u64)
+                    (ValueLocation::Offset(offset), length as u64)
                 }
                 Item::Chain { first, size_bytes } => {
                     chain::check(&self.layout, first, size_bytes)?;
-                    (Place::Chain(first), size_bytes)
+                    (ValueLocation::Chain(first), size_bytes)
                 }
                 Item::Deleted | Item::Other => return Err(unsupported_item(number)),
             };

@@ -4,7 +4,7 @@
 //! replaces earlier lines of the same key. Source: `Lib/dbm/dumb.py` of Python 3.13.
 
 use super::bytes::Bytes;
-use super::index::{Builder, Place, check_key_length};
+use super::index::{Builder, ValueLocation, check_key_length};
 use crate::store::database::{Failure, corrupt};
 
 /// Bytes read at a time.
@@ -65,7 +65,7 @@ fn add(line: &[u8], number: u64, values_bytes: u64, builder: &mut Builder) -> Re
     if end.is_none_or(|end| end > values_bytes) {
         return Err(bad(number, "its value is not in the file of values"));
     }
-    builder.push(&key, Place::At(offset), size_bytes)
+    builder.push(&key, ValueLocation::Offset(offset), size_bytes)
 }
 
 /// Parses a line into its key, offset and size.

@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::bytes::Bytes;
-use crate::store::database::{Failure, gone};
+use crate::store::database::{Failure, file_error};
 use crate::store::snapshot::{SETTLING, time};
 use crate::store::system::Watch;
 use crate::sync::Mutex;
@@ -62,14 +62,14 @@ impl FileState {
 
 /// One state of the files of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct FilesState {
     index: FileState,
     values: Option<FileState>,
     /// The number of the lock, which reveals writers that leave file times unchanged.
     lock: u64,
 }
 
-impl State {
+impl FilesState {
     pub(super) fn modified(&self) -> SystemTime {
         let newest = [Some(self.index), self.values].into_iter().flatten();
         let (seconds, nanoseconds) = newest.map(|file| file.modified).max().unwrap_or_default();
@@ -85,7 +85,7 @@ pub(super) struct Files {
     values: Option<PathBuf>,
     /// Whether writers of this format lock the file.
     is_locked: bool,
-    open: Mutex<Option<Arc<Open>>>,
+    open: Mutex<Option<Arc<OpenFiles>>>,
 }
 
 impl Files {
@@ -111,10 +111,10 @@ impl Files {
     ///
     /// # Errors
     /// [`Failure::Busy`] while a writer is known to be active.
-    pub(super) fn current(&self) -> Result<Reading, Failure> {
+    pub(super) fn current(&self) -> Result<OpenState, Failure> {
         let open = self.open(&self.state()?)?;
         let guard = match &open.lock {
-            Some(_) => Some(Guard::new(&open)?),
+            Some(_) => Some(LockGuard::new(&open)?),
             None => None,
         };
         let mut state = self.state()?;
@@ -124,7 +124,7 @@ impl Files {
         state.lock = guard.as_ref().map_or(0, |guard| guard.number);
         let is_settled = state.index.is_settled() && state.values.is_none_or(|v| v.is_settled());
         match is_settled {
-            true => Ok(Reading {
+            true => Ok(OpenState {
                 open,
                 state,
                 _guard: guard,
@@ -134,30 +134,30 @@ impl Files {
     }
 
     /// Whether the files still have the given state.
-    pub(super) fn are_in(&self, state: &State) -> Result<bool, Failure> {
+    pub(super) fn are_in(&self, state: &FilesState) -> Result<bool, Failure> {
         let now = self.state()?;
         Ok((now.index, now.values) == (state.index, state.values))
     }
 
-    fn state(&self) -> Result<State, Failure> {
+    fn state(&self) -> Result<FilesState, Failure> {
         let Some(values) = &self.values else {
-            let index = fs::metadata(&self.index).map_err(|e| Failure::Failed(gone(e)))?;
-            return Ok(State {
+            let index = fs::metadata(&self.index).map_err(|e| Failure::Failed(file_error(e)))?;
+            return Ok(FilesState {
                 index: FileState::of(&index),
                 values: None,
                 lock: 0,
             });
         };
-        let values = fs::metadata(values).map_err(|e| Failure::Failed(gone(e)))?;
+        let values = fs::metadata(values).map_err(|e| Failure::Failed(file_error(e)))?;
         let index = match fs::metadata(&self.index) {
             // A writer creates a new index when it closes the database.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(UNFINISHED),
-            index => index.map_err(|e| Failure::Failed(gone(e)))?,
+            index => index.map_err(|e| Failure::Failed(file_error(e)))?,
         };
         if !is_complete(&values, &index, &self.index.with_extension("bak")) {
             return Err(UNFINISHED);
         }
-        Ok(State {
+        Ok(FilesState {
             index: FileState::of(&index),
             values: Some(FileState::of(&values)),
             lock: 0,
@@ -165,13 +165,13 @@ impl Files {
     }
 
     /// Returns the open files of a state, opening them if necessary.
-    fn open(&self, state: &State) -> Result<Arc<Open>, Failure> {
+    fn open(&self, state: &FilesState) -> Result<Arc<OpenFiles>, Failure> {
         let mut held = self.open.lock();
         if let Some(open) = held.as_ref().filter(|open| open.is_of(state)) {
             return Ok(Arc::clone(open));
         }
-        let failed = |error| Failure::Failed(gone(error));
-        let open = Open::new(self).map_err(failed)?;
+        let failed = |error| Failure::Failed(file_error(error));
+        let open = OpenFiles::new(self).map_err(failed)?;
         Ok(Arc::clone(held.insert(Arc::new(open))))
     }
 
@@ -207,27 +207,27 @@ fn is_complete(values: &Metadata, index: &Metadata, backup: &Path) -> bool {
 
 /// The files of one state, readable for the life of this value.
 #[derive(Debug)]
-pub(super) struct Reading {
-    open: Arc<Open>,
-    pub(super) state: State,
-    _guard: Option<Guard>,
+pub(super) struct OpenState {
+    open: Arc<OpenFiles>,
+    pub(super) state: FilesState,
+    _guard: Option<LockGuard>,
 }
 
-impl Reading {
-    pub(super) fn open(&self) -> &Arc<Open> {
+impl OpenState {
+    pub(super) fn open(&self) -> &Arc<OpenFiles> {
         &self.open
     }
 }
 
 /// The open files of a database.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFiles {
     index: (File, FileState),
     values: Option<(File, FileState)>,
     lock: Option<Lock>,
 }
 
-impl Open {
+impl OpenFiles {
     fn new(files: &Files) -> io::Result<Self> {
         let open = |path: &PathBuf| {
             let file = File::open(path)?;
@@ -243,7 +243,7 @@ impl Open {
         })
     }
 
-    fn is_of(&self, state: &State) -> bool {
+    fn is_of(&self, state: &FilesState) -> bool {
         let is_same = |open: &(File, FileState), state: &FileState| open.1.is_same_file(state);
         let values = match (&self.values, &state.values) {
             (Some(open), Some(state)) => is_same(open, state),
@@ -253,12 +253,12 @@ impl Open {
     }
 
     /// The file with the keys.
-    pub(super) fn index(&self, state: &State) -> Bytes<'_> {
+    pub(super) fn index(&self, state: &FilesState) -> Bytes<'_> {
         Bytes::new(&self.index.0, state.index.size_bytes)
     }
 
     /// The file with the values, which may be the same as the file with the keys.
-    pub(super) fn values(&self, state: &State) -> Bytes<'_> {
+    pub(super) fn values(&self, state: &FilesState) -> Bytes<'_> {
         match (&self.values, &state.values) {
             (Some((file, _)), Some(values)) => Bytes::new(file, values.size_bytes),
             _ => self.index(state),
@@ -271,11 +271,11 @@ impl Open {
 struct Lock {
     /// Reveals writers that leave file times unchanged.
     watch: Option<Watch>,
-    held: Mutex<Held>,
+    held: Mutex<LockState>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct LockState {
     is_locked: bool,
     readers: usize,
     /// Increases when a writer may have used the file since the lock was last held.
@@ -293,13 +293,13 @@ impl Lock {
 
 /// One reader's share of the lock, released on drop.
 #[derive(Debug)]
-struct Guard {
-    open: Arc<Open>,
+struct LockGuard {
+    open: Arc<OpenFiles>,
     number: u64,
 }
 
-impl Guard {
-    fn new(open: &Arc<Open>) -> Result<Self, Failure> {
+impl LockGuard {
+    fn new(open: &Arc<OpenFiles>) -> Result<Self, Failure> {
         let mut number = 0;
         if let Some(lock) = &open.lock {
             let mut held = lock.held.lock();
@@ -324,7 +324,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let Some(lock) = &self.open.lock else { return };
         let mut held = lock.held.lock();

@@ -9,7 +9,7 @@
 //! record overlaps it: a directory, bucket or key of a different state is an error.
 
 use super::bytes::{ByteOrder, Bytes};
-use super::index::{Builder, Place, check_key_length};
+use super::index::{Builder, ValueLocation, check_key_length};
 use crate::store::database::{Failure, corrupt};
 
 /// Magic numbers: the original one, the 32-bit and 64-bit ones, and those with a synchronization counter.
@@ -359,7 +359,11 @@ fn read_keys(file: Bytes<'_>, records: &[Record], builder: &mut Builder) -> Resu
                     record.address
                 )));
             }
-            builder.push(key, Place::At(key_end(record)), record.value_bytes.into())?;
+            builder.push(
+                key,
+                ValueLocation::Offset(key_end(record)),
+                record.value_bytes.into(),
+            )?;
         }
     }
     Ok(())

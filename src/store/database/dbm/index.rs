@@ -7,14 +7,14 @@ use crate::store::{Key, StoreError};
 
 /// The location of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ValueLocation {
     /// At an offset of the file of values.
-    At(u64),
+    Offset(u64),
     /// In the chain of pages that begins with this page.
     Chain(u32),
 }
 
-/// Flag of an entry for [`Place::Chain`].
+/// Flag of an entry for [`ValueLocation::Chain`].
 const CHAIN: u64 = 1 << 63;
 
 /// Length of the longest key: a key's length and offset share an integer.
@@ -83,7 +83,7 @@ pub(super) enum Duplicates {
 struct Entry {
     /// The offset of the key in `keys`; the lowest bits hold its length.
     key: u64,
-    place: u64,
+    location: u64,
     size_bytes: u64,
 }
 
@@ -116,7 +116,7 @@ impl Builder {
     pub(super) fn push(
         &mut self,
         key: &[u8],
-        place: Place,
+        location: ValueLocation,
         size_bytes: u64,
     ) -> Result<(), Failure> {
         check_key_length(key.len() as u64)?;
@@ -124,9 +124,9 @@ impl Builder {
         self.budget.grow(&mut self.entries, 1)?;
         self.entries.push(Entry {
             key: ((self.keys.len() as u64) << KEY_BITS) | key.len() as u64,
-            place: match place {
-                Place::At(offset) => offset & !CHAIN,
-                Place::Chain(page) => CHAIN | u64::from(page),
+            location: match location {
+                ValueLocation::Offset(offset) => offset & !CHAIN,
+                ValueLocation::Chain(page) => CHAIN | u64::from(page),
             },
             size_bytes,
         });
@@ -178,8 +178,8 @@ fn key_of<'a>(keys: &'a [u8], entry: &Entry) -> &'a [u8] {
 
 /// A value: its location and its exact size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) place: Place,
+pub(super) struct StoredValue {
+    pub(super) location: ValueLocation,
     pub(super) size_bytes: u64,
 }
 
@@ -202,23 +202,23 @@ impl Index {
     }
 
     /// Returns the key with this number, and its value.
-    pub(super) fn get(&self, number: usize) -> Option<(&[u8], Stored)> {
+    pub(super) fn get(&self, number: usize) -> Option<(&[u8], StoredValue)> {
         let entry = self.entries.get(number)?;
-        let place = match entry.place & CHAIN {
-            0 => Place::At(entry.place),
-            _ => Place::Chain(u32::try_from(entry.place & !CHAIN).unwrap_or(0)),
+        let location = match entry.location & CHAIN {
+            0 => ValueLocation::Offset(entry.location),
+            _ => ValueLocation::Chain(u32::try_from(entry.location & !CHAIN).unwrap_or(0)),
         };
-        let stored = Stored {
-            place,
+        let value = StoredValue {
+            location,
             size_bytes: entry.size_bytes,
         };
-        Some((key_of(&self.keys, entry), stored))
+        Some((key_of(&self.keys, entry), value))
     }
 
     /// The value of a key.
-    pub(super) fn find(&self, key: &[u8]) -> Option<Stored> {
-        let (found, stored) = self.get(self.first_at(key))?;
-        (found == key).then_some(stored)
+    pub(super) fn find(&self, key: &[u8]) -> Option<StoredValue> {
+        let (found, value) = self.get(self.first_at(key))?;
+        (found == key).then_some(value)
     }
 }
 
@@ -235,20 +235,22 @@ mod tests {
     #[test]
     fn keys_are_sorted_and_found_with_the_places_of_their_values() {
         let mut builder = Builder::new(1 << 20);
-        builder.push(b"b", Place::At(7), 3).unwrap();
-        builder.push(b"", Place::Chain(9), 1 << 40).unwrap();
-        builder.push(b"a/b", Place::At(1 << 40), 0).unwrap();
+        builder.push(b"b", ValueLocation::Offset(7), 3).unwrap();
+        builder.push(b"", ValueLocation::Chain(9), 1 << 40).unwrap();
+        builder
+            .push(b"a/b", ValueLocation::Offset(1 << 40), 0)
+            .unwrap();
         let index = builder.finish(Duplicates::Corrupt).unwrap();
         let expected: [&[u8]; 3] = [b"", b"a/b", b"b"];
         assert_eq!(keys(&index), expected);
-        let chain = Stored {
-            place: Place::Chain(9),
+        let chain = StoredValue {
+            location: ValueLocation::Chain(9),
             size_bytes: 1 << 40,
         };
         assert_eq!(index.find(b""), Some(chain));
         assert_eq!(
-            index.find(b"b").map(|found| found.place),
-            Some(Place::At(7))
+            index.find(b"b").map(|found| found.location),
+            Some(ValueLocation::Offset(7))
         );
         assert_eq!((index.find(b"a"), index.find(b"c")), (None, None));
         assert_eq!((index.first_at(b"a/"), index.first_at(b"z")), (1, 3));
@@ -259,7 +261,7 @@ mod tests {
         let builder = || {
             let mut builder = Builder::new(1 << 20);
             for (key, offset) in [(b"k", 1), (b"a", 2), (b"k", 3), (b"k", 4)] {
-                builder.push(key, Place::At(offset), 0).unwrap();
+                builder.push(key, ValueLocation::Offset(offset), 0).unwrap();
             }
             builder
         };
@@ -267,8 +269,8 @@ mod tests {
         let index = builder().finish(Duplicates::Replace).unwrap();
         assert_eq!(index.len(), 2);
         assert_eq!(
-            index.find(b"k").map(|found| found.place),
-            Some(Place::At(4))
+            index.find(b"k").map(|found| found.location),
+            Some(ValueLocation::Offset(4))
         );
     }
 
@@ -276,7 +278,11 @@ mod tests {
     fn more_keys_than_memory_are_refused_before_they_are_held() {
         let mut builder = Builder::new(10_000);
         let error = (0..10_000_u64)
-            .find_map(|n| builder.push(&n.to_be_bytes(), Place::At(n), 0).err())
+            .find_map(|n| {
+                builder
+                    .push(&n.to_be_bytes(), ValueLocation::Offset(n), 0)
+                    .err()
+            })
             .unwrap();
         assert!(
             matches!(
@@ -289,6 +295,10 @@ mod tests {
             "{error:?}"
         );
         let long = vec![b'x'; MAX_STORED_KEY_BYTES + 1];
-        assert!(Builder::new(1 << 20).push(&long, Place::At(0), 0).is_err());
+        assert!(
+            Builder::new(1 << 20)
+                .push(&long, ValueLocation::Offset(0), 0)
+                .is_err()
+        );
     }
 }

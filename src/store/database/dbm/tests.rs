@@ -293,7 +293,7 @@ fn read(format: Format, bytes: &[u8], values: &[u8]) -> Result<Map, Failure> {
         Format::Dumb => Bytes::new(&values_file, values.len() as u64),
         Format::Gnu | Format::Berkeley => file,
     };
-    let content = Content::load(format, file, values, 1 << 20)?;
+    let content = LoadedContent::load(format, file, values, 1 << 20)?;
     let mut found = Map::new();
     for (key, stored) in (0..content.index.len()).map_while(|number| content.index.get(number)) {
         let size = usize::try_from(stored.size_bytes).unwrap();

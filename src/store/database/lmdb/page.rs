@@ -20,7 +20,7 @@ pub(super) struct Page {
 
 /// An entry of a leaf.
 #[derive(Debug)]
-pub(super) enum Stored<'a> {
+pub(super) enum LeafValue<'a> {
     /// Bytes in the leaf itself.
     Inline(&'a [u8]),
     /// Separate pages.
@@ -120,7 +120,7 @@ impl Page {
     }
 
     /// Returns the value of an entry of a leaf.
-    pub(super) fn stored(&self, index: usize) -> Option<Stored<'_>> {
+    pub(super) fn stored(&self, index: usize) -> Option<LeafValue<'_>> {
         let entry = self.entry(index)?;
         let size = u32_at(entry, 0)?;
         let flags = u16_at(entry, 4)?;
@@ -132,16 +132,17 @@ impl Page {
         };
         let data = entry.get(ENTRY_HEAD_BYTES.checked_add(key)?..)?;
         if flags & NO_VALUE != 0 {
-            return Some(Stored::Other);
+            return Some(LeafValue::Other);
         }
         if flags & LONG != 0 {
             let page = u64_at(data, 0)?;
-            return Some(Stored::Long {
+            return Some(LeafValue::Long {
                 page,
                 size_bytes: size.into(),
             });
         }
-        data.get(..usize::try_from(size).ok()?).map(Stored::Inline)
+        data.get(..usize::try_from(size).ok()?)
+            .map(LeafValue::Inline)
     }
 
     /// Returns the first entry whose key is not less than `key`.

@@ -29,7 +29,7 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 
 use super::files::{self, Files};
 use super::schema::{self, Table};
-use super::{Failure, MAGIC, Transaction, Work, corrupt, gone, unsupported};
+use super::{Failure, MAGIC, Transaction, Work, corrupt, file_error, unsupported};
 use crate::store::{Key, StoreError};
 
 /// A connection and the state of its database.
@@ -41,14 +41,14 @@ pub(super) struct Session {
     is_immutable: bool,
     /// Whether the database was in WAL mode when it was opened.
     is_wal: bool,
-    state: Option<StateSeen>,
+    state: Option<LastState>,
     /// The files in the last transaction, if reads without locks are worthwhile and can be proved.
     unlocked: Option<Files>,
 }
 
 /// The state of the database in the last transaction.
 #[derive(Debug)]
-struct StateSeen {
+struct LastState {
     data_version: i64,
     modified: SystemTime,
     table: Table,
@@ -58,7 +58,7 @@ struct StateSeen {
 
 /// How a transaction ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum TransactionEnd {
     /// The work returned this result, which is proved.
     Read(Result<(), Failure>),
     /// The transaction returned no result.
@@ -86,7 +86,7 @@ const SETTINGS: &str = "PRAGMA trusted_schema = OFF; PRAGMA query_only = ON; \
 impl Session {
     /// Opens the database at an absolute path. No other descriptor of the file may be open in this process.
     pub(super) fn open(path: &Path, heap_bytes: u64) -> Result<Self, Failure> {
-        let failed = |error| Failure::Failed(gone(error));
+        let failed = |error| Failure::Failed(file_error(error));
         let files = Files::of(path).map_err(failed)?;
         let is_wal = is_wal(path).map_err(failed)?;
         let is_immutable = is_wal && !files.has_wal() && !files.has_journal();
@@ -151,7 +151,7 @@ impl Session {
             (true, false) => Files::of_database(path).map(|files| files == self.files),
             (false, _) => self.files.is_file_at(path),
         };
-        is_current.map_err(|error| Failure::Failed(gone(error)))
+        is_current.map_err(|error| Failure::Failed(file_error(error)))
     }
 
     /// Whether [`Session::transaction`] itself fails if the files have changed.
@@ -170,7 +170,7 @@ impl Session {
         path: &Path,
         generation: &mut u64,
         work: &mut Work<'_>,
-    ) -> Ended {
+    ) -> TransactionEnd {
         let result = self
             .begin(path, generation)
             .and_then(|()| self.work(*generation, work));
@@ -181,18 +181,18 @@ impl Session {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("COMMIT")
         {
-            return Ended::Failed(error);
+            return TransactionEnd::Failed(error);
         }
         if self.is_immutable && !self.is_current(path).unwrap_or(false) {
-            return Ended::Moved;
+            return TransactionEnd::Moved;
         }
         match result {
             Err(Failure::Failed(
                 error @ (StoreError::Corrupt { .. }
                 | StoreError::Io { .. }
                 | StoreError::Unavailable { .. }),
-            )) => Ended::Failed(Failure::Failed(error)),
-            result => Ended::Read(result),
+            )) => TransactionEnd::Failed(Failure::Failed(error)),
+            result => TransactionEnd::Read(result),
         }
     }
 
@@ -239,7 +239,7 @@ impl Session {
             None => {}
         }
         self.state = None;
-        self.state = Some(StateSeen {
+        self.state = Some(LastState {
             data_version,
             modified: files::modified(path),
             table: schema::find(&self.connection)?,

@@ -4,7 +4,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::connection::failure;
-use super::{Failure, HELD_BYTES, SMALL_BYTES, unsupported};
+use super::{Failure, SMALL_BYTES, WHOLE_BYTES, unsupported};
 
 /// Table, key column and value column, as written by zarr-python 2 and zarr-sqlite, and by Python's
 /// `dbm.sqlite3`.
@@ -32,7 +32,7 @@ pub(super) struct Table {
     /// Statement: the row of a key, with the same columns; the value if it is held.
     pub(super) row: String,
     /// Statement: the same, and the first key at or after a second bound.
-    pub(super) row_before: String,
+    pub(super) row_with_next: String,
     /// Statement: the row number of a key.
     pub(super) number: String,
 }
@@ -60,7 +60,7 @@ impl Table {
                  CASE WHEN octet_length({value}) <= {most} THEN {value} END"
             )
         };
-        let (small, held) = (columns(SMALL_BYTES), columns(HELD_BYTES));
+        let (small, held) = (columns(SMALL_BYTES), columns(WHOLE_BYTES));
         let order = format!("ORDER BY {key} COLLATE BINARY");
         let is_key = format!("{key} COLLATE BINARY = ?1");
         let seek = |bound| {
@@ -76,7 +76,7 @@ impl Table {
             keys: format!("SELECT {key} FROM {source} WHERE {behind} {order}"),
             rows: format!("SELECT {small} FROM {source} WHERE {behind} {order}"),
             row: format!("SELECT {held} FROM {source} WHERE {is_key}"),
-            row_before: format!("SELECT {held}, ({next}) FROM {source} WHERE {is_key}"),
+            row_with_next: format!("SELECT {held}, ({next}) FROM {source} WHERE {is_key}"),
             number: format!("SELECT rowid FROM {source} WHERE {is_key}"),
         }
     }

@@ -1,4 +1,4 @@
-//! One state of an LMDB database: the tree of its keys.
+//! A read transaction of an LMDB database: one state of the tree of its keys.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,16 +8,16 @@ use std::time::SystemTime;
 
 use super::DataFile;
 use super::format::{Format, Head, Meta, OVERFLOW};
-use super::page::{Page, Stored};
+use super::page::{LeafValue, Page};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundBefore, FoundValue, HELD_BYTES, ReadValue, SMALL_BYTES, Snapshot, Value,
-    VisitRow, corrupt,
+    Columns, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
+    WHOLE_BYTES, corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
 
-/// One state of a database.
-pub(super) struct State<'a> {
+/// A read transaction: one state of a database.
+pub(super) struct ReadTxn<'a> {
     file: &'a DataFile,
     meta: Meta,
     generation: u64,
@@ -26,13 +26,13 @@ pub(super) struct State<'a> {
     read: HashMap<u64, Arc<Page>>,
     /// The leaf that was read last, and its number; the next call most likely needs the same leaf.
     leaf: Option<(u64, Arc<Page>)>,
-    ahead: LeavesAhead,
+    ahead: LeafReadahead,
 }
 
 /// Pages that are read together for a scan: leaves that follow each other in the tree are often close to each
 /// other in the file.
 #[derive(Default)]
-struct LeavesAhead {
+struct LeafReadahead {
     /// The number of the first page in `bytes`.
     first: u64,
     bytes: Vec<u8>,
@@ -43,48 +43,48 @@ struct LeavesAhead {
 /// Limit of the pages that are read together, in bytes.
 const MAX_AHEAD_BYTES: u64 = 128 << 10;
 
-impl LeavesAhead {
+impl LeafReadahead {
     /// Returns the bytes of a page.
     fn page(&self, number: u64, page_bytes: usize) -> Option<&[u8]> {
-        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let start = place.checked_mul(page_bytes)?;
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let start = index.checked_mul(page_bytes)?;
         self.bytes.get(start..start.checked_add(page_bytes)?)
     }
 }
 
-/// An entry of a leaf.
-struct Place {
+/// The position of an entry in a leaf.
+struct Cursor {
     leaf: Arc<Page>,
     index: usize,
     /// The upper bound of the keys in the leaf; `None` in the last leaf.
-    end: Option<Bound>,
+    end: Option<KeyBound>,
     /// `None` if the root is a leaf.
-    above: Option<Above>,
+    parent: Option<ParentBranch>,
 }
 
-impl Place {
-    fn stored(&self) -> Option<Stored<'_>> {
+impl Cursor {
+    fn stored(&self) -> Option<LeafValue<'_>> {
         self.leaf.stored(self.index)
     }
 }
 
 /// The branch above a leaf.
-struct Above {
+struct ParentBranch {
     branch: Arc<Page>,
     /// The entry of the leaf in the branch.
     index: usize,
     /// The upper bound of the keys below the branch; `None` in the last branch.
-    end: Option<Bound>,
+    end: Option<KeyBound>,
 }
 
 /// A key of a branch. Keys of the pages before it are less; keys of the pages after it are not.
 #[derive(Clone)]
-struct Bound {
+struct KeyBound {
     branch: Arc<Page>,
     index: usize,
 }
 
-impl Bound {
+impl KeyBound {
     /// The bound between an entry of a branch and the entry before it, if both exist.
     fn before(branch: &Arc<Page>, index: usize) -> Option<Self> {
         (1..branch.len()).contains(&index).then(|| Self {
@@ -104,10 +104,10 @@ fn check(
     page: &Page,
     number: u64,
     is_leaf: bool,
-    start: Option<&Bound>,
-    end: Option<&Bound>,
+    start: Option<&KeyBound>,
+    end: Option<&KeyBound>,
 ) -> Result<(), Failure> {
-    let (start, end) = (start.map(Bound::key), end.map(Bound::key));
+    let (start, end) = (start.map(KeyBound::key), end.map(KeyBound::key));
     if page.is_leaf != is_leaf {
         return Err(corrupt(format!("page {number}: it is of another level")));
     }
@@ -131,7 +131,7 @@ fn child(branch: &Page, index: usize) -> Result<u64, Failure> {
     child.ok_or_else(|| corrupt("an entry of a branch is too short"))
 }
 
-impl<'a> State<'a> {
+impl<'a> ReadTxn<'a> {
     pub(super) fn new(file: &'a DataFile, meta: Meta, modified: SystemTime) -> Self {
         Self {
             file,
@@ -140,7 +140,7 @@ impl<'a> State<'a> {
             modified,
             read: HashMap::new(),
             leaf: None,
-            ahead: LeavesAhead::default(),
+            ahead: LeafReadahead::default(),
         }
     }
 
@@ -192,12 +192,12 @@ impl<'a> State<'a> {
 
     /// Returns the first entry at or after a key, in the leaf that the key belongs to. The entry may be past
     /// the end of that leaf. `None` if the database is empty.
-    fn descend(&mut self, key: &[u8]) -> Result<Option<Place>, Failure> {
+    fn descend(&mut self, key: &[u8]) -> Result<Option<Cursor>, Failure> {
         let Some(mut number) = self.meta.root else {
             return Ok(None);
         };
-        let (mut start, mut end): (Option<Bound>, Option<Bound>) = (None, None);
-        let mut above = None;
+        let (mut start, mut end): (Option<KeyBound>, Option<KeyBound>) = (None, None);
+        let mut parent = None;
         for level in 1..=self.meta.depth {
             let page = self.page(number)?;
             check(
@@ -209,19 +209,19 @@ impl<'a> State<'a> {
             )?;
             if page.is_leaf {
                 let index = page.first_at(key);
-                return Ok(Some(Place {
+                return Ok(Some(Cursor {
                     leaf: page,
                     index,
                     end,
-                    above,
+                    parent,
                 }));
             }
             let index = page.branch_of(key);
             number = child(&page, index)?;
             let branch_end = end.clone();
-            start = Bound::before(&page, index).or(start);
-            end = Bound::before(&page, index + 1).or(end);
-            above = Some(Above {
+            start = KeyBound::before(&page, index).or(start);
+            end = KeyBound::before(&page, index + 1).or(end);
+            parent = Some(ParentBranch {
                 branch: page,
                 index,
                 end: branch_end,
@@ -231,27 +231,27 @@ impl<'a> State<'a> {
     }
 
     /// Returns the first entry of the next leaf; `None` after the last leaf.
-    fn next_leaf(&mut self, place: Place) -> Result<Option<Place>, Failure> {
-        let Place { end, above, .. } = place;
+    fn next_leaf(&mut self, cursor: Cursor) -> Result<Option<Cursor>, Failure> {
+        let Cursor { end, parent, .. } = cursor;
         let Some(start) = end else {
             return Ok(None);
         };
-        let next = |above: &Above| above.index + 1 < above.branch.len();
-        let Some(Above { branch, index, end }) = above.filter(next) else {
+        let next = |parent: &ParentBranch| parent.index + 1 < parent.branch.len();
+        let Some(ParentBranch { branch, index, end }) = parent.filter(next) else {
             // The keys of a page are less than its end, so the end grows from leaf to leaf.
             return self.descend(start.key());
         };
         let index = index + 1;
         let number = child(&branch, index)?;
-        let leaf_end = Bound::before(&branch, index + 1).or_else(|| end.clone());
+        let leaf_end = KeyBound::before(&branch, index + 1).or_else(|| end.clone());
         self.read_ahead(&branch, index, number)?;
         let leaf = self.page(number)?;
         check(&leaf, number, true, Some(&start), leaf_end.as_ref())?;
-        Ok(Some(Place {
+        Ok(Some(Cursor {
             leaf,
             index: 0,
             end: leaf_end,
-            above: Some(Above { branch, index, end }),
+            parent: Some(ParentBranch { branch, index, end }),
         }))
     }
 
@@ -298,7 +298,7 @@ impl<'a> State<'a> {
     /// Returns a value, and its bytes if it has at most `most` of them.
     fn value<'p>(
         &self,
-        stored: Option<Stored<'p>>,
+        stored: Option<LeafValue<'p>>,
         most: u64,
     ) -> Result<ReadValue<'p>, StoreError> {
         let read = |content: Cow<'p, [u8]>| {
@@ -310,8 +310,8 @@ impl<'a> State<'a> {
             (value, Some(content))
         };
         match stored {
-            Some(Stored::Inline(content)) => Ok(read(content.into())),
-            Some(Stored::Long { page, size_bytes }) if size_bytes <= most => {
+            Some(LeafValue::Inline(content)) => Ok(read(content.into())),
+            Some(LeafValue::Long { page, size_bytes }) if size_bytes <= most => {
                 let mut content = vec![0; in_memory(size_bytes)?];
                 match self.read_long(page, size_bytes, 0, &mut content) {
                     Ok(()) => Ok(read(content.into())),
@@ -319,7 +319,7 @@ impl<'a> State<'a> {
                     Err(Failure::Busy(what)) => Err(StoreError::internal(what)),
                 }
             }
-            Some(Stored::Long { size_bytes, .. }) => {
+            Some(LeafValue::Long { size_bytes, .. }) => {
                 let identity = None;
                 Ok((
                     Value {
@@ -329,7 +329,7 @@ impl<'a> State<'a> {
                     None,
                 ))
             }
-            Some(Stored::Other) => Err(StoreError::Unsupported {
+            Some(LeafValue::Other) => Err(StoreError::Unsupported {
                 key: Key::root(),
                 what: "a database within the LMDB database".into(),
             }),
@@ -369,7 +369,7 @@ impl<'a> State<'a> {
     }
 }
 
-impl Snapshot for State<'_> {
+impl Snapshot for ReadTxn<'_> {
     fn generation(&self) -> u64 {
         self.generation
     }
@@ -388,24 +388,24 @@ impl Snapshot for State<'_> {
     }
 
     fn find(&mut self, key: &[u8]) -> Result<Option<FoundValue>, Failure> {
-        match self.place_of(key)? {
-            Some(place) => self.found(&place).map(Some),
+        match self.find_entry(key)? {
+            Some(cursor) => self.found(&cursor).map(Some),
             None => Ok(None),
         }
     }
 
-    fn find_before(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundBefore, Failure> {
-        let Some(place) = self.place_of(key)? else {
+    fn find_with_next(&mut self, key: &[u8], bound: &[u8]) -> Result<FoundWithNext, Failure> {
+        let Some(cursor) = self.find_entry(key)? else {
             return Ok(None);
         };
-        let next = place.leaf.first_at(bound);
-        let next = match (next < place.leaf.len(), &place.end) {
-            (true, _) => place.leaf.key(next).to_vec(),
+        let next = cursor.leaf.first_at(bound);
+        let next = match (next < cursor.leaf.len(), &cursor.end) {
+            (true, _) => cursor.leaf.key(next).to_vec(),
             // Keys in later leaves are at or after the end of this one.
             (false, Some(end)) if end.key() >= bound => end.key().to_vec(),
             (false, _) => return Ok(None),
         };
-        Ok(Some((self.found(&place)?, next)))
+        Ok(Some((self.found(&cursor)?, next)))
     }
 
     fn scan(
@@ -424,9 +424,9 @@ impl Snapshot for State<'_> {
     }
 
     fn read_at(&mut self, key: &[u8], offset: u64, target: &mut [u8]) -> Result<(), Failure> {
-        let place = self.place_of(key)?;
-        match place.as_ref().and_then(Place::stored) {
-            Some(Stored::Inline(content)) => {
+        let cursor = self.find_entry(key)?;
+        match cursor.as_ref().and_then(Cursor::stored) {
+            Some(LeafValue::Inline(content)) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let end = start.saturating_add(target.len());
                 let part = content
@@ -435,7 +435,7 @@ impl Snapshot for State<'_> {
                 target.copy_from_slice(part);
                 Ok(())
             }
-            Some(Stored::Long { page, size_bytes }) => {
+            Some(LeafValue::Long { page, size_bytes }) => {
                 self.read_long(page, size_bytes, offset, target)
             }
             _ => Err(corrupt("a key that was found is gone")),
@@ -444,19 +444,20 @@ impl Snapshot for State<'_> {
 }
 
 /// The callback for each entry of a leaf.
-type VisitEntry<'a> = dyn FnMut(&State<'_>, &Page, usize) -> ControlFlow<()> + 'a;
+type VisitEntry<'a> = dyn FnMut(&ReadTxn<'_>, &Page, usize) -> ControlFlow<()> + 'a;
 
-impl State<'_> {
+impl ReadTxn<'_> {
     /// Returns the entry of a key.
-    fn place_of(&mut self, key: &[u8]) -> Result<Option<Place>, Failure> {
-        let is_key =
-            |place: &Place| place.index < place.leaf.len() && place.leaf.key(place.index) == key;
+    fn find_entry(&mut self, key: &[u8]) -> Result<Option<Cursor>, Failure> {
+        let is_key = |cursor: &Cursor| {
+            cursor.index < cursor.leaf.len() && cursor.leaf.key(cursor.index) == key
+        };
         Ok(self.descend(key)?.filter(is_key))
     }
 
     /// Returns the value of an entry.
-    fn found(&self, place: &Place) -> Result<FoundValue, Failure> {
-        let (value, content) = self.value(place.stored(), HELD_BYTES)?;
+    fn found(&self, cursor: &Cursor) -> Result<FoundValue, Failure> {
+        let (value, content) = self.value(cursor.stored(), WHOLE_BYTES)?;
         let content = content.map(Cow::into_owned);
         Ok(FoundValue { value, content })
     }
@@ -464,13 +465,13 @@ impl State<'_> {
     /// Visits the entries at and after `bound`, leaf by leaf, until `visit` breaks.
     fn entries(&mut self, bound: &[u8], visit: &mut VisitEntry<'_>) -> Result<(), Failure> {
         let mut next = self.descend(bound)?;
-        while let Some(place) = next {
-            for index in place.index..place.leaf.len() {
-                if visit(self, &place.leaf, index).is_break() {
+        while let Some(cursor) = next {
+            for index in cursor.index..cursor.leaf.len() {
+                if visit(self, &cursor.leaf, index).is_break() {
                     return Ok(());
                 }
             }
-            next = self.next_leaf(place)?;
+            next = self.next_leaf(cursor)?;
         }
         Ok(())
     }
