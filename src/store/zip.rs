@@ -14,13 +14,13 @@
 //! corrupt one fails permanently from then on. With [`ZipOptions::verify`] every entry is checked
 //! before its first byte is served.
 
-mod checked;
+mod central_directory;
+mod crc_progress;
 mod entry;
 mod header;
 mod index;
 mod inflate;
-mod locate;
-mod prefetched;
+mod prefetched_tail;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +31,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use log::warn;
 
-use self::checked::CheckProgress;
+use self::central_directory::{DIRECTORY_BUFFER_BYTES, read_directory};
+use self::crc_progress::CrcProgress;
 use self::entry::ZipObject;
-use self::index::{Directory, STORED_NAME, ZipIndex, restore, restored_bytes};
+use self::index::{CACHE_NAME, Directory, ZipIndex, deserialize, deserialized_bytes};
 use self::inflate::{Inflaters, SEGMENT_BYTES, WHOLE_MAX_BYTES};
-use self::locate::{DIRECTORY_BUFFER_BYTES, read_directory};
-use self::prefetched::PrefetchedTail;
+use self::prefetched_tail::PrefetchedTail;
 use super::snapshot::{SnapshotError, SnapshotFile, SnapshotReader};
 use super::{
     AccessHint, Capabilities, Extent, Index, Key, Kind, Listed, Listing, ListingSupport, Object,
@@ -125,7 +125,7 @@ struct Archive {
     /// Deflated entries up to this size, in bytes, are decoded whole, larger ones in segments.
     whole_max_bytes: u64,
     inflaters: Inflaters,
-    checks: Mutex<CheckProgress>,
+    checks: Mutex<CrcProgress>,
 }
 
 /// The location of the bytes of an archive.
@@ -267,19 +267,19 @@ impl ZipStore {
 /// Returns the directory whose index was cached for this version of the archive, if it fits into the memory
 /// limit.
 fn kept_directory(reader: &dyn SnapshotReader, options: &ZipOptions) -> Option<Directory> {
-    let bytes = reader.derived(STORED_NAME, options.memory_limit_bytes / 2)?;
+    let bytes = reader.derived(CACHE_NAME, options.memory_limit_bytes / 2)?;
     let length = bytes.len() as u64;
-    let need_bytes = length.saturating_add(restored_bytes(length));
+    let need_bytes = length.saturating_add(deserialized_bytes(length));
     (need_bytes <= options.memory_limit_bytes)
-        .then(|| restore(&bytes, reader.size_bytes()))
+        .then(|| deserialize(&bytes, reader.size_bytes()))
         .flatten()
 }
 
 /// Caches the index of a directory for later mounts, if a copy of it fits into the memory limit.
 fn keep_directory(reader: &dyn SnapshotReader, directory: &Directory, options: &ZipOptions) {
-    reader.cache_derived(STORED_NAME, &mut || {
+    reader.cache_derived(CACHE_NAME, &mut || {
         let archive_bytes = reader.size_bytes();
-        index::store(directory, archive_bytes, options.memory_limit_bytes / 2)
+        index::serialize(directory, archive_bytes, options.memory_limit_bytes / 2)
     });
 }
 

@@ -1,4 +1,4 @@
-//! Finds the index of an archive from its end: the end record, the zip64 one, the directory.
+//! Finds the central directory of an archive from its end: the end record, the zip64 end record, the directory.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,15 +16,15 @@ pub(super) const SEARCHED_BYTES: u64 = 1 << 20;
 /// Number of end records that are tried; each round continues before the last false one.
 const MAX_ROUNDS: usize = 64;
 
-/// The source of a directory: a whole file, or the parts of one that are in memory.
-pub(super) trait Source: ReaderAt + Copy {
+/// An archive to find a directory in: a whole file, or the parts of one that are in memory.
+pub(super) trait DirectorySource: ReaderAt + Copy {
     fn size_bytes(self) -> u64;
 
-    /// Returns how far back from `end` the search for an end record can go.
-    fn reach_bytes(self, end: u64) -> u64;
+    /// Returns how many bytes back from `end` are searched for an end record.
+    fn search_bytes(self, end: u64) -> u64;
 
-    /// Records that no end record lies within that reach.
-    fn note_fruitless(self, end: u64);
+    /// Records that no end record was found in these bytes.
+    fn note_not_found(self, end: u64);
 
     /// Whether a read needed a part that is not in memory.
     fn has_gaps(self) -> bool;
@@ -36,16 +36,16 @@ impl ReaderAt for &SnapshotFile {
     }
 }
 
-impl Source for &SnapshotFile {
+impl DirectorySource for &SnapshotFile {
     fn size_bytes(self) -> u64 {
         self.size_bytes()
     }
 
-    fn reach_bytes(self, _: u64) -> u64 {
+    fn search_bytes(self, _: u64) -> u64 {
         SEARCHED_BYTES
     }
 
-    fn note_fruitless(self, _: u64) {}
+    fn note_not_found(self, _: u64) {}
 
     fn has_gaps(self) -> bool {
         false
@@ -53,24 +53,27 @@ impl Source for &SnapshotFile {
 }
 
 /// Finds and reads the directory. `held_bytes` of the memory limit are already in use.
-pub(super) fn read_directory<S: Source>(
+pub(super) fn read_directory<S: DirectorySource>(
     source: S,
     buffer: &mut [u8],
     held_bytes: u64,
     options: &ZipOptions,
 ) -> Result<Directory, ZipError> {
-    let located = locate(source, buffer)?;
+    let located = find_directory(source, buffer)?;
     let split = is_split(source, located.eocd_offset())?;
     index::build(&located, buffer, split, held_bytes, options)
 }
 
 /// Finds the end record, even if a comment after it looks like one. If the source has gaps, the result
 /// is only provisional.
-pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchive<S>, ZipError> {
+pub(super) fn find_directory<S: DirectorySource>(
+    source: S,
+    buffer: &mut [u8],
+) -> Result<ZipArchive<S>, ZipError> {
     let mut end = source.size_bytes();
     let mut first_failure = None;
     for _ in 0..MAX_ROUNDS {
-        let locator = ZipLocator::new().max_search_space(source.reach_bytes(end));
+        let locator = ZipLocator::new().max_search_space(source.search_bytes(end));
         match locator.locate_in_reader(source, buffer, end) {
             Ok(archive) => {
                 // An empty directory has no record to check, so its end record must end the file.
@@ -96,7 +99,7 @@ pub(super) fn locate<S: Source>(source: S, buffer: &mut [u8]) -> Result<ZipArchi
                     kind => (rawzip::Error::from(kind).to_string(), true),
                 };
                 let (Some(offset), true) = (offset, is_false_record) else {
-                    source.note_fruitless(end);
+                    source.note_not_found(end);
                     break;
                 };
                 first_failure.get_or_insert(what);
@@ -116,21 +119,21 @@ fn is_beyond(error: &io::Error) -> bool {
 }
 
 /// Reads the end record (APPNOTE 4.3.16).
-fn end_record<S: Source>(source: S, eocd_offset: u64) -> io::Result<[u8; 22]> {
+fn end_record<S: DirectorySource>(source: S, eocd_offset: u64) -> io::Result<[u8; 22]> {
     let mut record = [0; 22];
     source.read_exact_at(&mut record, eocd_offset)?;
     Ok(record)
 }
 
 /// Whether the comment of an end record ends at the end of the file.
-fn comment_fits<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
+fn comment_fits<S: DirectorySource>(source: S, eocd_offset: u64) -> io::Result<bool> {
     let [.., low, high] = end_record(source, eocd_offset)?;
     let comment_bytes = u64::from(u16::from_le_bytes([low, high]));
     Ok(eocd_offset.saturating_add(22 + comment_bytes) == source.size_bytes())
 }
 
 /// Whether the end record belongs to a split archive.
-fn is_split<S: Source>(source: S, eocd_offset: u64) -> io::Result<bool> {
+fn is_split<S: DirectorySource>(source: S, eocd_offset: u64) -> io::Result<bool> {
     let [_, _, _, _, disk_low, disk_high, first_low, first_high, ..] =
         end_record(source, eocd_offset)?;
     let disk = u16::from_le_bytes([disk_low, disk_high]);

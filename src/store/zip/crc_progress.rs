@@ -14,23 +14,23 @@ const MAX_PIECES: usize = 4096;
 /// Number of pieces of all entries together; beyond it the least recently read entries are dropped.
 const MAX_ALL_PIECES: usize = 1 << 16;
 
-/// Pieces that were read of entries which were not read completely.
+/// The checked ranges of entries which were not read completely.
 #[derive(Debug)]
-pub(super) struct CheckProgress {
-    entries: LruCache<Position, Vec<Piece>>,
+pub(super) struct CrcProgress {
+    entries: LruCache<Position, Vec<CheckedRange>>,
     /// Number of pieces of all entries.
     pieces: usize,
 }
 
 /// A run of bytes of an entry, and their checksum.
 #[derive(Debug)]
-struct Piece {
+struct CheckedRange {
     start: u64,
     end: u64,
     crc: Crc,
 }
 
-impl Default for CheckProgress {
+impl Default for CrcProgress {
     fn default() -> Self {
         Self {
             entries: LruCache::unbounded(),
@@ -39,7 +39,7 @@ impl Default for CheckProgress {
     }
 }
 
-impl CheckProgress {
+impl CrcProgress {
     /// Returns the parts from `start` to `end` that were not read before. Parts that could not be
     /// recorded are omitted, because computing their checksums would be wasted work.
     pub(super) fn unseen(&mut self, entry: Position, start: u64, end: u64) -> Vec<Range<u64>> {
@@ -85,7 +85,7 @@ impl CheckProgress {
         let overlaps = before.is_some_and(|piece| piece.end > start)
             || pieces.get(place).is_some_and(|piece| piece.start < end);
         if !overlaps && start < end {
-            pieces.insert(place, Piece { start, end, crc });
+            pieces.insert(place, CheckedRange { start, end, crc });
             join_touching(pieces);
             if pieces.len() > MAX_PIECES {
                 forget_shortest(pieces);
@@ -114,7 +114,7 @@ impl CheckProgress {
 }
 
 /// Drops the shortest piece. A sequential reader makes one long piece, which stays.
-fn forget_shortest(pieces: &mut Vec<Piece>) {
+fn forget_shortest(pieces: &mut Vec<CheckedRange>) {
     let lengths = pieces
         .iter()
         .map(|piece| piece.end.saturating_sub(piece.start));
@@ -124,7 +124,7 @@ fn forget_shortest(pieces: &mut Vec<Piece>) {
 }
 
 /// Joins adjacent pieces.
-fn join_touching(pieces: &mut Vec<Piece>) {
+fn join_touching(pieces: &mut Vec<CheckedRange>) {
     pieces.dedup_by(|next, piece| {
         let touch = piece.end == next.start;
         if touch {
@@ -155,7 +155,7 @@ mod tests {
             &[0, 0, 2, 2, 1, 3],
         ];
         for order in orders {
-            let mut progress = CheckProgress::default();
+            let mut progress = CrcProgress::default();
             let mut whole = None;
             for &i in order {
                 let part = &bytes[i * 250..(i + 1) * 250];
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_read_of_all_is_judged_whatever_was_read_before() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 31 % 253) as u8).collect();
-        let mut progress = CheckProgress::default();
+        let mut progress = CrcProgress::default();
         let mut read = |start: u64, end: u64| {
             let mut whole = None;
             for part in progress.unseen(Position(1), start, end) {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_is_not_judged() {
-        let mut progress = CheckProgress::default();
+        let mut progress = CrcProgress::default();
         for i in 0..200 {
             assert_eq!(
                 progress.add(Position(1), i * 20, i * 20 + 10, crc(&[0; 10]), 1 << 20),

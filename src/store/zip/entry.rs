@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use flate2::Crc;
 
 use super::header::{HEADER_BYTES, LocalHeader};
-use super::index::{Coding, Node};
+use super::index::{EntryMethod, Node};
 use super::{Archive, ArchiveBytes, DecodedCache, archive_error};
 use crate::store::{
     Data, Key, LocalObject, Object, Position, SpanGuard, Stat, StoreError, Version, in_memory, part,
@@ -53,20 +53,20 @@ impl ZipObject {
                 what,
             })
         };
-        match node.coding() {
-            Coding::Stored | Coding::Deflated | Coding::Zstd => {}
-            Coding::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
-            Coding::Encrypted => return unsupported("encrypted zip entry".into()),
-            Coding::UnknownMethod => {
+        match node.method() {
+            EntryMethod::Stored | EntryMethod::Deflated | EntryMethod::Zstd => {}
+            EntryMethod::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
+            EntryMethod::Encrypted => return unsupported("encrypted zip entry".into()),
+            EntryMethod::UnsupportedMethod => {
                 return unsupported(unknown_method(node.crc()));
             }
-            Coding::Split => return unsupported("part of an archive of several files".into()),
-            Coding::Overlapping => {
+            EntryMethod::Split => return unsupported("part of an archive of several files".into()),
+            EntryMethod::Overlapping => {
                 return Err(
                     object.corrupt(format!("entries overlap at {:#x}", node.header_offset()))
                 );
             }
-            Coding::OutOfBounds => {
+            EntryMethod::OutOfBounds => {
                 return Err(object.corrupt(format!(
                     "{} bytes at {:#x} reach into the central directory at {:#x}",
                     node.compressed_bytes(),
@@ -74,7 +74,7 @@ impl ZipObject {
                     archive.data_end
                 )));
             }
-            Coding::ImpossibleSize => {
+            EntryMethod::ImpossibleSize => {
                 return Err(object.corrupt(format!(
                     "{} bytes cannot hold {} bytes",
                     node.compressed_bytes(),

@@ -5,10 +5,10 @@
 mod build;
 mod name_table;
 mod record;
-mod stored;
+mod serialized;
 
 pub(super) use build::build;
-pub(super) use stored::{STORED_NAME, restore, restored_bytes, store};
+pub(super) use serialized::{CACHE_NAME, deserialize, deserialized_bytes, serialize};
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,14 +17,14 @@ use crate::store::{Key, Position};
 
 /// How an entry is encoded, or why it cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum EntryMethod {
     Directory,
     Stored,
     Deflated,
     Zstd,
     Encrypted,
     /// An unsupported method; its number is in the node's CRC field.
-    UnknownMethod,
+    UnsupportedMethod,
     /// The archive is split into several files.
     Split,
     /// Another entry claims some of the same bytes.
@@ -35,7 +35,7 @@ pub(super) enum Coding {
     ImpossibleSize,
 }
 
-impl Coding {
+impl EntryMethod {
     fn is_readable(self) -> bool {
         matches!(
             self,
@@ -54,7 +54,7 @@ pub(super) struct Node {
     modified_unix: u32,
     state: AtomicU32,
     name_length: u8,
-    coding: Coding,
+    method: EntryMethod,
     header_offset: u64,
     compressed_bytes: u64,
     size_bytes: u64,
@@ -73,13 +73,13 @@ impl Node {
         name.unwrap_or_default()
     }
 
-    pub(super) fn coding(&self) -> Coding {
-        self.coding
+    pub(super) fn method(&self) -> EntryMethod {
+        self.method
     }
 
     /// Returns the number of directories directly in a directory; `None` for a file.
     pub(super) fn subdirectories(&self) -> Option<u32> {
-        (self.coding == Coding::Directory)
+        (self.method == EntryMethod::Directory)
             .then(|| u32::try_from(self.size_bytes).unwrap_or(u32::MAX))
     }
 
@@ -179,7 +179,7 @@ impl ZipIndex {
 
     pub(super) fn children(&self, parent: Position) -> &[Position] {
         let node = self.node(parent);
-        if node.coding != Coding::Directory {
+        if node.method != EntryMethod::Directory {
             return &[];
         }
         let (Ok(first), Ok(count)) = (

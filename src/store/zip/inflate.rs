@@ -112,8 +112,8 @@ pub(super) fn zstd_growing(
 /// Why a segment could not be decoded.
 #[derive(Debug)]
 pub(super) enum SegmentError {
-    /// Compressed bytes from this offset on are not in memory; decoding continues from the place.
-    NeedsInput(u64, Box<Place>),
+    /// Compressed bytes from this offset on are not in memory; decoding continues from the checkpoint.
+    NeedsInput(u64, Box<Checkpoint>),
     /// The compressed bytes could not be read.
     Store(StoreError),
     /// The compressed bytes are invalid.
@@ -143,36 +143,36 @@ impl Inflaters {
     }
 }
 
-/// A place in a deflate stream, at the beginning of a segment, from which decoding can continue.
+/// The state of the decoder at the beginning of a segment, from which decoding can continue.
 #[derive(Clone, Default)]
-pub(super) struct Place {
+pub(super) struct Checkpoint {
     decoder: Box<DecompressorOxide>,
-    /// The last 32 KiB before this place.
+    /// The last 32 KiB before the segment.
     window: Vec<u8>,
     compressed_offset: u64,
     segment: u32,
 }
 
-impl Place {
-    /// The offset of the place in the compressed bytes of the entry.
+impl Checkpoint {
+    /// The offset of the checkpoint in the compressed bytes of the entry.
     pub(super) fn compressed_offset(&self) -> u64 {
         self.compressed_offset
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Place(segment {})", self.segment)
+        write!(f, "Checkpoint(segment {})", self.segment)
     }
 }
 
 /// Decodes the segments of one large entry.
 #[derive(Debug, Default)]
 pub(super) struct Inflater {
-    /// Places at regular distances, up to where the stream was decoded.
-    checkpoints: Vec<Place>,
-    /// The furthest place that was reached; `crc` is the checksum of all bytes before it.
-    frontier: Place,
+    /// Checkpoints at regular distances, up to where the stream was decoded.
+    checkpoints: Vec<Checkpoint>,
+    /// The furthest checkpoint that was reached; `crc` is the checksum of all bytes before it.
+    furthest: Checkpoint,
     crc: Crc,
     /// Whether all compressed bytes were fetched at once before.
     pub(super) was_fetched: bool,
@@ -182,41 +182,41 @@ pub(super) struct Inflater {
 pub(super) type ReadInput<'a> = dyn Fn(&mut [u8], u64) -> Result<usize, StoreError> + 'a;
 
 impl Inflater {
-    /// Decodes segment `wanted`, from `from` or else from the nearest place before it; `keep` receives
+    /// Decodes segment `wanted`, from `from` or else from the nearest checkpoint before it; `keep` receives
     /// every segment that is decoded on the way.
     ///
     /// When the end is reached for the first time, the checksum of the whole entry is verified.
     pub(super) fn segment(
         &mut self,
         wanted: u32,
-        from: Option<Box<Place>>,
+        from: Option<Box<Checkpoint>>,
         node: &Node,
         read: &ReadInput<'_>,
         keep: &dyn Fn(u32, Arc<Vec<u8>>),
     ) -> Result<Arc<Vec<u8>>, SegmentError> {
         let segments = u32::try_from(node.size_bytes().div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
         let spacing = segments.div_ceil(MAX_CHECKPOINTS).max(1);
-        let mut place = match from {
-            Some(place) => *place,
+        let mut state = match from {
+            Some(state) => *state,
             None => self.nearest(wanted),
         };
         loop {
-            let number = place.segment;
-            let start = place.clone();
-            let decoded = decode_segment(&mut place, node, read);
+            let number = state.segment;
+            let start = state.clone();
+            let decoded = decode_segment(&mut state, node, read);
             let bytes = decoded.map_err(|failed| match failed {
                 Stopped::NeedsInput(offset) => SegmentError::NeedsInput(offset, Box::new(start)),
                 Stopped::Failed(error) => error,
             })?;
             let bytes = Arc::new(bytes);
             keep(number, Arc::clone(&bytes));
-            if number == self.frontier.segment {
+            if number == self.furthest.segment {
                 self.crc.update(&bytes);
-                self.frontier = place.clone();
-                if place.segment % spacing == 0 {
-                    self.checkpoints.push(place.clone());
+                self.furthest = state.clone();
+                if state.segment % spacing == 0 {
+                    self.checkpoints.push(state.clone());
                 }
-                if place.segment == segments && !node.verify_crc(self.crc.sum()) {
+                if state.segment == segments && !node.verify_crc(self.crc.sum()) {
                     return Err(SegmentError::Crc(self.crc.sum()));
                 }
             }
@@ -226,13 +226,13 @@ impl Inflater {
         }
     }
 
-    fn nearest(&self, wanted: u32) -> Place {
-        if wanted >= self.frontier.segment {
-            return self.frontier.clone();
+    fn nearest(&self, wanted: u32) -> Checkpoint {
+        if wanted >= self.furthest.segment {
+            return self.furthest.clone();
         }
         let before = self
             .checkpoints
-            .partition_point(|place| place.segment <= wanted);
+            .partition_point(|state| state.segment <= wanted);
         let checkpoint = before.checked_sub(1).and_then(|i| self.checkpoints.get(i));
         checkpoint.cloned().unwrap_or_default()
     }
@@ -247,21 +247,21 @@ enum Stopped {
     Failed(SegmentError),
 }
 
-/// Decodes one segment and moves `place` to its end.
+/// Decodes one segment and moves `state` to its end.
 fn decode_segment(
-    place: &mut Place,
+    state: &mut Checkpoint,
     node: &Node,
     read: &ReadInput<'_>,
 ) -> Result<Vec<u8>, Stopped> {
     let corrupt = |what: String| Stopped::Failed(SegmentError::Corrupt(what));
-    let done = u64::from(place.segment).saturating_mul(SEGMENT_BYTES);
+    let done = u64::from(state.segment).saturating_mul(SEGMENT_BYTES);
     let left = node.size_bytes().saturating_sub(done);
     let is_last = left <= SEGMENT_BYTES;
     let size = usize::try_from(left.min(SEGMENT_BYTES)).unwrap_or(usize::MAX);
-    let window = place.window.len();
+    let window = state.window.len();
     let end = window.saturating_add(size);
     // One extra byte at the end shows whether the stream ends where it should.
-    let mut output = place.window.clone();
+    let mut output = state.window.clone();
     resize(&mut output, end.saturating_add(is_last.into()))
         .map_err(|NoMemory| corrupt("no memory for a segment".into()))?;
     let mut input = vec![0; INPUT_BYTES];
@@ -270,13 +270,13 @@ fn decode_segment(
     while status == TINFLStatus::NeedsMoreInput {
         let rest = node
             .compressed_bytes()
-            .saturating_sub(place.compressed_offset);
+            .saturating_sub(state.compressed_offset);
         let length = usize::try_from(rest).unwrap_or(usize::MAX).min(INPUT_BYTES);
         let failed = |error| Stopped::Failed(SegmentError::Store(error));
         let piece = part_mut(&mut input, 0..length).map_err(failed)?;
-        let length = read(piece, place.compressed_offset).map_err(failed)?;
+        let length = read(piece, state.compressed_offset).map_err(failed)?;
         if length == 0 && rest > 0 {
-            return Err(Stopped::NeedsInput(place.compressed_offset));
+            return Err(Stopped::NeedsInput(state.compressed_offset));
         }
         let piece = part_mut(piece, 0..length).map_err(failed)?;
         let more = if rest > length as u64 {
@@ -286,10 +286,10 @@ fn decode_segment(
         };
         let flags = more | TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let (now, consumed, written) =
-            decompress(&mut place.decoder, piece, &mut output, at, flags);
+            decompress(&mut state.decoder, piece, &mut output, at, flags);
         status = now;
         at = at.saturating_add(written);
-        place.compressed_offset = place.compressed_offset.saturating_add(consumed as u64);
+        state.compressed_offset = state.compressed_offset.saturating_add(consumed as u64);
         if consumed == 0 && written == 0 && status == TINFLStatus::NeedsMoreInput {
             break;
         }
@@ -307,11 +307,11 @@ fn decode_segment(
         )));
     }
     output.truncate(end);
-    place.window = output
+    state.window = output
         .get(end.saturating_sub(WINDOW_BYTES)..)
         .unwrap_or_default()
         .to_vec();
-    place.segment = place.segment.saturating_add(1);
+    state.segment = state.segment.saturating_add(1);
     output.drain(..window);
     output.shrink_to_fit();
     Ok(output)

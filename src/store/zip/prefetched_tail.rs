@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use rawzip::ReaderAt;
 
-use super::locate::{DIRECTORY_BUFFER_BYTES, SEARCHED_BYTES, Source, locate};
+use super::central_directory::{
+    DIRECTORY_BUFFER_BYTES, DirectorySource, SEARCHED_BYTES, find_directory,
+};
 use super::{ZipError, ZipOptions, archive_error};
 use crate::store::Key;
 use crate::store::snapshot::SnapshotReader;
@@ -27,35 +29,35 @@ pub(super) const UNSEEN_MAX_BYTES: u64 = 32 << 20;
 pub(super) struct PrefetchedTail {
     size_bytes: u64,
     /// Sorted by offset; the last part ends at the end of the archive.
-    parts: Vec<Part>,
+    parts: Vec<FetchedPart>,
     fetched_bytes: u64,
     /// Ranges that were read and are in no part.
     gaps: RefCell<Vec<Range<u64>>>,
     /// Whether a search for the end record has failed in all parts, and would have to go further back.
-    is_fruitless: Cell<bool>,
+    is_not_found: Cell<bool>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct FetchedPart {
     offset: u64,
     bytes: Arc<Vec<u8>>,
 }
 
-impl Part {
+impl FetchedPart {
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes.len() as u64)
     }
 }
 
-/// The result of `locate`: the range of the directory, and the number of entries that it claims.
+/// The result of `find_directory`: the range of the directory, and the number of entries that it claims.
 #[derive(Debug)]
-struct Found {
+struct FoundDirectory {
     directory: Range<u64>,
     entries: u64,
 }
 
 /// The next step of [`PrefetchedTail::complete`].
-enum Next {
+enum NextFetch {
     /// Nothing more is needed: it is known whether a directory exists.
     Nothing(Result<(), ZipError>),
     /// Fetch this range, for a directory of this number of entries.
@@ -70,13 +72,13 @@ impl PrefetchedTail {
         })?;
         Ok(Self {
             size_bytes,
-            parts: vec![Part {
+            parts: vec![FetchedPart {
                 offset,
                 bytes: Arc::new(tail),
             }],
             fetched_bytes: 0,
             gaps: RefCell::default(),
-            is_fruitless: Cell::new(false),
+            is_not_found: Cell::new(false),
         })
     }
 
@@ -87,7 +89,7 @@ impl PrefetchedTail {
 
     /// Whether the parts suffice to find and read the directory, or to see that there is none.
     pub(super) fn is_complete(&mut self) -> bool {
-        matches!(self.next_fetch(false), Next::Nothing(_))
+        matches!(self.next_fetch(false), NextFetch::Nothing(_))
     }
 
     /// Fetches missing parts, until the directory can be found and read.
@@ -98,8 +100,8 @@ impl PrefetchedTail {
     ) -> Result<(), ZipError> {
         for fetches in 0..=MAX_FETCHES {
             let (missing, entries) = match self.next_fetch(fetches + 1 == MAX_FETCHES) {
-                Next::Nothing(found) => return found,
-                Next::Fetch(range, entries) => (range, entries),
+                NextFetch::Nothing(found) => return found,
+                NextFetch::Fetch(range, entries) => (range, entries),
             };
             if fetches == MAX_FETCHES {
                 break;
@@ -112,22 +114,22 @@ impl PrefetchedTail {
     }
 
     /// Looks for the directory in the parts, and returns which range is missing.
-    fn next_fetch(&mut self, is_last: bool) -> Next {
+    fn next_fetch(&mut self, is_last: bool) -> NextFetch {
         self.gaps.take();
-        self.is_fruitless.set(false);
+        self.is_not_found.set(false);
         let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
-        let found = locate(&*self, &mut buffer).map(|archive| Found {
+        let found = find_directory(&*self, &mut buffer).map(|archive| FoundDirectory {
             directory: archive.directory_offset()..archive.eocd_offset(),
             entries: archive.entries_hint(),
         });
         match self.missing(found.as_ref().ok(), is_last) {
-            None => Next::Nothing(found.map(|_| ())),
-            Some(range) => Next::Fetch(range, found.map_or(0, |found| found.entries)),
+            None => NextFetch::Nothing(found.map(|_| ())),
+            Some(range) => NextFetch::Fetch(range, found.map_or(0, |found| found.entries)),
         }
     }
 
     /// Returns the range to fetch next; `None` if nothing more is needed.
-    fn missing(&self, found: Option<&Found>, is_last: bool) -> Option<Range<u64>> {
+    fn missing(&self, found: Option<&FoundDirectory>, is_last: bool) -> Option<Range<u64>> {
         let gaps = self.gaps.borrow();
         let starts = gaps.iter().map(|gap| gap.start);
         let (Some(first), Some(low), Some(high)) =
@@ -135,7 +137,7 @@ impl PrefetchedTail {
         else {
             return match found {
                 Some(found) => self.gap_in(&found.directory),
-                None => self.is_fruitless.get().then(|| {
+                None => self.is_not_found.get().then(|| {
                     let start = self.tail_start();
                     start.saturating_sub(SEARCHED_BYTES + RECORD_BYTES)..start
                 }),
@@ -172,7 +174,7 @@ impl PrefetchedTail {
         (start < range.end).then(|| start..self.start_behind(start))
     }
 
-    fn part_at(&self, offset: u64) -> Option<&Part> {
+    fn part_at(&self, offset: u64) -> Option<&FetchedPart> {
         let behind = self.parts.partition_point(|part| part.offset <= offset);
         let part = self.parts.get(behind.checked_sub(1)?)?;
         (offset < part.end()).then_some(part)
@@ -182,7 +184,7 @@ impl PrefetchedTail {
     fn end_before(&self, offset: u64) -> u64 {
         let behind = self.parts.partition_point(|part| part.offset <= offset);
         let before = behind.checked_sub(1).and_then(|at| self.parts.get(at));
-        before.map_or(0, Part::end)
+        before.map_or(0, FetchedPart::end)
     }
 
     /// Returns the beginning of the first part after an offset.
@@ -224,7 +226,7 @@ impl PrefetchedTail {
             fetched.map_err(|error| ZipError::Source(archive_error(error, Key::root())))?;
         self.fetched_bytes = need_bytes;
         let place = self.parts.partition_point(|part| part.offset < range.start);
-        let part = Part {
+        let part = FetchedPart {
             offset: range.start,
             bytes: fetched,
         };
@@ -258,18 +260,18 @@ impl ReaderAt for &PrefetchedTail {
     }
 }
 
-impl Source for &PrefetchedTail {
+impl DirectorySource for &PrefetchedTail {
     fn size_bytes(self) -> u64 {
         self.size_bytes
     }
 
-    fn reach_bytes(self, end: u64) -> u64 {
+    fn search_bytes(self, end: u64) -> u64 {
         end.saturating_sub(self.tail_start()).min(SEARCHED_BYTES)
     }
 
-    fn note_fruitless(self, end: u64) {
-        let reach = self.reach_bytes(end);
-        self.is_fruitless.set(reach < end.min(SEARCHED_BYTES));
+    fn note_not_found(self, end: u64) {
+        let reach = self.search_bytes(end);
+        self.is_not_found.set(reach < end.min(SEARCHED_BYTES));
     }
 
     fn has_gaps(self) -> bool {

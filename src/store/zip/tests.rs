@@ -102,7 +102,7 @@ impl SnapshotReader for RemoteBytes {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Maker {
+struct ZipBuilder {
     /// Bytes before the archive, which offsets do not count.
     prefix: Vec<u8>,
     entries: Vec<(String, Vec<u8>, bool)>,
@@ -113,7 +113,7 @@ struct Maker {
     comment: Vec<u8>,
 }
 
-impl Maker {
+impl ZipBuilder {
     fn add(&mut self, name: impl Into<String>, content: Vec<u8>, deflate: bool) {
         self.entries.push((name.into(), content, deflate));
     }
@@ -249,7 +249,7 @@ fn read_all(store: &ZipStore, name: &str) -> Result<Vec<u8>, StoreError> {
     read(object.as_ref(), 0, size)
 }
 
-fn assert_serves(store: &ZipStore, maker: &Maker) {
+fn assert_serves(store: &ZipStore, maker: &ZipBuilder) {
     assert!(store.extent().keys > maker.entries.len() as u64);
     let step = (maker.entries.len() / 50).max(1);
     for (name, content, _) in maker.entries.iter().step_by(step) {
@@ -259,14 +259,14 @@ fn assert_serves(store: &ZipStore, maker: &Maker) {
 
 #[test]
 fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
-    let maker = Maker::many(100);
+    let maker = ZipBuilder::many(100);
     let (remote, _) = maker.remote();
     let store = remote.open(64 << 10).unwrap();
     assert_eq!(remote.requested(), []);
     assert!(store.capabilities().is_remote);
     assert_serves(&store, &maker);
     // 1,000 entries; the tail begins in the middle of the directory or in its last record.
-    let maker = Maker::many(1000);
+    let maker = ZipBuilder::many(1000);
     let (remote, directory) = maker.remote();
     let size = remote.content.len() as u64;
     for tail in [30_000, size - directory.end + 50] {
@@ -280,7 +280,7 @@ fn a_directory_in_the_tail_costs_nothing_and_one_before_it_one_range() {
 #[test]
 fn a_directory_of_200_000_entries_is_one_range() {
     for zip64 in [false, true] {
-        let mut maker = Maker::many(200_000);
+        let mut maker = ZipBuilder::many(200_000);
         maker.zip64 = zip64;
         let (remote, directory) = maker.remote();
         let store = remote.open(64 << 10).unwrap();
@@ -294,7 +294,7 @@ fn a_directory_of_200_000_entries_is_one_range() {
 fn every_tail_tells_the_same() {
     for zip64 in [false, true] {
         for prefix in [0, 10, 5000] {
-            let mut maker = Maker::many(30);
+            let mut maker = ZipBuilder::many(30);
             maker.zip64 = zip64;
             if !zip64 {
                 maker.prefix = vec![0; prefix];
@@ -315,7 +315,7 @@ fn every_tail_tells_the_same() {
 #[test]
 fn comments_are_looked_behind_with_one_range() {
     for (comment, fetches) in [(2000, 1), (60_000, 1), (65_535, 1)] {
-        let mut maker = Maker::many(3000);
+        let mut maker = ZipBuilder::many(3000);
         maker.comment = vec![b'x'; comment];
         let (remote, _) = maker.remote();
         let store = remote.open(64 << 10).unwrap();
@@ -324,7 +324,7 @@ fn comments_are_looked_behind_with_one_range() {
         assert_serves(&store, &maker);
     }
     // A directory longer than the searched bytes, followed by a long comment.
-    let mut maker = Maker::many(60_000);
+    let mut maker = ZipBuilder::many(60_000);
     maker.comment = b"PK\x05\x06 and so on ".repeat(20);
     maker.comment.resize(60_000, b' ');
     let (remote, directory) = maker.remote();
@@ -344,7 +344,7 @@ fn a_program_before_the_archive_is_not_fetched() {
         (5000, 10 << 20),
         (50_000, 40 << 20),
     ] {
-        let mut maker = Maker::many(entries);
+        let mut maker = ZipBuilder::many(entries);
         maker.prefix = noise(1, prefix);
         let (remote, directory) = maker.remote();
         let store = remote.open(64 << 10).unwrap();
@@ -361,12 +361,12 @@ fn a_program_before_the_archive_is_not_fetched() {
 
 #[test]
 fn a_long_directory_is_fetched_when_its_first_record_was_seen() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     for i in 0..150_000 {
         maker.add(format!("{:0>230}", i), Vec::new(), false);
     }
     let (remote, directory) = maker.remote();
-    assert!(directory.end - directory.start > super::prefetched::UNSEEN_MAX_BYTES);
+    assert!(directory.end - directory.start > super::prefetched_tail::UNSEEN_MAX_BYTES);
     let store = remote.open(64 << 10).unwrap();
     let fetched = remote.requested();
     assert_eq!(fetched.len(), 2);
@@ -377,7 +377,7 @@ fn a_long_directory_is_fetched_when_its_first_record_was_seen() {
 
 #[test]
 fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     for i in 0..40 {
         let content = noise(i, 10_000 + 31_337 * i as usize);
         maker.add(format!("a/{i}"), content, i % 2 == 1);
@@ -414,7 +414,7 @@ fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
 #[test]
 fn parts_of_stored_entries_are_exact() {
     let content = noise(5, 3 << 20);
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     maker.add("near", content.clone(), false);
     maker.add("away", content.clone(), false);
     let (remote, _) = maker.remote();
@@ -441,7 +441,7 @@ fn parts_of_stored_entries_are_exact() {
 
 #[test]
 fn decoded_entries_are_cached_and_nothing_else_is() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     maker.add("stored", noise(1, 5000), false);
     maker.add("deflated", noise(2, 5000), true);
     maker.add("empty", Vec::new(), false);
@@ -472,7 +472,7 @@ fn decoded_entries_are_cached_and_nothing_else_is() {
 
 #[test]
 fn readers_of_one_entry_fetch_it_once() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     maker.add("a", noise(2, 500_000), true);
     let remote = Arc::new(RemoteBytes {
         content: maker.make().0,
@@ -490,7 +490,7 @@ fn readers_of_one_entry_fetch_it_once() {
 
 #[test]
 fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     for name in ["a", "b"] {
         maker.add(name, noise(2, 30 << 20), true);
     }
@@ -545,7 +545,7 @@ fn a_long_deflated_entry_is_fetched_once_and_decoded_in_segments() {
 
 #[test]
 fn failures_keep_their_kind_and_name_the_entry() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     maker.add("stored", noise(1, 5000), false);
     maker.add("deflated", noise(2, 5000), true);
     let (remote, _) = maker.remote();
@@ -628,7 +628,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
     assert!(matches!(refused, Err(ZipError::NoDirectory)), "{refused:?}");
     assert_eq!(remote.requested().len(), 1);
     // Truncated: the end record is gone.
-    let (mut content, directory) = Maker::many(1000).make();
+    let (mut content, directory) = ZipBuilder::many(1000).make();
     content.truncate(directory.end as usize - 10);
     let remote = RemoteBytes::of(content);
     for tail in [0, 100, 10_000] {
@@ -638,7 +638,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
     }
     // False claims: a directory whose size or place is wrong, or one that would take everything.
     for claims in [(0, 50), (0, u32::MAX), (10, 20 << 20), (5 << 20, 20)] {
-        let mut maker = Maker::many(10);
+        let mut maker = ZipBuilder::many(10);
         maker.prefix = noise(1, 20 << 20);
         maker.claims = Some(claims);
         let (remote, _) = maker.remote();
@@ -650,7 +650,7 @@ fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
         assert!(bytes <= 1 << 20, "{claims:?}: {requested:?}");
     }
     // An honest directory that is too long for the limit.
-    let (remote, directory) = Maker::many(30_000).remote();
+    let (remote, directory) = ZipBuilder::many(30_000).remote();
     assert!(directory.end - directory.start > 1 << 20);
     match remote.open_with(64 << 10, small) {
         Err(ZipError::TooLarge {
@@ -680,7 +680,7 @@ fn memory_file(content: &[u8]) -> File {
 
 #[test]
 fn verified_entries_are_read_whole_first() {
-    let mut maker = Maker::default();
+    let mut maker = ZipBuilder::default();
     let content = noise(1, 20 << 20);
     maker.add("a", content.clone(), false);
     let (mut bytes, _) = maker.make();

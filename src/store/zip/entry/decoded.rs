@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{ZipObject, crc_of};
-use crate::store::zip::index::Coding;
-use crate::store::zip::inflate::{self, Place, ReadInput, SEGMENT_BYTES, SegmentError};
+use crate::store::zip::index::EntryMethod;
+use crate::store::zip::inflate::{self, Checkpoint, ReadInput, SEGMENT_BYTES, SegmentError};
 use crate::store::{StoreError, in_memory};
 
 /// A declared size beyond this ratio is not trusted: memory then grows with the actual output.
@@ -14,7 +14,7 @@ impl ZipObject {
     /// Whether the entry is too large to be decoded whole.
     pub(super) fn is_segmented(&self) -> bool {
         let node = self.node();
-        node.coding() == Coding::Deflated && node.size_bytes() > self.archive.whole_max_bytes
+        node.method() == EntryMethod::Deflated && node.size_bytes() > self.archive.whole_max_bytes
     }
 
     /// Returns the segment that contains the byte at `offset`.
@@ -50,7 +50,7 @@ impl ZipObject {
     pub(super) fn decode_segment(
         &self,
         number: u32,
-        from: Option<Box<Place>>,
+        from: Option<Box<Checkpoint>>,
         read: &ReadInput<'_>,
     ) -> Result<Arc<Vec<u8>>, SegmentError> {
         let inflater = self.archive.inflaters.of(self.position);
@@ -82,7 +82,7 @@ impl ZipObject {
         let size = in_memory(node.size_bytes())?;
         let mut bytes = Vec::new();
         let is_plausible = node.size_bytes() / ZSTD_USUAL_RATIO <= compressed.len() as u64;
-        if node.coding() == Coding::Zstd
+        if node.method() == EntryMethod::Zstd
             && (!is_plausible || inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()))
         {
             // The declared size is untrusted, so the buffer grows with the actual output.
@@ -103,8 +103,8 @@ impl ZipObject {
         compressed: &[u8],
         target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let decoded = match self.node().coding() {
-            Coding::Zstd => inflate::zstd_exact(compressed, target),
+        let decoded = match self.node().method() {
+            EntryMethod::Zstd => inflate::zstd_exact(compressed, target),
             _ => inflate::deflate_exact(compressed, target),
         };
         decoded.map_err(|what| self.corrupt(what))?;

@@ -9,7 +9,7 @@ use flate2::Crc;
 use super::{CHECK_PIECE_BYTES, MAX_HEADER_BYTES, ZipObject};
 use crate::store::snapshot::{ReadMode, SnapshotError, SnapshotFile};
 use crate::store::zip::ArchiveBytes;
-use crate::store::zip::index::Coding;
+use crate::store::zip::index::EntryMethod;
 use crate::store::zip::inflate::{self, SEGMENT_BYTES};
 use crate::store::{Data, LocalObject, StoreError, in_memory, part, part_mut};
 
@@ -92,7 +92,7 @@ impl ZipObject {
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Data::Filled(0..0));
         }
-        if node.coding() == Coding::Stored {
+        if node.method() == EntryMethod::Stored {
             return self.read_stored(from, offset, size, buffer);
         }
         let data = self.read_decoded(from, offset, size, buffer)?;

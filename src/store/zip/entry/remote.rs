@@ -8,7 +8,7 @@ use flate2::Crc;
 use super::ZipObject;
 use crate::runtime::{Priority, compute};
 use crate::store::snapshot::SnapshotReader;
-use crate::store::zip::index::Coding;
+use crate::store::zip::index::EntryMethod;
 use crate::store::zip::inflate::{SEGMENT_BYTES, SegmentError};
 use crate::store::{Data, StoreError, in_memory, part, part_mut};
 
@@ -61,7 +61,7 @@ impl ZipObject {
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Some(Data::Filled(0..0)));
         }
-        if node.coding() == Coding::Stored {
+        if node.method() == EntryMethod::Stored {
             let Some(data) = self.known_data(size) else {
                 return Ok(None);
             };
@@ -116,7 +116,7 @@ impl ZipObject {
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Data::Filled(0..0));
         }
-        if node.coding() == Coding::Stored {
+        if node.method() == EntryMethod::Stored {
             return self.fetch_stored(reader, offset, size).await;
         }
         if !self.is_segmented() {

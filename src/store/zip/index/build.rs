@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicU32;
 
 use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
 
-use super::name_table::{NameTable, NoTable};
+use super::name_table::{NameTable, NameTableError};
 use super::record::{data_end, is_valid_key, unix_seconds};
 
-use super::{Coding, Directory, Node, ZipIndex, name_of};
+use super::{Directory, EntryMethod, Node, ZipIndex, name_of};
 use crate::machine;
 use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
@@ -74,21 +74,23 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
         }
         Ok(builder)
     };
-    match read(Names::Unique)?.finish() {
+    match read(NameUniqueness::Assumed)?.finish() {
         Ok(directory) => Ok(directory),
-        Err(NoTable::Duplicate) => read(Names::Any)?.finish().map_err(|_| exhausted()),
-        Err(NoTable::Exhausted) => Err(exhausted()),
+        Err(NameTableError::Duplicate) => read(NameUniqueness::Checked)?
+            .finish()
+            .map_err(|_| exhausted()),
+        Err(NameTableError::Exhausted) => Err(exhausted()),
     }
 }
 
-/// The assumption about names while a directory is read.
+/// Whether a directory is read under the assumption that its names are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum NameUniqueness {
     /// No name occurs twice, which is nearly always true. The table of names is filled after all records
     /// were read, on all cores.
-    Unique,
+    Assumed,
     /// Of entries with one name the last counts, and a directory wins over a file: each name is looked up.
-    Any,
+    Checked,
 }
 
 /// Counts, for the log, of entries that were left out or are not readable.
@@ -105,7 +107,7 @@ struct Builder {
     index: ZipIndex,
     data_end: u64,
     split: bool,
-    names: Names,
+    names: NameUniqueness,
     /// The directory of the previous entry, which is nearly always that of the next one too.
     last_directory: (Vec<u8>, u32),
     /// End of the previous entry in the file; if entries do not ascend, overlaps are checked.
@@ -116,12 +118,12 @@ struct Builder {
 
 impl Builder {
     /// Creates a builder for `claimed` entries; `None` if memory cannot be allocated.
-    fn new(claimed: usize, data_end: u64, split: bool, names: Names) -> Option<Self> {
+    fn new(claimed: usize, data_end: u64, split: bool, names: NameUniqueness) -> Option<Self> {
         let mut nodes = Vec::new();
         nodes.try_reserve(claimed.saturating_add(16)).ok()?;
         let table = match names {
-            Names::Unique => NameTable::default(),
-            Names::Any => NameTable::with_capacity(claimed).ok()?,
+            NameUniqueness::Assumed => NameTable::default(),
+            NameUniqueness::Checked => NameTable::with_capacity(claimed).ok()?,
         };
         let mut index = ZipIndex {
             nodes,
@@ -181,10 +183,10 @@ impl Builder {
         let parent = self.directory(directory);
         let node = self.file(record, raw.len(), parent, modified);
         // An empty file is never read, so it is checked when it is opened.
-        self.index.open_infallible &= node.coding.is_readable() && node.size_bytes > 0;
+        self.index.open_infallible &= node.method.is_readable() && node.size_bytes > 0;
         let there = match self.names {
-            Names::Unique => None,
-            Names::Any => self.index.child(Position(parent), name),
+            NameUniqueness::Assumed => None,
+            NameUniqueness::Checked => self.index.child(Position(parent), name),
         };
         match there {
             Some(there) => self.replace(there, node),
@@ -212,30 +214,30 @@ impl Builder {
         self.last_end = end.unwrap_or(u64::MAX);
         let method = record.compression_method();
         let mut crc = record.crc32();
-        let coding = if self.split {
-            Coding::Split
+        let method = if self.split {
+            EntryMethod::Split
         } else if record.flags().is_encrypted() || record.flags().has_strong_encryption() {
-            Coding::Encrypted
+            EntryMethod::Encrypted
         } else if end.is_none_or(|end| end > self.data_end) {
-            Coding::OutOfBounds
+            EntryMethod::OutOfBounds
         } else if method == CompressionMethod::STORE {
             if compressed_bytes == size_bytes {
-                Coding::Stored
+                EntryMethod::Stored
             } else {
-                Coding::ImpossibleSize
+                EntryMethod::ImpossibleSize
             }
         } else if method == CompressionMethod::DEFLATE {
             let most = compressed_bytes.saturating_mul(MAX_DEFLATE_RATIO);
             if size_bytes <= most {
-                Coding::Deflated
+                EntryMethod::Deflated
             } else {
-                Coding::ImpossibleSize
+                EntryMethod::ImpossibleSize
             }
         } else if method == CompressionMethod::ZSTD {
-            Coding::Zstd
+            EntryMethod::Zstd
         } else {
             crc = u32::from(method.as_u16());
-            Coding::UnknownMethod
+            EntryMethod::UnsupportedMethod
         };
         Node {
             name_start: 0,
@@ -244,7 +246,7 @@ impl Builder {
             modified_unix,
             state: AtomicU32::new(0),
             name_length: 0,
-            coding,
+            method,
             header_offset,
             compressed_bytes,
             size_bytes,
@@ -260,7 +262,7 @@ impl Builder {
         for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
             at = match self.index.child(Position(at), name) {
                 Some(child) => {
-                    if self.index.node(child).coding != Coding::Directory {
+                    if self.index.node(child).method != EntryMethod::Directory {
                         self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
                         if let Some(node) = self.index.nodes.get_mut(child.0 as usize) {
                             let kept =
@@ -281,7 +283,7 @@ impl Builder {
 
     /// Handles a second entry with the same name: the last one counts, and a directory wins over a file.
     fn replace(&mut self, there: Position, node: Node) {
-        if self.index.node(there).coding == Coding::Directory {
+        if self.index.node(there).method == EntryMethod::Directory {
             self.counts.hidden_files = self.counts.hidden_files.saturating_add(1);
             return;
         }
@@ -308,18 +310,18 @@ impl Builder {
         node.parent = parent;
         let at = u32::try_from(index.nodes.len()).unwrap_or(u32::MAX);
         index.names.extend_from_slice(name);
-        let is_directory = node.coding == Coding::Directory;
+        let is_directory = node.method == EntryMethod::Directory;
         index.nodes.push(node);
-        if self.names == Names::Any || is_directory {
+        if self.names == NameUniqueness::Checked || is_directory {
             let name_of = name_of(&index.nodes, &index.names);
             index.by_name.insert(at, name_of);
         }
         at
     }
 
-    fn finish(mut self) -> Result<Directory, NoTable> {
+    fn finish(mut self) -> Result<Directory, NameTableError> {
         let index = &mut self.index;
-        if self.names == Names::Unique {
+        if self.names == NameUniqueness::Assumed {
             let name_of = name_of(&index.nodes, &index.names);
             index.by_name = NameTable::of_nodes(index.nodes.len(), machine::cores(), name_of)?;
         }
@@ -365,7 +367,7 @@ impl Builder {
                 .index
                 .nodes
                 .iter()
-                .filter(|node| !node.coding.is_readable())
+                .filter(|node| !node.method.is_readable())
                 .count(),
         };
         if unreadable > overlapping {
@@ -389,7 +391,7 @@ impl Builder {
         let links: Vec<(u32, bool)> = nodes
             .iter()
             .skip(1)
-            .map(|node| (node.parent, node.coding == Coding::Directory))
+            .map(|node| (node.parent, node.method == EntryMethod::Directory))
             .collect();
         for (parent, is_directory) in &links {
             if let Some(parent) = nodes.get_mut(*parent as usize) {
@@ -400,7 +402,7 @@ impl Builder {
         let mut first = 0_u64;
         for node in nodes
             .iter_mut()
-            .filter(|node| node.coding == Coding::Directory)
+            .filter(|node| node.method == EntryMethod::Directory)
         {
             node.header_offset = first;
             first = first.saturating_add(node.compressed_bytes);
@@ -428,8 +430,8 @@ impl Builder {
             .zip(&self.index.nodes)
             .filter(|(_, node)| {
                 matches!(
-                    node.coding,
-                    Coding::Stored | Coding::Deflated | Coding::Zstd
+                    node.method,
+                    EntryMethod::Stored | EntryMethod::Deflated | EntryMethod::Zstd
                 )
             })
             .map(|(at, node)| (node.header_offset, at))
@@ -452,7 +454,7 @@ impl Builder {
         marked.dedup();
         for at in &marked {
             if let Some(node) = self.index.nodes.get_mut(*at as usize) {
-                node.coding = Coding::Overlapping;
+                node.method = EntryMethod::Overlapping;
             }
         }
         marked.len()
@@ -468,7 +470,7 @@ impl Node {
             modified_unix: 0,
             state: AtomicU32::new(0),
             name_length,
-            coding: Coding::Directory,
+            method: EntryMethod::Directory,
             header_offset: 0,
             compressed_bytes: 0,
             size_bytes: 0,

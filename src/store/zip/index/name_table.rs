@@ -17,7 +17,7 @@ pub(super) const BYTES_PER_NODE: u64 = 10;
 
 /// Why a table could not be built.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoTable {
+pub(super) enum NameTableError {
     /// Memory could not be allocated.
     Exhausted,
     /// Two nodes of one directory have the same name.
@@ -33,13 +33,13 @@ pub(super) struct NameTable {
 
 impl NameTable {
     /// Creates a table with capacity for `nodes`.
-    pub(super) fn with_capacity(nodes: usize) -> Result<Self, NoTable> {
+    pub(super) fn with_capacity(nodes: usize) -> Result<Self, NameTableError> {
         let mut table = Self::default();
         // Part lengths differ by far less than an eighth, unless all of them are short.
         let each = nodes / PARTS;
         for part in &mut table.parts {
             part.try_reserve(each + each / 8, |_| 0)
-                .map_err(|_| NoTable::Exhausted)?;
+                .map_err(|_| NameTableError::Exhausted)?;
         }
         Ok(table)
     }
@@ -49,12 +49,12 @@ impl NameTable {
         nodes: usize,
         threads: usize,
         name_of: impl Fn(u32) -> (u32, &'a [u8]) + Sync,
-    ) -> Result<Self, NoTable> {
+    ) -> Result<Self, NameTableError> {
         let mut table = Self::with_capacity(nodes)?;
         let mut hashes: Vec<u64> = Vec::new();
         hashes
             .try_reserve_exact(nodes)
-            .map_err(|_| NoTable::Exhausted)?;
+            .map_err(|_| NameTableError::Exhausted)?;
         hashes.resize(nodes, 0);
         let threads = threads.clamp(1, (nodes / MIN_NODES_PER_THREAD).clamp(1, PARTS));
         let Self { parts, hasher } = &mut table;
@@ -86,7 +86,7 @@ impl NameTable {
             }
         });
         if has_duplicate.into_inner() {
-            return Err(NoTable::Duplicate);
+            return Err(NameTableError::Duplicate);
         }
         Ok(table)
     }
@@ -165,6 +165,6 @@ mod tests {
         }
         names[150_000] = names[7_000].clone();
         let duplicate = NameTable::of_nodes(nodes, 3, name_of(&names));
-        assert_eq!(duplicate.unwrap_err(), NoTable::Duplicate);
+        assert_eq!(duplicate.unwrap_err(), NameTableError::Duplicate);
     }
 }

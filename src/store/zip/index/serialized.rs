@@ -14,13 +14,13 @@
 use std::sync::atomic::AtomicU32;
 
 use super::name_table::{self, NameTable};
-use super::{Coding, Directory, Node, ZipIndex, name_of};
+use super::{Directory, EntryMethod, Node, ZipIndex, name_of};
 use crate::machine;
 use crate::store::Position;
 
 /// The name under which an index is stored. It must change with the format and with the rules for
 /// accepting a directory.
-pub(in crate::store::zip) const STORED_NAME: &str = "zip index 1";
+pub(in crate::store::zip) const CACHE_NAME: &str = "zip index 1";
 
 const HEAD_BYTES: usize = 48;
 const NODE_BYTES: usize = 48;
@@ -79,7 +79,7 @@ impl Head {
 
 /// Serializes the directory of an archive of `archive_bytes`; `None` if the result would exceed
 /// `max_bytes`, or memory cannot be allocated.
-pub(in crate::store::zip) fn store(
+pub(in crate::store::zip) fn serialize(
     directory: &Directory,
     archive_bytes: u64,
     max_bytes: u64,
@@ -113,7 +113,7 @@ pub(in crate::store::zip) fn store(
 }
 
 /// Returns how much memory restoring `length` bytes takes, in bytes, while they are held.
-pub(in crate::store::zip) fn restored_bytes(length: u64) -> u64 {
+pub(in crate::store::zip) fn deserialized_bytes(length: u64) -> u64 {
     // Hashes are held while the table is built.
     let each = name_table::BYTES_PER_NODE + size_of::<u64>() as u64;
     let nodes = length / (NODE_BYTES as u64 + size_of::<u32>() as u64);
@@ -122,7 +122,7 @@ pub(in crate::store::zip) fn restored_bytes(length: u64) -> u64 {
 
 /// Parses a serialized directory of an archive of `archive_bytes`; `None` if the bytes are not complete
 /// and consistent.
-pub(in crate::store::zip) fn restore(bytes: &[u8], archive_bytes: u64) -> Option<Directory> {
+pub(in crate::store::zip) fn deserialize(bytes: &[u8], archive_bytes: u64) -> Option<Directory> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let head = Head::from_bytes(head).filter(|head| head.archive_bytes == archive_bytes)?;
     let [nodes, order, names, notes] = head.lengths()?;
@@ -173,7 +173,7 @@ impl Node {
         let short = short.iter().flat_map(|number| number.to_le_bytes());
         array(
             long.chain(short)
-                .chain([self.name_length, self.coding as u8]),
+                .chain([self.name_length, self.method as u8]),
         )
     }
 
@@ -186,7 +186,7 @@ impl Node {
         let [d, e, f, g] = short.as_chunks::<4>().0 else {
             return None;
         };
-        let [name_length, coding, 0, 0, 0, 0, 0, 0] = *rest else {
+        let [name_length, method, 0, 0, 0, 0, 0, 0] = *rest else {
             return None;
         };
         Some(Self {
@@ -196,7 +196,7 @@ impl Node {
             modified_unix: u32::from_le_bytes(*g),
             state: AtomicU32::new(0),
             name_length,
-            coding: Coding::from_number(coding)?,
+            method: EntryMethod::from_number(method)?,
             header_offset: u64::from_le_bytes(*a),
             compressed_bytes: u64::from_le_bytes(*b),
             size_bytes: u64::from_le_bytes(*c),
@@ -206,7 +206,7 @@ impl Node {
     /// Whether all parts that a node refers to exist, and its directory precedes it.
     fn is_consistent(&self, at: usize, names: usize, order: usize) -> bool {
         let name_end = self.name_start as usize + usize::from(self.name_length);
-        let is_directory = self.coding == Coding::Directory;
+        let is_directory = self.method == EntryMethod::Directory;
         let is_placed = match at {
             0 => is_directory && self.parent == 0,
             at => (self.parent as usize) < at && self.name_length > 0,
@@ -218,7 +218,7 @@ impl Node {
     }
 }
 
-impl Coding {
+impl EntryMethod {
     fn from_number(number: u8) -> Option<Self> {
         let all = [
             Self::Directory,
@@ -226,13 +226,13 @@ impl Coding {
             Self::Deflated,
             Self::Zstd,
             Self::Encrypted,
-            Self::UnknownMethod,
+            Self::UnsupportedMethod,
             Self::Split,
             Self::Overlapping,
             Self::OutOfBounds,
             Self::ImpossibleSize,
         ];
-        all.into_iter().find(|coding| *coding as u8 == number)
+        all.into_iter().find(|method| *method as u8 == number)
     }
 }
 
