@@ -127,12 +127,12 @@ pub struct HangingStore {
 struct Gate {
     path: PathBuf,
     timeout: Duration,
-    answered: Mutex<HashSet<Question>>,
+    cached_calls: Mutex<HashSet<Call>>,
 }
 
 /// A call about a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Question {
+enum Call {
     Stat(Key),
     Open(Key),
     List(Key),
@@ -146,7 +146,7 @@ impl HangingStore {
         let gate = Arc::new(Gate {
             path: gate,
             timeout,
-            answered: Mutex::default(),
+            cached_calls: Mutex::default(),
         });
         Self { inner, gate }
     }
@@ -156,20 +156,20 @@ impl HangingStore {
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 impl Gate {
-    fn is_cached(&self, question: &Question) -> bool {
+    fn is_cached(&self, call: &Call) -> bool {
         let is_forgetful = || self.path.metadata().is_ok_and(|gate| gate.len() > 0);
-        self.answered.lock().contains(question) && !is_forgetful()
+        self.cached_calls.lock().contains(call) && !is_forgetful()
     }
 
-    fn note<T>(&self, question: Question, answer: &Result<T, StoreError>) {
-        if matches!(answer, Ok(_) | Err(StoreError::NotFound { .. })) {
-            self.answered.lock().insert(question);
+    fn note<T>(&self, call: Call, result: &Result<T, StoreError>) {
+        if matches!(result, Ok(_) | Err(StoreError::NotFound { .. })) {
+            self.cached_calls.lock().insert(call);
         }
     }
 
     /// Waits until the gate is open, unless the answer counts as cached.
-    async fn pass(&self, key: &Key, question: &Question) -> Result<(), StoreError> {
-        if self.is_cached(question) {
+    async fn pass(&self, key: &Key, call: &Call) -> Result<(), StoreError> {
+        if self.is_cached(call) {
             return Ok(());
         }
         runtime::leave_session_thread().await;
@@ -206,37 +206,37 @@ impl Store for HangingStore {
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        let question = Question::Stat(key.clone());
-        self.gate.pass(key, &question).await?;
-        let answer = self.inner.stat(key).await;
-        self.gate.note(question, &answer);
-        answer
+        let call = Call::Stat(key.clone());
+        self.gate.pass(key, &call).await?;
+        let result = self.inner.stat(key).await;
+        self.gate.note(call, &result);
+        result
     }
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
-        let is_cached = self.gate.is_cached(&Question::Stat(key.clone()));
+        let is_cached = self.gate.is_cached(&Call::Stat(key.clone()));
         is_cached.then(|| self.inner.try_stat(key)).flatten()
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        let question = Question::Open(key.clone());
-        self.gate.pass(key, &question).await?;
-        let answer = self.inner.open(key, hint).await;
-        self.gate.note(question, &answer);
+        let call = Call::Open(key.clone());
+        self.gate.pass(key, &call).await?;
+        let result = self.inner.open(key, hint).await;
+        self.gate.note(call, &result);
         Ok(Arc::new(HangingObject {
-            inner: answer?,
+            inner: result?,
             key: key.clone(),
             gate: Arc::clone(&self.gate),
         }))
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
-        let question = Question::List(prefix.clone());
-        self.gate.pass(prefix, &question).await?;
-        let answer = self.inner.list(prefix).await;
-        self.gate.note(question, &answer);
+        let call = Call::List(prefix.clone());
+        self.gate.pass(prefix, &call).await?;
+        let result = self.inner.list(prefix).await;
+        self.gate.note(call, &result);
         Ok(Box::new(HangingListing {
-            inner: answer?,
+            inner: result?,
             key: prefix.clone(),
             gate: Arc::clone(&self.gate),
             asked: None,
@@ -276,18 +276,18 @@ impl Object for HangingObject {
         size_bytes: usize,
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
-        let is_cached = self.gate.is_cached(&Question::Read(self.key.clone()));
+        let is_cached = self.gate.is_cached(&Call::Read(self.key.clone()));
         is_cached
             .then(|| self.inner.try_read(offset, size_bytes, buffer))
             .flatten()
     }
 
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
-        let question = Question::Read(self.key.clone());
-        self.gate.pass(&self.key, &question).await?;
-        let answer = self.inner.read(offset, size_bytes).await;
-        self.gate.note(question, &answer);
-        answer
+        let call = Call::Read(self.key.clone());
+        self.gate.pass(&self.key, &call).await?;
+        let result = self.inner.read(offset, size_bytes).await;
+        self.gate.note(call, &result);
+        result
     }
 }
 
@@ -305,8 +305,8 @@ struct HangingListing {
 #[async_trait]
 impl Listing for HangingListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
-        let question = Question::Visit(self.key.clone(), cookie);
-        if !self.gate.is_cached(&question) && self.passed.take() != Some(cookie) {
+        let call = Call::Visit(self.key.clone(), cookie);
+        if !self.gate.is_cached(&call) && self.passed.take() != Some(cookie) {
             self.asked = Some(cookie);
             return Ok(Visited::Pending);
         }
@@ -314,19 +314,19 @@ impl Listing for HangingListing {
         let visited = self.inner.visit(cookie, &mut |listed| {
             // Attributes in a listing count as cached, too.
             if let (Some(_), Ok(key)) = (&listed.stat, key.join(listed.name)) {
-                gate.answered.lock().insert(Question::Stat(key));
+                gate.cached_calls.lock().insert(Call::Stat(key));
             }
             visit(listed)
         });
-        self.gate.note(question, &visited);
+        self.gate.note(call, &visited);
         visited
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
         match self.asked.take() {
             Some(cookie) => {
-                let question = Question::Visit(self.key.clone(), cookie);
-                self.gate.pass(&self.key, &question).await?;
+                let call = Call::Visit(self.key.clone(), cookie);
+                self.gate.pass(&self.key, &call).await?;
                 self.passed = Some(cookie);
                 Ok(())
             }

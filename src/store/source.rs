@@ -160,7 +160,7 @@ pub enum OpenError {
 /// A parsed source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceName {
-    place: Place,
+    location: SourceLocation,
     /// Whether the source must be a zip archive.
     is_zip: bool,
     /// The key in the source that is the root of the store.
@@ -168,7 +168,7 @@ pub struct SourceName {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum SourceLocation {
     Path(PathBuf),
     Url(String),
 }
@@ -221,7 +221,7 @@ impl SourceName {
                 Self::local(Path::new(path.strip_prefix("localhost").unwrap_or(path)))?
             }
             Some(scheme) if REMOTE_SCHEMES.contains(&scheme) => Self {
-                place: Place::Url(first.to_owned()),
+                location: SourceLocation::Url(first.to_owned()),
                 is_zip: false,
                 root: Key::root(),
             },
@@ -256,7 +256,7 @@ impl SourceName {
     #[expect(clippy::unnecessary_wraps, reason = "as its callers return it")]
     fn local(path: &Path) -> Result<Self, OpenError> {
         Ok(Self {
-            place: Place::Path(path.to_owned()),
+            location: SourceLocation::Path(path.to_owned()),
             is_zip: false,
             root: Key::root(),
         })
@@ -264,17 +264,17 @@ impl SourceName {
 
     /// The path of a local source; `None` for a remote one.
     pub fn path(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Path(path) => Some(path),
-            Place::Url(_) => None,
+        match &self.location {
+            SourceLocation::Path(path) => Some(path),
+            SourceLocation::Url(_) => None,
         }
     }
 
     /// The URL of a remote source in messages, without secrets.
     pub fn remote_label(&self) -> Option<String> {
-        match &self.place {
-            Place::Path(_) => None,
-            Place::Url(url) => Some(remote::label(url)),
+        match &self.location {
+            SourceLocation::Path(_) => None,
+            SourceLocation::Url(url) => Some(remote::label(url)),
         }
     }
 
@@ -288,8 +288,8 @@ impl SourceName {
     /// # Errors
     /// [`OpenError`], which names the source.
     pub async fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
-        let (store, base) = match &self.place {
-            Place::Path(path) => {
+        let (store, base) = match &self.location {
+            SourceLocation::Path(path) => {
                 let store = open_local(path, self.is_zip, options)?;
                 let base = BaseLocation::Directory(path.clone());
                 let store = match icechunk::detect_local(&*store, options.classes).await {
@@ -306,7 +306,7 @@ impl SourceName {
                 let directory = directory.unwrap_or(Path::new("."));
                 (store, BaseLocation::Directory(directory.to_owned()))
             }
-            Place::Url(url) => {
+            SourceLocation::Url(url) => {
                 let base = BaseLocation::Url(url.trim_end_matches('/').to_owned());
                 match remote::open(url, self.is_zip, &options.remote, options.classes).await? {
                     OpenedSource::Icechunk {
@@ -520,15 +520,15 @@ mod tests {
     fn parse(source: &str) -> (Option<String>, bool, String) {
         let name = SourceName::parse(Path::new(source)).unwrap();
         let root = String::from_utf8(name.root.as_bytes().to_vec()).unwrap();
-        let url = match name.place {
-            Place::Path(path) => format!("path {}", path.display()),
-            Place::Url(url) => url,
+        let url = match name.location {
+            SourceLocation::Path(path) => format!("path {}", path.display()),
+            SourceLocation::Url(url) => url,
         };
         (Some(url), name.is_zip, root)
     }
 
-    fn is(place: &str, is_zip: bool, root: &str) -> (Option<String>, bool, String) {
-        (Some(place.to_owned()), is_zip, root.to_owned())
+    fn is(location: &str, is_zip: bool, root: &str) -> (Option<String>, bool, String) {
+        (Some(location.to_owned()), is_zip, root.to_owned())
     }
 
     #[test]

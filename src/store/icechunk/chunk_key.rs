@@ -26,7 +26,7 @@ pub(super) enum ChunkName {
 
 /// The kind of names directly below a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Below {
+pub(super) enum ChildNames {
     /// Only the prefix `c`.
     C,
     /// Chunks, named by all of their coordinates.
@@ -102,15 +102,15 @@ impl ChunkKeys {
     }
 
     /// The kind of names directly below the array.
-    pub(super) fn top(&self) -> Below {
+    pub(super) fn top(&self) -> ChildNames {
         match (self.has_c, self.is_nested && self.dimensions > 0) {
-            (true, true) => Below::C,
-            (false, true) => Below::Nested,
-            (_, false) => Below::Flat,
+            (true, true) => ChildNames::C,
+            (false, true) => ChildNames::Nested,
+            (_, false) => ChildNames::Flat,
         }
     }
 
-    /// The name of a chunk directly below its array ([`Below::Flat`]).
+    /// The name of a chunk directly below its array ([`ChildNames::Flat`]).
     pub(super) fn flat_name(&self, coordinates: impl Iterator<Item = u32>) -> String {
         let mut name = String::from(if self.has_c { "c" } else { "" });
         for coordinate in coordinates {
@@ -188,15 +188,15 @@ mod tests {
         for (encoding, dimensions) in [(DOTS, 2), (DOTS, 0), (V2, 3), (V2, 0), (DEFAULT, 0)] {
             let keys = keys(encoding, dimensions);
             let coordinates = vec![4; dimensions];
-            assert_eq!(keys.top(), Below::Flat);
+            assert_eq!(keys.top(), ChildNames::Flat);
             let name = keys.flat_name(coordinates.iter().copied());
             assert_eq!(
                 keys.parse(name.as_bytes()),
                 Some(ChunkName::Chunk(coordinates))
             );
         }
-        assert_eq!(keys(DEFAULT, 1).top(), Below::C);
-        assert_eq!(keys(V2_SLASHES, 1).top(), Below::Nested);
+        assert_eq!(keys(DEFAULT, 1).top(), ChildNames::C);
+        assert_eq!(keys(V2_SLASHES, 1).top(), ChildNames::Nested);
     }
 
     #[test]

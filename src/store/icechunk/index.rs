@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Containers;
-use super::chunk_key::{Below, ChunkName};
+use super::chunk_key::{ChildNames, ChunkName};
 use super::files::{Files, file_key};
 use super::format::FormatError;
 use super::id::ObjectId;
@@ -29,7 +29,7 @@ const ARRAYS_SHARE: u64 = 8;
 const MAX_ARRAYS: usize = 1024;
 /// The parts of a position in a flat listing (see `flat`).
 const TAG_MASK: u64 = 0xff << 56;
-const PLACE_MASK: u64 = u32::MAX as u64;
+const POSITION_MASK: u64 = u32::MAX as u64;
 
 /// The keys of one snapshot.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ pub(super) struct SnapshotIndex {
 
 /// The result of looking up a key in the snapshot.
 #[derive(Debug)]
-enum Found {
+enum KeyLookup {
     Entry(Entry),
     /// A chunk or a prefix of chunks, which manifests may contain.
     Chunk(Arc<Array>, ChunkName),
 }
 
 /// The result of looking up a name in a manifest.
-enum Lookup {
+enum ManifestLookup {
     Absent,
     Found(Entry),
 }
@@ -103,15 +103,15 @@ impl SnapshotIndex {
         Ok(Some(Reference::Document(Arc::new(bytes.to_vec()), chunks)))
     }
 
-    fn locate(&self, key: &Key) -> Result<Found, StoreError> {
+    fn locate(&self, key: &Key) -> Result<KeyLookup, StoreError> {
         let absent = || StoreError::NotFound { key: key.clone() };
         let (node, below) = self.snapshot.locate(key.as_bytes());
         if below.is_empty() {
-            return Ok(Found::Entry(Entry::Prefix));
+            return Ok(KeyLookup::Entry(Entry::Prefix));
         }
         if below == DOCUMENT {
             let document = self.document(node, key)?.ok_or_else(absent)?;
-            return Ok(Found::Entry(Entry::Value(document)));
+            return Ok(KeyLookup::Entry(Entry::Value(document)));
         }
         if below
             .strip_prefix(DOCUMENT)
@@ -130,25 +130,25 @@ impl SnapshotIndex {
             ChunkName::Prefix(coordinates) if coordinates.is_empty() => {
                 match array.manifests.is_empty() {
                     true => Err(absent()),
-                    false => Ok(Found::Entry(Entry::Prefix)),
+                    false => Ok(KeyLookup::Entry(Entry::Prefix)),
                 }
             }
-            name => Ok(Found::Chunk(array, name)),
+            name => Ok(KeyLookup::Chunk(array, name)),
         }
     }
 
     /// Returns the entry of a key, if all manifests that it needs are in memory.
     pub(super) fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
         let (array, name) = match self.locate(key) {
-            Ok(Found::Chunk(array, name)) => (array, name),
-            Ok(Found::Entry(entry)) => return Some(Ok(entry)),
+            Ok(KeyLookup::Chunk(array, name)) => (array, name),
+            Ok(KeyLookup::Entry(entry)) => return Some(Ok(entry)),
             Err(error) => return Some(Err(error)),
         };
         for manifest in covering(&array, &name) {
             let loaded = self.files.cached_manifest(manifest.id)?;
             match self.look_up(key, manifest, &loaded, &array, &name) {
-                Ok(Lookup::Absent) => {}
-                Ok(Lookup::Found(entry)) => return Some(Ok(entry)),
+                Ok(ManifestLookup::Absent) => {}
+                Ok(ManifestLookup::Found(entry)) => return Some(Ok(entry)),
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -161,12 +161,14 @@ impl SnapshotIndex {
     /// [`StoreError::NotFound`] if no manifest of the array has the key; errors of reading manifests.
     pub(super) async fn find(&self, key: &Key) -> Result<Entry, StoreError> {
         let (array, name) = match self.locate(key)? {
-            Found::Chunk(array, name) => (array, name),
-            Found::Entry(entry) => return Ok(entry),
+            KeyLookup::Chunk(array, name) => (array, name),
+            KeyLookup::Entry(entry) => return Ok(entry),
         };
         for manifest in covering(&array, &name) {
             let loaded = self.manifest(key, manifest.id).await?;
-            if let Lookup::Found(entry) = self.look_up(key, manifest, &loaded, &array, &name)? {
+            if let ManifestLookup::Found(entry) =
+                self.look_up(key, manifest, &loaded, &array, &name)?
+            {
                 return Ok(entry);
             }
         }
@@ -185,21 +187,21 @@ impl SnapshotIndex {
         loaded: &Manifest,
         array: &Array,
         name: &ChunkName,
-    ) -> Result<Lookup, StoreError> {
+    ) -> Result<ManifestLookup, StoreError> {
         let failed = |error: FormatError| error.of(key, &manifest_file(manifest.id));
         let refs = loaded
             .refs(&array.node_id, array.dimensions)
             .map_err(failed)?;
         let Some(refs) = refs else {
-            return Ok(Lookup::Absent);
+            return Ok(ManifestLookup::Absent);
         };
         match name {
             ChunkName::Chunk(coordinates) => match refs.find(coordinates).map_err(failed)? {
                 Some(place) => {
                     let value = self.reference(loaded, refs, place).map_err(failed)?;
-                    Ok(Lookup::Found(Entry::Value(value?)))
+                    Ok(ManifestLookup::Found(Entry::Value(value?)))
                 }
-                None => Ok(Lookup::Absent),
+                None => Ok(ManifestLookup::Absent),
             },
             ChunkName::Prefix(first) => {
                 let mut from = refs.bound(0, first, false).map_err(failed)?;
@@ -209,11 +211,11 @@ impl SnapshotIndex {
                     let coordinates: Vec<u32> =
                         refs.coordinates(from).map_err(failed)?.iter().collect();
                     if manifest.covers(&coordinates) {
-                        return Ok(Lookup::Found(Entry::Prefix));
+                        return Ok(ManifestLookup::Found(Entry::Prefix));
                     }
                     from += 1;
                 }
-                Ok(Lookup::Absent)
+                Ok(ManifestLookup::Absent)
             }
         }
     }
@@ -255,15 +257,15 @@ impl SnapshotIndex {
         let (node, below) = self.snapshot.locate(prefix.as_bytes());
         if !below.is_empty() {
             let (array, name) = match self.locate(prefix)? {
-                Found::Chunk(array, name) => (array, name),
-                Found::Entry(Entry::Prefix) => (
+                KeyLookup::Chunk(array, name) => (array, name),
+                KeyLookup::Entry(Entry::Prefix) => (
                     self.array(node, prefix)?
                         .ok_or_else(|| StoreError::NotFound {
                             key: prefix.clone(),
                         })?,
                     ChunkName::Prefix(Vec::new()),
                 ),
-                Found::Entry(Entry::Value(_)) => {
+                KeyLookup::Entry(Entry::Value(_)) => {
                     let key = prefix.clone();
                     return Err(StoreError::NotAPrefix { key });
                 }
@@ -282,7 +284,7 @@ impl SnapshotIndex {
         match position.checked_sub(1) {
             None => self.top(prefix, node),
             Some(position) => match self.array(node, prefix)? {
-                Some(array) if array.keys.top() == Below::Flat => {
+                Some(array) if array.keys.top() == ChildNames::Flat => {
                     let page = self.flat(prefix, &array, position).await?;
                     Ok(self.without_nodes(prefix, behind(page, 1)))
                 }
@@ -312,9 +314,9 @@ impl SnapshotIndex {
             .filter(|array| !array.manifests.is_empty())
         {
             match array.keys.top() {
-                Below::C if self.is_node(prefix, b"c") => {}
-                Below::C => children.push(prefix_child(b"c")),
-                Below::Flat | Below::Nested => next = Some(1),
+                ChildNames::C if self.is_node(prefix, b"c") => {}
+                ChildNames::C => children.push(prefix_child(b"c")),
+                ChildNames::Flat | ChildNames::Nested => next = Some(1),
             }
         }
         Ok(Page { children, next })
@@ -402,7 +404,7 @@ impl SnapshotIndex {
             });
         }
         let number = crate::store::in_memory((position & !TAG_MASK) >> 32)?;
-        let from = crate::store::in_memory(position & PLACE_MASK)?;
+        let from = crate::store::in_memory(position & POSITION_MASK)?;
         let Some(manifest) = array.manifests.get(number) else {
             return Ok(Page::default());
         };

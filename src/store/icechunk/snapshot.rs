@@ -338,16 +338,16 @@ fn is_valid(path: &[u8]) -> bool {
 }
 
 /// A path, and the index of its node in the vector of nodes.
-type Placed = (Range<u32>, u32);
+type PathNode = (Range<u32>, u32);
 
 /// Returns the sorted paths of all nodes, and the number of nodes without a valid path.
 fn paths(
     bytes: &[u8],
     tables: Offsets<'_>,
     limit_bytes: u64,
-) -> Result<(Vec<Placed>, usize), FormatError> {
+) -> Result<(Vec<PathNode>, usize), FormatError> {
     FormatError::check_limit(
-        tables.len().saturating_mul(size_of::<Placed>()),
+        tables.len().saturating_mul(size_of::<PathNode>()),
         limit_bytes,
     )?;
     let mut paths = Vec::new();
@@ -388,7 +388,7 @@ fn paths(
 }
 
 /// Adds the prefixes that paths imply, and sets the end of each node.
-fn tree(bytes: &[u8], paths: Vec<Placed>, limit_bytes: u64) -> Result<Vec<Node>, FormatError> {
+fn tree(bytes: &[u8], paths: Vec<PathNode>, limit_bytes: u64) -> Result<Vec<Node>, FormatError> {
     let mut nodes: Vec<Node> = Vec::new();
     // The previous node and its ancestors.
     let mut open: Vec<u32> = Vec::new();
