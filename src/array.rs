@@ -2,31 +2,31 @@
 //!
 //! A *read chunk* is the unit of reading: an inner chunk if chunks are shards, otherwise a chunk. The
 //! modules also call it *chunk*. A read chunk is decoded whole, and once for all requests that wait for
-//! it (`cache`). All memory for decoding is reserved first (`memory`). The CPU pool decodes
+//! it (`chunk_cache`). All memory for decoding is reserved first (`memory_limit`). The CPU pool decodes
 //! (`chunk_loader`), also ahead of a sequential reader (`readahead`). `geometry` maps the bytes of an
 //! array to those of its chunks.
 
-mod batch;
-mod buffers;
-mod cache;
+mod buffer_pool;
+mod chunk_batch;
+mod chunk_cache;
 mod chunk_loader;
 mod chunk_table;
 mod chunks;
 mod closed_records;
 mod decode;
-mod direct;
 mod engine;
 mod fetch;
 mod geometry;
 mod inner_grid;
-mod memory;
+mod memory_limit;
 mod order;
 mod pipelines;
 mod raw;
+mod read_direct;
+mod read_stored;
 mod readahead;
 mod reader;
 mod served;
-mod stored;
 mod variable;
 mod verify;
 mod version_memory;
@@ -35,10 +35,10 @@ mod version_record;
 pub use chunk_table::ChunkTable;
 pub use chunks::{ArrayChunks, not_a_chunk};
 pub use engine::{Engine, EngineOptions};
-pub use memory::Reservation;
+pub use memory_limit::Reservation;
 pub use raw::check_version;
 pub use readahead::OpenReader;
-pub use reader::{ArrayReader, Extent};
-pub use served::{Handle, ServedVersions};
+pub use reader::{ArrayReader, Selection};
+pub use served::{ServedHandle, ServedVersions};
 pub use variable::{Elements, read_elements};
 pub use verify::{Verified, Verifier, read_through};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::select;
 use futures_util::pin_mut;
 
-use super::cache::{Chunk, ChunkId, Claim, Leader, Load};
+use super::chunk_cache::{Chunk, ChunkId, ChunkLookup, Leader, LoadWaiter};
 use super::reader::ArrayReader;
 use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::StoreError;
@@ -47,23 +47,23 @@ impl ArrayReader {
     ) -> Result<Vec<Arc<Chunk>>, StoreError> {
         enum State {
             Ready(Arc<Chunk>),
-            Loading(Load),
+            Loading(LoadWaiter),
         }
         let mut states = Vec::with_capacity(ids.len());
         let mut leaders = Leaders::new();
         for id in ids {
-            states.push(match self.claim(*id) {
-                Claim::Lead(mut leader) => {
+            states.push(match self.get_or_lead(*id) {
+                ChunkLookup::Lead(mut leader) => {
                     let load = leader.take_load();
                     leaders.push((*id, leader));
                     State::Loading(load.ok_or_else(|| second_load(id))?)
                 }
-                Claim::Wait(load) => {
+                ChunkLookup::Wait(load) => {
                     // The load may still be in the prefetch queue.
                     runtime::promote_prefetch();
                     State::Loading(load)
                 }
-                Claim::Ready(chunk) => {
+                ChunkLookup::Ready(chunk) => {
                     self.engine.count_reused(1);
                     State::Ready(chunk)
                 }
@@ -87,7 +87,11 @@ impl ArrayReader {
     }
 
     /// Waits for a chunk. Decodes it again if the store is known to have changed since.
-    async fn wait(self: &Arc<Self>, id: ChunkId, mut load: Load) -> Result<Arc<Chunk>, StoreError> {
+    async fn wait(
+        self: &Arc<Self>,
+        id: ChunkId,
+        mut load: LoadWaiter,
+    ) -> Result<Arc<Chunk>, StoreError> {
         let mut attempts = 0;
         loop {
             match load.wait().await {
@@ -107,10 +111,10 @@ impl ArrayReader {
                 None => {}
             }
             attempts += 1;
-            load = match self.claim(id) {
-                Claim::Ready(chunk) => return Ok(chunk),
-                Claim::Wait(load) => load,
-                Claim::Lead(mut leader) => {
+            load = match self.get_or_lead(id) {
+                ChunkLookup::Ready(chunk) => return Ok(chunk),
+                ChunkLookup::Wait(load) => load,
+                ChunkLookup::Lead(mut leader) => {
                     let load = leader.take_load();
                     self.submit(vec![(id, leader)], 1, Priority::Demand);
                     load.ok_or_else(|| second_load(&id))?
@@ -119,9 +123,9 @@ impl ArrayReader {
         }
     }
 
-    pub(super) fn claim(&self, id: ChunkId) -> Claim {
+    pub(super) fn get_or_lead(&self, id: ChunkId) -> ChunkLookup {
         let is_fresh = |chunk: &Chunk| self.chunks.is_fresh(chunk);
-        self.engine.cache.claim(id, is_fresh)
+        self.engine.cache.get_or_lead(id, is_fresh)
     }
 
     /// Returns the number of chunks that one task decodes.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::chunks::{ArrayChunks, not_a_chunk};
-use super::memory::Reservation;
-use super::reader::{ArrayReader, Extent};
+use super::memory_limit::Reservation;
+use super::reader::{ArrayReader, Selection};
 use crate::codec::{Pipeline, Sharding, StoredForm};
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
@@ -323,7 +323,7 @@ impl ArrayReader {
             if number.is_multiple_of(PAUSE_CHUNKS) {
                 leave_session_thread().await;
             }
-            let id = self.chunk_id(Extent::ChunkMajor, number);
+            let id = self.chunk_id(Selection::ChunkMajor, number);
             let (Some(inner), Some((version, index))) = (id.inner, shards.get(&id.chunk)) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::cache::{Chunk, ChunkId, now_ms};
+use super::chunk_cache::{Chunk, ChunkId, now_ms};
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::pipelines::Pipelines;

@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::cache::{Chunk, ChunkId, now_ms};
+use super::chunk_cache::{Chunk, ChunkId, now_ms};
 use super::chunks::ArrayChunks;
 use super::engine::Engine;
-use super::memory::Reservation;
+use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
 use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory};
 
 /// The location of the encoded bytes of a read chunk in a chunk.
-struct Encoded {
+struct EncodedChunk {
     range: Range<u64>,
     /// The number of the inner chunk, if the chunk is a shard.
     inner: Option<u64>,
@@ -89,7 +89,7 @@ impl ArrayChunks {
                 (0..object.size_bytes(), None, &*whole)
             }
         };
-        let encoded = Encoded {
+        let encoded = EncodedChunk {
             range,
             inner,
             memory,
@@ -139,11 +139,11 @@ impl ArrayChunks {
         &self,
         object: &dyn Object,
         key: &Key,
-        encoded: Encoded,
+        encoded: EncodedChunk,
         pipeline: &Pipeline,
         engine: &Engine,
     ) -> Result<Arc<Chunk>, StoreError> {
-        let Encoded {
+        let EncodedChunk {
             range,
             inner,
             memory,

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::buffers::Buffers;
-use super::cache::ChunkCache;
+use super::buffer_pool::BufferPool;
+use super::chunk_cache::ChunkCache;
 use super::closed_records::ClosedRecords;
-use super::memory::{Memory, Refused, Reservation};
+use super::memory_limit::{MemoryLimit, Reservation, ReserveError};
 use super::raw::share_scratch;
 use crate::hierarchy::ShardIndexCache;
 use crate::runtime;
@@ -32,10 +32,10 @@ pub struct EngineOptions {
 #[derive(Debug)]
 pub struct Engine {
     pub(super) cache: Arc<ChunkCache>,
-    pub(super) buffers: Arc<Buffers>,
-    memory: Arc<Memory>,
+    pub(super) buffers: Arc<BufferPool>,
+    memory: Arc<MemoryLimit>,
     /// The part of `memory` for the versions of served chunks.
-    pub(super) versions: Arc<Memory>,
+    pub(super) versions: Arc<MemoryLimit>,
     pub(super) closed: ClosedRecords,
     timeout: Duration,
     parallel: usize,
@@ -66,8 +66,8 @@ impl Engine {
         Ok(Self {
             cache: Arc::new(ChunkCache::new(cache_bytes)),
             buffers: Arc::default(),
-            memory: Arc::new(Memory::new(options.memory_limit_bytes)),
-            versions: Arc::new(Memory::new(options.memory_limit_bytes / VERSIONS_PART)),
+            memory: Arc::new(MemoryLimit::new(options.memory_limit_bytes)),
+            versions: Arc::new(MemoryLimit::new(options.memory_limit_bytes / VERSIONS_PART)),
             closed: ClosedRecords::default(),
             timeout: options.timeout,
             parallel,
@@ -159,14 +159,14 @@ impl Engine {
         reserved.map_err(|refused| self.refused(key, bytes, refused))
     }
 
-    fn refused(&self, key: &Key, need_bytes: u64, refused: Refused) -> StoreError {
+    fn refused(&self, key: &Key, need_bytes: u64, refused: ReserveError) -> StoreError {
         match refused {
-            Refused::Never => StoreError::TooLarge {
+            ReserveError::ExceedsLimit => StoreError::TooLarge {
                 key: key.clone(),
                 need_bytes,
                 limit_bytes: self.memory.limit_bytes(),
             },
-            Refused::InTime => timed_out(key, "memory"),
+            ReserveError::TimedOut => timed_out(key, "memory"),
         }
     }
 }

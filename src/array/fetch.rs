@@ -1,10 +1,10 @@
 //! How chunks are fetched from a remote store: whole, or with their neighbours.
 
-use super::cache::ChunkId;
+use super::chunk_cache::ChunkId;
 use super::chunks::ArrayChunks;
 use super::decode::most_encoded_bytes;
 use super::engine::Engine;
-use super::memory::Reservation;
+use super::memory_limit::Reservation;
 use crate::codec::IndexLocation;
 use crate::store::{AccessHint, Key, StoreError};
 

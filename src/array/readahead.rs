@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::batch::Batch;
-use super::cache::{Claim, Interest, Load};
+use super::chunk_batch::ChunkBatch;
+use super::chunk_cache::{ChunkLookup, Interest, LoadWaiter};
 use super::geometry::Geometry;
 use super::order::ElementOrder;
 use super::reader::ArrayReader;
@@ -23,7 +23,7 @@ const MAX_AHEAD_RUNS: u64 = 1 << 14;
 
 /// The prefetched chunks of a remote array.
 #[derive(Debug, Default)]
-pub(super) struct DecodedAhead(Mutex<State>);
+pub(super) struct PrefetchedChunks(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -90,7 +90,7 @@ impl ArrayReader {
         let mut leaders = Vec::new();
         for chunk in chunks {
             let id = self.chunks.id_of(chunk);
-            if let Claim::Lead(leader) = self.claim(id) {
+            if let ChunkLookup::Lead(leader) = self.get_or_lead(id) {
                 leaders.push((id, leader));
             }
         }
@@ -102,7 +102,7 @@ impl ArrayReader {
                 let loads = leaders
                     .iter_mut()
                     .filter_map(|(_, leader)| leader.take_load());
-                state.wanted.extend(loads.map(Load::into_interest));
+                state.wanted.extend(loads.map(LoadWaiter::into_interest));
             }
         }
         self.submit(leaders, self.group_chunks(), Priority::Prefetch);
@@ -126,7 +126,7 @@ impl ArrayReader {
             let row_end = (at / row + 1).saturating_mul(row).min(range.end);
             let end = at.saturating_add(plane).min(row_end);
             let room_bytes = room.saturating_mul(chunk_bytes);
-            let batch = Batch::of(geometry, at..end, room_bytes, runs_left);
+            let batch = ChunkBatch::of(geometry, at..end, room_bytes, runs_left);
             runs_left = runs_left.saturating_sub(batch.runs);
             chunks.extend(batch.chunks);
             if batch.end < end {

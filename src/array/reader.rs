@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::batch::Batch;
-use super::cache::{Chunk, ChunkId};
+use super::chunk_batch::ChunkBatch;
+use super::chunk_cache::{Chunk, ChunkId};
 use super::chunks::ArrayChunks;
 use super::engine::Engine;
 use super::geometry::{Geometry, Run};
 use super::order::ElementOrder;
-use super::readahead::DecodedAhead;
+use super::readahead::PrefetchedChunks;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
 use crate::store::{Data, Key, Store, StoreError, Ttl, Version, in_memory, part, part_mut};
@@ -33,14 +33,14 @@ pub struct ArrayReader {
     /// A single read chunk.
     inner_geometry: Geometry,
     pub(super) window_bytes: u64,
-    pub(super) ahead: DecodedAhead,
+    pub(super) ahead: PrefetchedChunks,
     /// The largest size in bytes of the chunks that a read holds while it waits for more.
     held_bytes: u64,
 }
 
 /// The elements of an array that a read covers, and their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum Selection {
     /// All elements in C order.
     RowMajor,
     /// The read chunks in C order over their grid, concatenated. Each is whole, including the elements
@@ -54,7 +54,7 @@ pub enum Extent {
 
 /// A read that is not empty.
 pub(super) struct ReadRun<'a> {
-    pub(super) extent: Extent,
+    pub(super) selection: Selection,
     order: &'a ElementOrder,
     pub(super) geometry: Cow<'a, Geometry>,
     pub(super) range: Range<u64>,
@@ -116,7 +116,7 @@ impl ArrayReader {
             chunk_major: ElementOrder::over(chunk_major),
             chunk_geometry,
             window_bytes,
-            ahead: DecodedAhead::default(),
+            ahead: PrefetchedChunks::default(),
         })
     }
 
@@ -138,39 +138,39 @@ impl ArrayReader {
         is_regular.then(|| self.chunks.read_chunk_shape())
     }
 
-    /// Returns the read of `size` bytes from `offset`, up to the end of the extent; `None` if it is empty.
-    fn run(&self, extent: Extent, offset: u64, size: usize) -> Option<ReadRun<'_>> {
-        let geometry = match extent {
-            Extent::RowMajor => Cow::Borrowed(&self.row_major.geometry),
-            Extent::ChunkMajor => Cow::Borrowed(&self.chunk_major.geometry),
-            Extent::Chunk(_) if self.chunks.is_regular() => Cow::Borrowed(&self.chunk_geometry),
-            Extent::Chunk(chunk) => Cow::Owned(Geometry::of_one_chunk(self.chunk_bytes(chunk))),
-            Extent::Inner(_) => Cow::Borrowed(&self.inner_geometry),
+    /// Returns the read of `size` bytes from `offset`, up to the end of the selection; `None` if it is empty.
+    fn run(&self, selection: Selection, offset: u64, size: usize) -> Option<ReadRun<'_>> {
+        let geometry = match selection {
+            Selection::RowMajor => Cow::Borrowed(&self.row_major.geometry),
+            Selection::ChunkMajor => Cow::Borrowed(&self.chunk_major.geometry),
+            Selection::Chunk(_) if self.chunks.is_regular() => Cow::Borrowed(&self.chunk_geometry),
+            Selection::Chunk(chunk) => Cow::Owned(Geometry::of_one_chunk(self.chunk_bytes(chunk))),
+            Selection::Inner(_) => Cow::Borrowed(&self.inner_geometry),
         };
         let end = offset
             .saturating_add(size as u64)
             .min(geometry.size_bytes());
-        let order = match extent {
-            Extent::ChunkMajor => &self.chunk_major,
+        let order = match selection {
+            Selection::ChunkMajor => &self.chunk_major,
             _ => &self.row_major,
         };
         (offset < end).then_some(ReadRun {
-            extent,
+            selection,
             order,
             geometry,
             range: offset..end,
         })
     }
 
-    /// Reports a read to readahead, if its extent is the whole array.
+    /// Reports a read to readahead, if its selection is the whole array.
     fn observe(self: &Arc<Self>, run: &ReadRun<'_>) {
-        let is_whole = matches!(run.extent, Extent::RowMajor | Extent::ChunkMajor);
+        let is_whole = matches!(run.selection, Selection::RowMajor | Selection::ChunkMajor);
         if is_whole && !self.reads_directly(&run.geometry) {
             self.read_ahead(run.order, &run.range);
         }
     }
 
-    /// Reads `size` bytes from `offset` of an extent into `buffer`, fewer only at the end. `None` unless
+    /// Reads `size` bytes from `offset` of a selection into `buffer`, fewer only at the end. `None` unless
     /// all needed chunks are decoded or need no decoding. `served` has the versions of the chunks that
     /// the same file has served, if the store can change.
     ///
@@ -178,20 +178,20 @@ impl ArrayReader {
     /// As [`ArrayReader::read`].
     pub fn try_read(
         self: &Arc<Self>,
-        extent: Extent,
+        selection: Selection,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
         served: Option<&ServedVersions>,
     ) -> Option<Result<Data, StoreError>> {
-        let Some(run) = self.run(extent, offset, size) else {
+        let Some(run) = self.run(selection, offset, size) else {
             return Some(Ok(Data::Filled(0..0)));
         };
         self.observe(&run);
         self.try_fill(&run, buffer, served).transpose()
     }
 
-    /// Reads `size` bytes from `offset` of an extent, fewer only at the end. `served` is as in
+    /// Reads `size` bytes from `offset` of a selection, fewer only at the end. `served` is as in
     /// [`ArrayReader::try_read`].
     ///
     /// # Errors
@@ -199,12 +199,12 @@ impl ArrayReader {
     /// chunk cannot be loaded.
     pub async fn read(
         self: &Arc<Self>,
-        extent: Extent,
+        selection: Selection,
         offset: u64,
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let Some(run) = self.run(extent, offset, size) else {
+        let Some(run) = self.run(selection, offset, size) else {
             return Ok(Data::Filled(0..0));
         };
         self.observe(&run);
@@ -223,7 +223,7 @@ impl ArrayReader {
         offset: u64,
         size_bytes: usize,
     ) -> Result<Data, StoreError> {
-        let id = self.chunk_id(Extent::Chunk(number), 0);
+        let id = self.chunk_id(Selection::Chunk(number), 0);
         let _reader = self.engine.admit_reader(self.key()).await?;
         let mut chunk = self.load_one(id).await?;
         if chunk.version != Some(version) {
@@ -303,24 +303,24 @@ impl ArrayReader {
     }
 
     /// Returns the chunks that a run needs from `at` on, as many as one read may hold at a time.
-    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(Batch, Vec<ChunkId>), StoreError> {
-        let batch = Batch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
+    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(ChunkBatch, Vec<ChunkId>), StoreError> {
+        let batch = ChunkBatch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
             return Err(self.internal(format!("no chunk has byte {at}")));
         }
         let ids = batch
             .chunks
             .iter()
-            .map(|chunk| self.chunk_id(run.extent, *chunk));
+            .map(|chunk| self.chunk_id(run.selection, *chunk));
         let ids = ids.collect();
         Ok((batch, ids))
     }
 
-    pub(super) fn chunk_id(&self, extent: Extent, number: u64) -> ChunkId {
-        match extent {
-            Extent::RowMajor | Extent::ChunkMajor => self.chunks.id_of(number),
-            Extent::Chunk(chunk) => self.chunks.id_in_chunk(chunk, number),
-            Extent::Inner(inner) => self.chunks.id_of(inner),
+    pub(super) fn chunk_id(&self, selection: Selection, number: u64) -> ChunkId {
+        match selection {
+            Selection::RowMajor | Selection::ChunkMajor => self.chunks.id_of(number),
+            Selection::Chunk(chunk) => self.chunks.id_in_chunk(chunk, number),
+            Selection::Inner(inner) => self.chunks.id_of(inner),
         }
     }
 
@@ -340,7 +340,9 @@ impl ArrayReader {
         let mut at = run.range.start;
         while at < run.range.end {
             let (batch, ids) = self.batch(run, at)?;
-            if served.is_some_and(|served| !matches!(served.try_make_room(&ids, name), Ok(true))) {
+            if served
+                .is_some_and(|served| !matches!(served.try_reserve_pages(&ids, name), Ok(true)))
+            {
                 return Ok(None);
             }
             let Some(held) = self.try_load(&ids) else {
@@ -373,7 +375,7 @@ impl ArrayReader {
             // Reserved before the chunks are loaded: a read that waits for memory must not hold chunks.
             if let Some(served) = served {
                 let name = |chunk| self.chunks.chunk_key(chunk);
-                served.make_room(&ids, name).await?;
+                served.reserve_pages(&ids, name).await?;
             }
             let held = self.load(&ids).await?;
             let is_whole = at == run.range.start && batch.end == run.range.end;
@@ -407,7 +409,7 @@ impl ArrayReader {
         &self,
         run: &ReadRun<'_>,
         at: u64,
-        batch: &Batch,
+        batch: &ChunkBatch,
         ids: &[ChunkId],
         held: &[Arc<Chunk>],
         target: &mut [u8],
@@ -458,15 +460,15 @@ impl ArrayReader {
         order: &ElementOrder,
         geometry: &Geometry,
         range: Range<u64>,
-        batch: &Batch,
+        batch: &ChunkBatch,
         held: &[Arc<Chunk>],
         ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
         let evicts = self.evicts_after_read(order);
-        let mut finder = batch.finder();
+        let mut positions = batch.positions();
         let flow = geometry.runs(range.start, range.end, |run| {
-            let place = finder.get(run.chunk);
+            let place = positions.get(run.chunk);
             let chunk = place.and_then(|place| Some((ids.get(place)?, held.get(place)?)));
             let Some((id, chunk)) = chunk else {
                 return ControlFlow::Break(self.internal("a run of a chunk that is not held"));

@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::cache::ChunkId;
+use super::chunk_cache::ChunkId;
 use super::chunks::ArrayChunks;
 use super::closed_records::Evict;
 use super::engine::Engine;
-use super::version_memory::Room;
-use super::version_record::{Admission, Comparison, Entry, PAGE_BYTES, Page, Record, code};
+use super::version_memory::PageReservation;
+use super::version_record::{
+    Admission, Comparison, PAGE_BYTES, PageId, ServedChunk, VersionRecord, version_code,
+};
 use crate::runtime::leave_session_thread;
 use crate::store::{AsOf, Key, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
@@ -44,7 +46,7 @@ pub struct ServedVersions {
 struct State {
     /// The number of open handles.
     handles: usize,
-    record: Record,
+    record: VersionRecord,
     /// Whether the inode gets no more handles. Open handles continue with its pages.
     is_retired: bool,
 }
@@ -65,7 +67,7 @@ impl ServedVersions {
 
     /// Opens a handle of a file that is rendered from the chunks of `arrays`. `None` if the inode
     /// is retired, so that its name must be looked up again.
-    pub async fn open(self: &Arc<Self>, arrays: &[&ArrayChunks]) -> Option<Handle> {
+    pub async fn open(self: &Arc<Self>, arrays: &[&ArrayChunks]) -> Option<ServedHandle> {
         let (known, entries) = {
             let mut state = self.lock();
             if state.is_retired {
@@ -76,7 +78,7 @@ impl ServedVersions {
             let known = record.compare_cached(arrays);
             (known, known.is_none().then(|| record.entries()))
         };
-        let mut handle = Handle {
+        let mut handle = ServedHandle {
             versions: Arc::clone(self),
             keeps_pages: false,
         };
@@ -96,7 +98,7 @@ impl ServedVersions {
             (Comparison::Nothing, _) => {}
             (Comparison::Same, _) => handle.keeps_pages = true,
             (Comparison::Changed | Comparison::TooCostly, 1) => {
-                state.record = Record::default();
+                state.record = VersionRecord::default();
             }
             (Comparison::Changed | Comparison::TooCostly, _) => {
                 state.is_retired = true;
@@ -121,7 +123,7 @@ impl ServedVersions {
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] if open files use all memory for versions.
-    pub(super) fn try_make_room(
+    pub(super) fn try_reserve_pages(
         &self,
         ids: &[ChunkId],
         name: impl Fn(u64) -> Key,
@@ -131,17 +133,17 @@ impl ServedVersions {
         };
         let bytes = PAGE_BYTES * missing.len() as u64;
         match self.engine.try_reserve_versions(&key, bytes)? {
-            Some(room) => self.add_pages(key, missing, room).map(|()| true),
+            Some(reservation) => self.add_pages(key, missing, reservation).map(|()| true),
             None => Ok(false),
         }
     }
 
-    /// As [`ServedVersions::try_make_room`], but waits for memory.
+    /// As [`ServedVersions::try_reserve_pages`], but waits for memory.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] if open files use all memory for versions, [`StoreError::TimedOut`]
     /// if decoding uses the rest.
-    pub(super) async fn make_room(
+    pub(super) async fn reserve_pages(
         &self,
         ids: &[ChunkId],
         name: impl Fn(u64) -> Key,
@@ -150,8 +152,8 @@ impl ServedVersions {
             return Ok(());
         };
         let bytes = PAGE_BYTES * missing.len() as u64;
-        let room = self.engine.reserve_versions(&key, bytes).await?;
-        self.add_pages(key, missing, room)
+        let reservation = self.engine.reserve_versions(&key, bytes).await?;
+        self.add_pages(key, missing, reservation)
     }
 
     /// Returns the pages that the record lacks for these chunks, and the key of the first chunk.
@@ -159,15 +161,20 @@ impl ServedVersions {
         &self,
         ids: &[ChunkId],
         name: impl Fn(u64) -> Key,
-    ) -> Option<(Key, Vec<Page>)> {
+    ) -> Option<(Key, Vec<PageId>)> {
         let first = ids.first()?;
         let missing = self.lock().record.missing_pages(ids);
         (!missing.is_empty()).then(|| (name(first.chunk), missing))
     }
 
-    fn add_pages(&self, key: Key, missing: Vec<Page>, room: Room) -> Result<(), StoreError> {
+    fn add_pages(
+        &self,
+        key: Key,
+        missing: Vec<PageId>,
+        reservation: PageReservation,
+    ) -> Result<(), StoreError> {
         let need_bytes = PAGE_BYTES * missing.len() as u64;
-        let added = self.lock().record.add_pages(missing, room);
+        let added = self.lock().record.add_pages(missing, reservation);
         added.map_err(|_| StoreError::TooLarge {
             key,
             need_bytes,
@@ -193,7 +200,7 @@ impl ServedVersions {
                 key: name(id.chunk),
                 what: "another version of it was served from this file".into(),
             }),
-            Admission::NoRoom => Err(StoreError::Internal {
+            Admission::NoPage => Err(StoreError::Internal {
                 key: name(id.chunk),
                 what: "no room for the version of a chunk that is served".into(),
             }),
@@ -205,7 +212,7 @@ impl ServedVersions {
             let mut state = self.lock();
             state.handles -= 1;
             if state.handles == 0 && state.is_retired {
-                state.record = Record::default();
+                state.record = VersionRecord::default();
             }
             match (state.handles, state.record.memory_bytes()) {
                 (0, Some(bytes)) => bytes,
@@ -234,7 +241,7 @@ impl Drop for ServedVersions {
 }
 
 /// Compares chunks with the source, in the order of their arrays.
-async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
+async fn compare(arrays: &[&ArrayChunks], entries: Vec<ServedChunk>) -> Comparison {
     let end = Instant::now() + MAX_COMPARE_TIME;
     if entries.len() > MAX_COMPARED_AT_ONCE {
         leave_session_thread().await;
@@ -255,7 +262,7 @@ async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
             return Comparison::Changed;
         }
         match chunks.present_version(chunk).await {
-            Ok(version) if code(version) == served => {}
+            Ok(version) if version_code(version) == served => {}
             // A read that needs the chunk returns the error.
             Ok(_) | Err(_) => return Comparison::Changed,
         }
@@ -265,19 +272,19 @@ async fn compare(arrays: &[&ArrayChunks], entries: Vec<Entry>) -> Comparison {
 
 /// An open file that serves one version of each chunk.
 #[derive(Debug)]
-pub struct Handle {
+pub struct ServedHandle {
     versions: Arc<ServedVersions>,
     keeps_pages: bool,
 }
 
-impl Handle {
+impl ServedHandle {
     /// Returns whether all pages that the kernel caches for the inode are current.
     pub fn keeps_pages(&self) -> bool {
         self.keeps_pages
     }
 }
 
-impl Drop for Handle {
+impl Drop for ServedHandle {
     fn drop(&mut self) {
         self.versions.close();
     }
@@ -337,7 +344,7 @@ mod tests {
         chunk: u64,
         version: Option<Version>,
     ) -> Result<(), StoreError> {
-        block_on(record.make_room(&[id(chunk)], name))?;
+        block_on(record.reserve_pages(&[id(chunk)], name))?;
         record.admit(&id(chunk), name, version, 1)
     }
 
@@ -345,7 +352,7 @@ mod tests {
     fn a_chunk_is_served_in_one_version_and_so_is_its_absence() {
         let record = ServedVersions::new(&engine(1 << 20));
         for version in [0, u64::MAX - 1, u64::MAX] {
-            assert!(code(Some(Version(version))) > code(None));
+            assert!(version_code(Some(Version(version))) > version_code(None));
         }
         let versions = [None, Some(Version(0)), Some(Version(1)), Some(Version(7))];
         for (chunk, version) in (0..).zip(versions) {

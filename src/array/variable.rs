@@ -2,7 +2,7 @@
 
 use super::chunks::{present, stored_key};
 use super::engine::Engine;
-use super::memory::Reservation;
+use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;

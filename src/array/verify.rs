@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cache::ChunkId;
+use super::chunk_cache::ChunkId;
 use super::chunks::{ArrayChunks, present, stored_key};
 use super::engine::Engine;
 use super::pipelines::Pipelines;
@@ -23,11 +23,11 @@ pub struct Verifier {
     key: Key,
     grid: ChunkGrid,
     chunk_keys: ChunkKeys,
-    way: Way,
+    method: VerifyMethod,
 }
 
 #[derive(Debug)]
-enum Way {
+enum VerifyMethod {
     /// Chunks read as in a mount: whole, or by the inner chunks of a shard, with their number per shard.
     ArrayChunks(Box<ArrayChunks>, Option<u64>),
     /// Whole chunks of several shapes, or with elements of variable size.
@@ -82,7 +82,7 @@ impl Verifier {
                 .map_err(|error| codec_error(&key, None, error))
         };
         let shape = parts.grid.regular_chunk_shape();
-        let way = match (shape, parts.data_type.fixed()) {
+        let method = match (shape, parts.data_type.fixed()) {
             (Some(shape), Some(_)) => {
                 let pipeline = pipeline(&shape)?;
                 let inner = pipeline.sharding().map(Sharding::inner_count);
@@ -96,7 +96,7 @@ impl Verifier {
                     number,
                     None,
                 )?;
-                Way::ArrayChunks(Box::new(chunks), inner)
+                VerifyMethod::ArrayChunks(Box::new(chunks), inner)
             }
             (shape, _) => {
                 let first = vec![0; parts.grid.rank()];
@@ -105,7 +105,7 @@ impl Verifier {
                 if let Some(shape) = shape.or_else(|| parts.grid.chunk_shape(&first)) {
                     pipelines.get(&key, shape)?;
                 }
-                Way::Whole(Box::new(pipelines))
+                VerifyMethod::Whole(Box::new(pipelines))
             }
         };
         Ok(Self {
@@ -113,7 +113,7 @@ impl Verifier {
             chunk_keys: parts.chunk_keys,
             store,
             key,
-            way,
+            method,
         })
     }
 
@@ -133,21 +133,20 @@ impl Verifier {
         engine: &Engine,
         bad: &mut (dyn FnMut(StoreError) + Send),
     ) -> Verified {
-        match &self.way {
-            Way::ArrayChunks(chunks, inner) => {
+        match &self.method {
+            VerifyMethod::ArrayChunks(chunks, inner) => {
                 self.chunks(chunks, *inner, chunk, engine, bad).await
             }
-            Way::Whole(pipelines) => {
-                self.whole(pipelines, chunk, engine)
-                    .await
-                    .unwrap_or_else(|error| {
-                        bad(error);
-                        Verified {
-                            is_present: true,
-                            ..Verified::default()
-                        }
-                    })
-            }
+            VerifyMethod::Whole(pipelines) => self
+                .whole(pipelines, chunk, engine)
+                .await
+                .unwrap_or_else(|error| {
+                    bad(error);
+                    Verified {
+                        is_present: true,
+                        ..Verified::default()
+                    }
+                }),
         }
     }
 

@@ -1,17 +1,17 @@
 //! Memory for the versions of served chunks.
 
 use super::engine::Engine;
-use super::memory::Reservation;
+use super::memory_limit::Reservation;
 use crate::store::{Key, StoreError};
 
 /// Reserved memory of pages, counted in the limit of all records and in the limit of all decoding.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct PageReservation {
     versions: Reservation,
     memory: Reservation,
 }
 
-impl Room {
+impl PageReservation {
     pub(super) fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
@@ -37,10 +37,10 @@ impl Engine {
         &self,
         key: &Key,
         bytes: u64,
-    ) -> Result<Option<Room>, StoreError> {
+    ) -> Result<Option<PageReservation>, StoreError> {
         let versions = self.reserve_of_versions(key, bytes)?;
         match self.reserve_now(key, bytes) {
-            Ok(memory) => Ok(Some(Room { versions, memory })),
+            Ok(memory) => Ok(Some(PageReservation { versions, memory })),
             Err(StoreError::TimedOut { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -50,10 +50,14 @@ impl Engine {
     ///
     /// # Errors
     /// The errors of [`Engine::try_reserve_versions`] and [`Engine::reserve`].
-    pub(super) async fn reserve_versions(&self, key: &Key, bytes: u64) -> Result<Room, StoreError> {
+    pub(super) async fn reserve_versions(
+        &self,
+        key: &Key,
+        bytes: u64,
+    ) -> Result<PageReservation, StoreError> {
         let versions = self.reserve_of_versions(key, bytes)?;
         let memory = self.reserve(key, bytes).await?;
-        Ok(Room { versions, memory })
+        Ok(PageReservation { versions, memory })
     }
 
     fn reserve_of_versions(&self, key: &Key, bytes: u64) -> Result<Reservation, StoreError> {

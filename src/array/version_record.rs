@@ -2,9 +2,9 @@
 
 use hashbrown::{HashMap, HashSet, TryReserveError};
 
-use super::cache::ChunkId;
+use super::chunk_cache::ChunkId;
 use super::chunks::{ArrayChunks, Presence};
-use super::version_memory::Room;
+use super::version_memory::PageReservation;
 use crate::store::Version;
 
 /// The number of chunks in a page, whose versions are allocated together.
@@ -16,13 +16,13 @@ pub(super) const PAGE_BYTES: u64 = 256;
 const MAX_COMPARED: usize = 1 << 14;
 
 /// The number of an array, and the number of a page of its chunks.
-pub(super) type Page = (u64, u64);
+pub(super) type PageId = (u64, u64);
 
 /// The versions that were served since the kernel dropped the pages of the inode.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct VersionRecord {
     /// The codes of versions; 0 is a chunk that was not served.
-    pages: HashMap<Page, [u64; PAGE_SLOTS]>,
+    pages: HashMap<PageId, [u64; PAGE_SLOTS]>,
     /// The number of served chunks.
     chunks: usize,
     /// The numbers of their arrays.
@@ -33,7 +33,7 @@ pub(super) struct Record {
     oldest_absent_ms: Option<u64>,
     /// Whether a read found another version than the served one.
     has_changed: bool,
-    memory: Option<Room>,
+    memory: Option<PageReservation>,
 }
 
 /// The result of recording a version.
@@ -44,18 +44,18 @@ pub(super) enum Admission {
     /// The chunk has another version than the served one.
     Changed,
     /// The record has no page for the chunk.
-    NoRoom,
+    NoPage,
 }
 
 /// Returns the code of a version, or of the absence of a chunk.
-pub(super) fn code(version: Option<Version>) -> u64 {
+pub(super) fn version_code(version: Option<Version>) -> u64 {
     match version {
         None => 1,
         Some(Version(version)) => version.wrapping_add(2).max(2),
     }
 }
 
-fn page_of(id: &ChunkId) -> Page {
+fn page_of(id: &ChunkId) -> PageId {
     (id.array, id.chunk / PAGE_CHUNKS)
 }
 
@@ -71,11 +71,11 @@ pub(super) enum Comparison {
 }
 
 /// A chunk of a record: its array, its number, and the code of its version.
-pub(super) type Entry = (u64, u64, u64);
+pub(super) type ServedChunk = (u64, u64, u64);
 
-impl Record {
+impl VersionRecord {
     /// Returns the pages that the record lacks for these chunks.
-    pub(super) fn missing_pages(&self, ids: &[ChunkId]) -> Vec<Page> {
+    pub(super) fn missing_pages(&self, ids: &[ChunkId]) -> Vec<PageId> {
         let mut missing: Vec<_> = ids.iter().map(page_of).collect();
         missing.dedup();
         missing.retain(|page| !self.pages.contains_key(page));
@@ -84,14 +84,14 @@ impl Record {
         missing
     }
 
-    /// Adds pages, whose memory is reserved in `room`.
+    /// Adds pages, whose memory is reserved in `reservation`.
     ///
     /// # Errors
     /// An error if the system has no memory left.
     pub(super) fn add_pages(
         &mut self,
-        missing: Vec<Page>,
-        room: Room,
+        missing: Vec<PageId>,
+        reservation: PageReservation,
     ) -> Result<(), TryReserveError> {
         self.pages.try_reserve(missing.len())?;
         for page in missing {
@@ -99,10 +99,10 @@ impl Record {
         }
         let memory = match self.memory.take() {
             Some(mut memory) => {
-                memory.add(room);
+                memory.add(reservation);
                 memory
             }
-            None => room,
+            None => reservation,
         };
         // Another read may have added the same pages meanwhile.
         let used_bytes = PAGE_BYTES * self.pages.len() as u64;
@@ -112,7 +112,7 @@ impl Record {
 
     /// Returns the memory that is reserved for the pages in bytes; `None` if nothing is recorded.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        self.memory.as_ref().map(Room::bytes)
+        self.memory.as_ref().map(PageReservation::bytes)
     }
 
     /// Records the version of a chunk before it is served; `None` if the chunk is absent.
@@ -128,14 +128,14 @@ impl Record {
             page.get_mut(at)
         });
         let Some(slot) = slot else {
-            return Admission::NoRoom;
+            return Admission::NoPage;
         };
-        if *slot != 0 && *slot != code(version) {
+        if *slot != 0 && *slot != version_code(version) {
             self.has_changed = true;
             return Admission::Changed;
         }
         if *slot == 0 {
-            *slot = code(version);
+            *slot = version_code(version);
             self.chunks += 1;
             self.arrays.insert(id.array);
         }
@@ -184,7 +184,7 @@ impl Record {
         }
     }
 
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub(super) fn entries(&self) -> Vec<ServedChunk> {
         let mut entries = Vec::with_capacity(self.chunks);
         for ((array, page), codes) in &self.pages {
             let chunks = (page * PAGE_CHUNKS..).zip(codes);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::describe::{number_json, number_text};
 use super::node;
 use super::output::size;
-use crate::array::{ArrayReader, Engine, Extent};
+use crate::array::{ArrayReader, Engine, Selection};
 use crate::runtime::timeout;
 use crate::store::{Key, Store, map_concurrent};
 use crate::units::FOREVER;
@@ -139,7 +139,7 @@ async fn read_array(
     let length = number.size_bytes;
     let mut values = Vec::new();
     for offset in [0, reader.size_bytes().saturating_sub(length as u64)] {
-        let data = reader.read(Extent::RowMajor, offset, length, None).await;
+        let data = reader.read(Selection::RowMajor, offset, length, None).await;
         let data = data.map_err(reason)?;
         let bytes = data.bytes(&[]).map_err(reason)?;
         values.push(number.read(bytes).ok_or("the values could not be read")?);

@@ -7,7 +7,7 @@ use super::content::NoContent;
 use super::node::{Elements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value, code_points};
-use crate::array::{self, Extent, ServedVersions, read_elements};
+use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
@@ -171,7 +171,7 @@ impl Nodes {
         while bytes.len() < size {
             let (at, left) = (bytes.len() as u64, size - bytes.len());
             let read = reader
-                .read(Extent::RowMajor, at, left, Some(&served))
+                .read(Selection::RowMajor, at, left, Some(&served))
                 .await?;
             let part = read.bytes(&[])?;
             if part.is_empty() {

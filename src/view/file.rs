@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use super::content::{CachedFile, Content, Rendering};
 use super::node::ViewNode;
 use super::nodes::Nodes;
-use crate::array::{ArrayReader, Extent, Handle, OpenReader, ServedVersions};
+use crate::array::{ArrayReader, OpenReader, Selection, ServedHandle, ServedVersions};
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
 /// A view file, as one inode. While it is open, it serves a single version of each chunk.
@@ -116,7 +116,7 @@ impl ViewFile {
         &self,
         served: &Arc<ServedVersions>,
         readers: &[Arc<ArrayReader>],
-    ) -> Result<Handle, StoreError> {
+    ) -> Result<ServedHandle, StoreError> {
         let arrays: Vec<_> = readers.iter().map(|reader| reader.chunks()).collect();
         let handle = served.open(&arrays).await;
         let handle = handle.ok_or_else(|| StoreError::Stale {
@@ -213,7 +213,7 @@ impl ViewFile {
 struct OpenView {
     file: Arc<ViewFile>,
     /// The handle of the record of served versions, if the source can change.
-    handle: Option<Handle>,
+    handle: Option<ServedHandle>,
     _readers: Vec<OpenReader>,
 }
 
@@ -250,10 +250,10 @@ impl Object for OpenView {
                 Some(Ok(part_of(content, offset, size)))
             }
             FileContent::Chunk(reader, chunk) => {
-                reader.try_read(Extent::Chunk(*chunk), offset, size, buffer, served)
+                reader.try_read(Selection::Chunk(*chunk), offset, size, buffer, served)
             }
             FileContent::Inner(reader, inner) => {
-                reader.try_read(Extent::Inner(*inner), offset, size, buffer, served)
+                reader.try_read(Selection::Inner(*inner), offset, size, buffer, served)
             }
         }
     }
@@ -274,12 +274,12 @@ impl Object for OpenView {
             }
             FileContent::Chunk(reader, chunk) => {
                 reader
-                    .read(Extent::Chunk(*chunk), offset, size, served)
+                    .read(Selection::Chunk(*chunk), offset, size, served)
                     .await
             }
             FileContent::Inner(reader, inner) => {
                 reader
-                    .read(Extent::Inner(*inner), offset, size, served)
+                    .read(Selection::Inner(*inner), offset, size, served)
                     .await
             }
         }
@@ -291,6 +291,6 @@ impl Object for OpenView {
 
     // Another text has another inode, because the node's version or the rendering differs.
     fn is_constant(&self) -> bool {
-        self.handle.as_ref().is_none_or(Handle::keeps_pages)
+        self.handle.as_ref().is_none_or(ServedHandle::keeps_pages)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use super::number::{Conversion, Value};
 use super::parquet::{EncodedArray, ValueEncoding};
-use crate::array::{ArrayReader, ChunkTable, Extent, ServedVersions};
+use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};
 
 /// A range of the elements of an array, as the file contains them.
@@ -14,7 +14,7 @@ struct Elements<'a> {
     reader: &'a Arc<ArrayReader>,
     conversion: Option<&'a Conversion>,
     encoding: Option<ValueEncoding>,
-    extent: Extent,
+    extent: Selection,
     /// The offset and the size in bytes of the stored elements that have a byte in the range.
     offset: u64,
     size: usize,
@@ -274,8 +274,8 @@ impl VirtualFile {
         };
         let reader = self.source(placed.source)?;
         let extent = match placed.order {
-            ElementOrder::RowMajor => Extent::RowMajor,
-            ElementOrder::ChunkMajor => Extent::ChunkMajor,
+            ElementOrder::RowMajor => Selection::RowMajor,
+            ElementOrder::ChunkMajor => Selection::ChunkMajor,
         };
         let whole = Elements {
             reader,
@@ -320,7 +320,7 @@ impl VirtualFile {
             reader: self.source(array.source)?,
             conversion: None,
             encoding: Some(array.encoding),
-            extent: Extent::RowMajor,
+            extent: Selection::RowMajor,
             offset: elements.start,
             size: in_memory(elements.end.saturating_sub(elements.start))?,
             skip: in_memory(skip)?,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use super::cell::Cell;
-use crate::array::{ArrayReader, Extent, ServedVersions};
+use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
 
@@ -224,7 +224,7 @@ impl Column {
         let elements = rows.start.saturating_mul(size);
         let length = in_memory((rows.end - rows.start).saturating_mul(size))?;
         let data = reader
-            .read(Extent::RowMajor, elements, length, served)
+            .read(Selection::RowMajor, elements, length, served)
             .await?;
         Ok(data.bytes(&[])?.to_vec())
     }

@@ -1,6 +1,6 @@
 //! The plane of an array that a picture shows, and the ranges of elements that contain its samples.
 
-use crate::array::Extent;
+use crate::array::Selection;
 
 /// The maximum number of pixels along each side of a picture.
 pub(super) const MAX_SIDE: u64 = 1024;
@@ -97,7 +97,7 @@ impl Run {
 /// A range of the elements that contains samples: rows, columns and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::view) struct Block {
-    pub(in crate::view) extent: Extent,
+    pub(in crate::view) extent: Selection,
     pub(in crate::view) offset: u64,
     pub(in crate::view) runs: [Run; 3],
 }
@@ -156,8 +156,8 @@ impl Plane {
     /// Returns the blocks of all samples, chunk by chunk. `None` if an offset overflows.
     pub(super) fn blocks(&self, stored: Stored<'_>) -> Option<Vec<Block>> {
         let (extent, unit) = match stored.chunk {
-            Some(chunk) => (Extent::ChunkMajor, chunk),
-            None => (Extent::RowMajor, stored.shape),
+            Some(chunk) => (Selection::ChunkMajor, chunk),
+            None => (Selection::RowMajor, stored.shape),
         };
         let grid: Vec<u64> = (stored.shape.iter().zip(unit))
             .map(|(length, side)| length.div_ceil((*side).max(1)))

@@ -5,11 +5,11 @@ use std::ops::{ControlFlow, Range};
 use super::geometry::{Geometry, Run};
 
 /// The largest number of chunks in a batch of a read or a readahead, however small they are.
-const MAX_HELD: usize = 4096;
+const MAX_CHUNKS: usize = 4096;
 
 /// The chunks of the beginning of a range, as many as one read may hold at a time.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct ChunkBatch {
     /// The chunks, in the order in which they are first needed.
     pub(super) chunks: Vec<u64>,
     /// The end of the bytes that the chunks cover.
@@ -20,7 +20,7 @@ pub(super) struct Batch {
     pub(super) single: Option<Run>,
 }
 
-impl Batch {
+impl ChunkBatch {
     /// Returns the chunks of a range that fit into `held_bytes`, over at most `most_runs` runs.
     pub(super) fn of(
         geometry: &Geometry,
@@ -29,19 +29,19 @@ impl Batch {
         most_runs: u64,
     ) -> Self {
         let most = (held_bytes / geometry.chunk_bytes().max(1)).max(1);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_HELD);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_CHUNKS);
         let mut chunks = Vec::new();
-        let mut finder = Finder::default();
+        let mut positions = ChunkPositions::default();
         let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
         let _ = geometry.runs(range.start, range.end, |run| {
             if runs == most_runs {
                 return ControlFlow::Break(());
             }
-            if finder.get(run.chunk).is_none() {
+            if positions.get(run.chunk).is_none() {
                 if chunks.len() == most {
                     return ControlFlow::Break(());
                 }
-                finder.add(run.chunk, chunks.len());
+                positions.add(run.chunk, chunks.len());
                 chunks.push(run.chunk);
             }
             first.get_or_insert(run);
@@ -57,24 +57,24 @@ impl Batch {
         }
     }
 
-    pub(super) fn finder(&self) -> Finder {
-        let mut finder = Finder::default();
+    pub(super) fn positions(&self) -> ChunkPositions {
+        let mut positions = ChunkPositions::default();
         for (place, chunk) in self.chunks.iter().enumerate() {
-            finder.add(*chunk, place);
+            positions.add(*chunk, place);
         }
-        finder
+        positions
     }
 }
 
 /// The indexes of chunks in a batch. The last result is cached, because runs nearly follow the
 /// chunk order.
 #[derive(Debug, Default)]
-pub(super) struct Finder {
+pub(super) struct ChunkPositions {
     places: hashbrown::HashMap<u64, usize>,
     last: Option<(u64, usize)>,
 }
 
-impl Finder {
+impl ChunkPositions {
     fn add(&mut self, chunk: u64, place: usize) {
         self.places.insert(chunk, place);
         self.last = Some((chunk, place));

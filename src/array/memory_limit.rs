@@ -10,7 +10,7 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A limit for the bytes that all decoding together reserves.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryLimit {
     limit_bytes: u64,
     used: Mutex<u64>,
     freed: Notify,
@@ -20,21 +20,21 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The reason why a reservation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum ReserveError {
     /// More bytes than the limit.
-    Never,
+    ExceedsLimit,
     /// Other reservations did not free enough bytes in time.
-    InTime,
+    TimedOut,
 }
 
 /// Reserved bytes, released on drop.
 #[derive(Debug)]
 pub struct Reservation {
-    memory: Arc<Memory>,
+    memory: Arc<MemoryLimit>,
     bytes: u64,
 }
 
-impl Memory {
+impl MemoryLimit {
     /// Creates a limit without reservations.
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
@@ -61,14 +61,14 @@ impl Memory {
     /// Reserves bytes if they are free or `evict` frees them.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`ReserveError`].
     pub(super) fn try_reserve(
         self: &Arc<Self>,
         bytes: u64,
         evict: impl Fn(u64) -> bool,
-    ) -> Result<Reservation, Refused> {
+    ) -> Result<Reservation, ReserveError> {
         if bytes > self.limit_bytes {
-            return Err(Refused::Never);
+            return Err(ReserveError::ExceedsLimit);
         }
         let mut used = self.lock();
         loop {
@@ -80,7 +80,7 @@ impl Memory {
             let has_evicted = evict(bytes - free);
             used = self.lock();
             if !has_evicted && self.limit_bytes - *used < bytes {
-                return Err(Refused::InTime);
+                return Err(ReserveError::TimedOut);
             }
         }
         *used += bytes;
@@ -90,27 +90,27 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::try_reserve`], but waits until `deadline` for other reservations to be released.
+    /// As [`MemoryLimit::try_reserve`], but waits until `deadline` for other reservations to be released.
     ///
     /// A caller must hold no other reservation that another caller could wait for: each request
     /// reserves once, so that no two requests wait for each other.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`ReserveError`].
     pub(super) async fn reserve(
         self: &Arc<Self>,
         bytes: u64,
         deadline: Instant,
         evict: impl Fn(u64) -> bool,
-    ) -> Result<Reservation, Refused> {
+    ) -> Result<Reservation, ReserveError> {
         loop {
             match self.try_reserve(bytes, &evict) {
-                Err(Refused::InTime) => {}
+                Err(ReserveError::TimedOut) => {}
                 reserved => return reserved,
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Refused::InTime);
+                return Err(ReserveError::TimedOut);
             }
             // Chunks that others decode become evictable once they are cached, and the cache does not notify.
             let _ = runtime::timeout(left.min(LOOK_AGAIN), self.freed.notified()).await;
@@ -137,7 +137,7 @@ impl Reservation {
     }
 }
 
-impl Memory {
+impl MemoryLimit {
     fn give_back(&self, bytes: u64) {
         let mut used = self.lock();
         *used -= bytes;
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn no_more_is_given_than_there_is() {
-        let memory = Arc::new(Memory::new(100));
+        let memory = Arc::new(MemoryLimit::new(100));
         let none = |_| false;
         let mut first = block_on(memory.reserve(60, soon(), none)).unwrap();
         assert_eq!(
             block_on(memory.reserve(50, soon(), none)).unwrap_err(),
-            Refused::InTime
+            ReserveError::TimedOut
         );
         assert_eq!(
             block_on(memory.reserve(101, soon(), none)).unwrap_err(),
-            Refused::Never
+            ReserveError::ExceedsLimit
         );
         first.shrink(50);
         let second = block_on(memory.reserve(50, soon(), none)).unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_evicted_is_given_to_who_waits() {
-        let memory = Arc::new(Memory::new(100));
+        let memory = Arc::new(MemoryLimit::new(100));
         let cached = Mutex::new(Some(memory.try_reserve(80, |_| false).unwrap()));
         let evict = |missing| {
             assert_eq!(missing, 70);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_waiting_request_goes_on_when_another_ends() {
-        let memory = Arc::new(Memory::new(100));
+        let memory = Arc::new(MemoryLimit::new(100));
         let first = memory.try_reserve(100, |_| false).unwrap();
         let other = Arc::clone(&memory);
         let waiting = std::thread::spawn(move || {

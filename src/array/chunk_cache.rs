@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 use tokio::sync::{Notify, oneshot};
 
-use super::buffers::Buffers;
-use super::memory::Reservation;
+use super::buffer_pool::BufferPool;
+use super::memory_limit::Reservation;
 use crate::cache::WeightedLru;
 use crate::store::{StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
@@ -35,7 +35,7 @@ pub(super) struct Chunk {
     pub(super) version: Option<Version>,
     /// When the version was last known to be current, as [`now_ms`] counts.
     checked_ms: AtomicU64,
-    memory: Option<(Reservation, Arc<Buffers>)>,
+    memory: Option<(Reservation, Arc<BufferPool>)>,
 }
 
 impl Chunk {
@@ -46,7 +46,7 @@ impl Chunk {
         version: Version,
         checked_ms: u64,
         memory: Reservation,
-        buffers: Arc<Buffers>,
+        buffers: Arc<BufferPool>,
     ) -> Self {
         Self {
             bytes: Some(Arc::new(bytes)),
@@ -133,13 +133,13 @@ const CHUNK_OVERHEAD_BYTES: u64 = 320;
 
 /// What a caller has to do to get a chunk.
 #[derive(Debug)]
-pub(super) enum Claim {
+pub(super) enum ChunkLookup {
     /// Nothing: the cache has the chunk.
     Ready(Arc<Chunk>),
     /// Decode the chunk, and complete the load.
     Lead(Leader),
     /// Wait for the caller that decodes the chunk.
-    Wait(Load),
+    Wait(LoadWaiter),
 }
 
 impl ChunkCache {
@@ -172,22 +172,22 @@ impl ChunkCache {
     }
 
     /// Returns a cached chunk that is `fresh`, a leader to decode the chunk, or a load in flight to wait for.
-    pub(super) fn claim(
+    pub(super) fn get_or_lead(
         self: &Arc<Self>,
         id: ChunkId,
         fresh: impl FnOnce(&Chunk) -> bool,
-    ) -> Claim {
+    ) -> ChunkLookup {
         let mut state = self.lock();
         if let Some(chunk) = state.chunks.get(&id)
             && fresh(chunk)
         {
-            return Claim::Ready(Arc::clone(chunk));
+            return ChunkLookup::Ready(Arc::clone(chunk));
         }
         if let Some(running) = state.loads.get(&id)
             && let Some(interest) = running.interest.upgrade()
         {
             let result = running.result.clone();
-            return Claim::Wait(Load { result, interest });
+            return ChunkLookup::Wait(LoadWaiter { result, interest });
         }
         let (sender, receiver) = oneshot::channel();
         let (result, abandoned) = (receiver.shared(), Arc::new(Notify::new()));
@@ -202,11 +202,11 @@ impl ChunkCache {
                 interest: Arc::downgrade(&interest),
             },
         );
-        Claim::Lead(Leader {
+        ChunkLookup::Lead(Leader {
             cache: Arc::clone(self),
             id,
             number,
-            load: Some(Load { result, interest }),
+            load: Some(LoadWaiter { result, interest }),
             abandoned,
             sender: Some(sender),
         })
@@ -304,12 +304,12 @@ impl Drop for Interest {
 
 /// A request's interest in a chunk that is being decoded.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct LoadWaiter {
     result: Shared<oneshot::Receiver<Outcome>>,
     interest: Arc<Interest>,
 }
 
-impl Load {
+impl LoadWaiter {
     /// Returns the interest, for a caller that does not wait for the chunk.
     pub(super) fn into_interest(self) -> Arc<Interest> {
         self.interest
@@ -329,7 +329,7 @@ pub(super) struct Leader {
     id: ChunkId,
     number: u64,
     /// The leader's own interest, which a request can take.
-    load: Option<Load>,
+    load: Option<LoadWaiter>,
     abandoned: Arc<Notify>,
     sender: Option<oneshot::Sender<Outcome>>,
 }
@@ -337,7 +337,7 @@ pub(super) struct Leader {
 impl Leader {
     /// Gives the load to a request, so that the load is abandoned once no request waits for it. Returns
     /// `None` the second time.
-    pub(super) fn take_load(&mut self) -> Option<Load> {
+    pub(super) fn take_load(&mut self) -> Option<LoadWaiter> {
         self.load.take()
     }
 
@@ -367,7 +367,7 @@ impl Drop for Leader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Memory;
+    use super::super::memory_limit::MemoryLimit;
     use super::*;
     use crate::runtime::block_on;
 
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    fn decoded(memory: &Arc<Memory>, bytes: usize) -> Arc<Chunk> {
+    fn decoded(memory: &Arc<MemoryLimit>, bytes: usize) -> Arc<Chunk> {
         let reserved = memory.try_reserve(bytes as u64, |_| false).unwrap();
         Arc::new(Chunk::decoded(
             vec![1; bytes],
@@ -391,8 +391,8 @@ mod tests {
     }
 
     fn lead(cache: &Arc<ChunkCache>, chunk: u64) -> Leader {
-        match cache.claim(id(chunk), |_| true) {
-            Claim::Lead(lead) => lead,
+        match cache.get_or_lead(id(chunk), |_| true) {
+            ChunkLookup::Lead(lead) => lead,
             other => panic!("{other:?}"),
         }
     }
@@ -401,7 +401,7 @@ mod tests {
     fn the_least_recently_used_go_first_and_give_their_memory_back() {
         let budget_bytes = 3 * (100 + CHUNK_OVERHEAD_BYTES);
         let cache = Arc::new(ChunkCache::new(budget_bytes));
-        let memory = Arc::new(Memory::new(10_000));
+        let memory = Arc::new(MemoryLimit::new(10_000));
         for chunk in 0..3 {
             lead(&cache, chunk).complete(Ok(decoded(&memory, 100)));
         }
@@ -423,12 +423,12 @@ mod tests {
     fn one_decodes_and_all_get_it() {
         let (cache, memory) = (
             Arc::new(ChunkCache::new(1 << 20)),
-            Arc::new(Memory::new(1 << 20)),
+            Arc::new(MemoryLimit::new(1 << 20)),
         );
         let leader = lead(&cache, 5);
         let followers: Vec<_> = (0..8)
-            .map(|_| match cache.claim(id(5), |_| true) {
-                Claim::Wait(load) => std::thread::spawn(move || block_on(load.wait())),
+            .map(|_| match cache.get_or_lead(id(5), |_| true) {
+                ChunkLookup::Wait(load) => std::thread::spawn(move || block_on(load.wait())),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -437,7 +437,10 @@ mod tests {
             let outcome = follower.join().unwrap();
             assert!(matches!(outcome, Some(Ok(_))), "{outcome:?}");
         }
-        assert!(matches!(cache.claim(id(5), |_| true), Claim::Ready(_)));
+        assert!(matches!(
+            cache.get_or_lead(id(5), |_| true),
+            ChunkLookup::Ready(_)
+        ));
     }
 
     #[test]
@@ -462,10 +465,13 @@ mod tests {
     fn a_load_that_no_request_waits_for_is_abandoned_unless_it_is_a_prefetch() {
         let cache = Arc::new(ChunkCache::new(1 << 20));
         let prefetch = lead(&cache, 5);
-        assert!(matches!(cache.claim(id(5), |_| true), Claim::Wait(_)));
+        assert!(matches!(
+            cache.get_or_lead(id(5), |_| true),
+            ChunkLookup::Wait(_)
+        ));
         let mut demand = lead(&cache, 6);
         let (own, abandoned) = (demand.take_load().unwrap(), demand.abandoned());
-        let Claim::Wait(other) = cache.claim(id(6), |_| true) else {
+        let ChunkLookup::Wait(other) = cache.get_or_lead(id(6), |_| true) else {
             panic!("it is being decoded");
         };
         drop(own);
@@ -475,7 +481,10 @@ mod tests {
         // Another request starts a new load, which the end of the first load does not affect.
         let again = lead(&cache, 6);
         drop(demand);
-        assert!(matches!(cache.claim(id(6), |_| true), Claim::Wait(_)));
+        assert!(matches!(
+            cache.get_or_lead(id(6), |_| true),
+            ChunkLookup::Wait(_)
+        ));
         drop((prefetch, again));
     }
 
@@ -483,10 +492,13 @@ mod tests {
     fn a_chunk_that_is_not_fresh_is_claimed_again() {
         let (cache, memory) = (
             Arc::new(ChunkCache::new(1 << 20)),
-            Arc::new(Memory::new(1 << 20)),
+            Arc::new(MemoryLimit::new(1 << 20)),
         );
         lead(&cache, 5).complete(Ok(decoded(&memory, 10)));
-        assert!(matches!(cache.claim(id(5), |_| false), Claim::Lead(_)));
+        assert!(matches!(
+            cache.get_or_lead(id(5), |_| false),
+            ChunkLookup::Lead(_)
+        ));
         let kept = cache.get(&id(5)).unwrap();
         let checked_ms = kept.checked_ms();
         kept.refresh(checked_ms - 1);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::cache::{ChunkId, now_ms};
+use super::chunk_cache::{ChunkId, now_ms};
 use super::chunks::{ArrayChunks, present};
 use super::engine::Engine;
 use super::geometry::Run;
@@ -19,7 +19,7 @@ impl ArrayReader {
     fn direct_runs(&self, run: &ReadRun<'_>) -> Vec<(ChunkId, Run)> {
         let mut runs = Vec::new();
         let _ = run.geometry.runs(run.range.start, run.range.end, |own| {
-            runs.push((self.chunk_id(run.extent, own.chunk), own));
+            runs.push((self.chunk_id(run.selection, own.chunk), own));
             ControlFlow::<()>::Continue(())
         });
         runs
@@ -37,7 +37,8 @@ impl ArrayReader {
         for (id, own) in self.direct_runs(run) {
             let part = self.split(&mut target, own)?;
             let ids = std::slice::from_ref(&id);
-            if served.is_some_and(|served| !matches!(served.try_make_room(ids, name), Ok(true))) {
+            if served.is_some_and(|served| !matches!(served.try_reserve_pages(ids, name), Ok(true)))
+            {
                 return Ok(None);
             }
             let checked_ms = now_ms();
@@ -82,7 +83,7 @@ impl ArrayReader {
         for (id, _) in runs.chunk_by(is_same_chunk).filter_map(<[_]>::first) {
             if let Some(served) = served {
                 let name = |chunk| self.chunks.chunk_key(chunk);
-                served.make_room(std::slice::from_ref(id), name).await?;
+                served.reserve_pages(std::slice::from_ref(id), name).await?;
             }
             match self.chunks.open_stored(id, &self.engine).await? {
                 Some(stored) => opened.push(stored),
@@ -110,7 +111,7 @@ fn is_same_chunk((a, _): &(ChunkId, Run), (b, _): &(ChunkId, Run)) -> bool {
 }
 
 /// A chunk that is opened for a direct read.
-struct StoredChunk {
+struct OpenedChunk {
     key: Key,
     /// The object, and the offset of the read chunk in it; `None` if the absence of the chunk is proven.
     object: Option<(Arc<dyn Object>, u64)>,
@@ -125,7 +126,7 @@ impl ArrayChunks {
         &self,
         id: &ChunkId,
         engine: &Engine,
-    ) -> Result<Option<StoredChunk>, StoreError> {
+    ) -> Result<Option<OpenedChunk>, StoreError> {
         let key = self.stored_key(id.chunk)?;
         let checked_ms = now_ms();
         let (mut object, mut version) = (None, None);
@@ -147,7 +148,7 @@ impl ArrayChunks {
             let start = self.raw_start(&*chunk, &key, id, index.as_deref())?;
             object = start.map(|start| (chunk, start));
         }
-        Ok(Some(StoredChunk {
+        Ok(Some(OpenedChunk {
             key,
             object,
             version,
@@ -169,7 +170,7 @@ impl ArrayChunks {
     /// Reads bytes from byte `offset` of a read chunk, or fill values if the chunk is absent.
     async fn read_stored(
         &self,
-        stored: &StoredChunk,
+        stored: &OpenedChunk,
         offset: u64,
         target: &mut [u8],
     ) -> Result<(), StoreError> {
@@ -292,7 +293,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::engine::EngineOptions;
-    use super::super::reader::Extent;
+    use super::super::reader::Selection;
     use super::*;
     use crate::codec::Pipeline;
     use crate::runtime::block_on;
@@ -338,7 +339,7 @@ mod tests {
     }
 
     fn read(reader: &Arc<ArrayReader>, offset: usize, size: usize) -> Result<Vec<u8>, StoreError> {
-        let data = block_on(reader.read(Extent::RowMajor, offset as u64, size, None))?;
+        let data = block_on(reader.read(Selection::RowMajor, offset as u64, size, None))?;
         Ok(data.bytes(&[])?.to_vec())
     }
 

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 
-use super::cache::{ChunkId, now_ms};
+use super::chunk_cache::{ChunkId, now_ms};
 use super::chunk_table::{ChunkTable, StoredChunk};
 use super::chunks::present;
 use super::raw::{compare_version, try_read_into, with_bytes};
-use super::reader::{ArrayReader, Extent};
+use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
 use crate::runtime::leave_session_thread;
 use crate::store::{AccessHint, Data, Key, Object, StoreError, in_memory, part_mut, read_into};
 
 /// A part of a stored chunk.
-struct Part<'a> {
+struct ChunkPart<'a> {
     chunk: &'a StoredChunk,
     id: ChunkId,
     key: Key,
@@ -76,7 +76,8 @@ impl ArrayReader {
         let mut filled = 0;
         for part in &parts {
             let ids = std::slice::from_ref(&part.id);
-            if served.is_some_and(|served| !matches!(served.try_make_room(ids, name), Ok(true))) {
+            if served.is_some_and(|served| !matches!(served.try_reserve_pages(ids, name), Ok(true)))
+            {
                 return Ok(None);
             }
             let checked_ms = now_ms();
@@ -126,14 +127,14 @@ impl ArrayReader {
 
     async fn read_parts(
         &self,
-        parts: &[Part<'_>],
+        parts: &[ChunkPart<'_>],
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let name = |chunk| self.chunks.chunk_key(chunk);
         if let Some(served) = served {
             for part in parts {
                 let ids = std::slice::from_ref(&part.id);
-                served.make_room(ids, name).await?;
+                served.reserve_pages(ids, name).await?;
             }
         }
         let length: usize = parts.iter().map(|part| part.size).sum();
@@ -173,7 +174,7 @@ impl ArrayReader {
     /// Returns the value of the chunk of a part, if its version is that of the table.
     async fn current(
         &self,
-        part: &Part<'_>,
+        part: &ChunkPart<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Arc<dyn Object>, StoreError> {
         let checked_ms = now_ms();
@@ -186,7 +187,7 @@ impl ArrayReader {
     /// Reads a part completely.
     async fn fetch(
         &self,
-        part: &Part<'_>,
+        part: &ChunkPart<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let object = self.current(part, served).await?;
@@ -200,7 +201,7 @@ impl ArrayReader {
     }
 
     /// Returns the access hint of a part. Programs read chunks whole.
-    fn stored_hint(&self, part: &Part<'_>) -> AccessHint {
+    fn stored_hint(&self, part: &ChunkPart<'_>) -> AccessHint {
         let is_whole = self.chunks.is_remote() && !self.chunks.has_inner();
         match is_whole && part.chunk_bytes <= MAX_FETCHED_BYTES {
             true => AccessHint::Whole(part.chunk_bytes),
@@ -214,7 +215,7 @@ impl ArrayReader {
         table: &'a ChunkTable,
         offset: u64,
         size: usize,
-    ) -> Result<Vec<Part<'a>>, StoreError> {
+    ) -> Result<Vec<ChunkPart<'a>>, StoreError> {
         let end = offset.saturating_add(size as u64).min(table.size_bytes());
         let (mut parts, mut at) = (Vec::new(), offset);
         let mut place = table.place_of(offset);
@@ -222,9 +223,9 @@ impl ArrayReader {
             let chunk = table.get(place).zip(table.range(place));
             let (chunk, range) =
                 chunk.ok_or_else(|| StoreError::internal(format!("no chunk has byte {at}")))?;
-            let id = self.chunk_id(Extent::ChunkMajor, chunk.number);
+            let id = self.chunk_id(Selection::ChunkMajor, chunk.number);
             let until = range.end.min(end);
-            parts.push(Part {
+            parts.push(ChunkPart {
                 chunk,
                 id,
                 key: self.chunks.stored_key(id.chunk)?,
@@ -239,7 +240,7 @@ impl ArrayReader {
     }
 }
 
-impl Part<'_> {
+impl ChunkPart<'_> {
     /// Returns the value of the chunk, if its version is that of the table.
     fn current(&self, object: Option<Arc<dyn Object>>) -> Result<Arc<dyn Object>, StoreError> {
         let stale = |what: &str| StoreError::Stale {
@@ -270,7 +271,7 @@ impl Part<'_> {
 
 async fn read_part(
     object: &dyn Object,
-    part: &Part<'_>,
+    part: &ChunkPart<'_>,
     target: &mut [u8],
 ) -> Result<(), StoreError> {
     if object.as_local().is_none() {

@@ -4,10 +4,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A few free buffers.
 #[derive(Debug, Default)]
-pub(super) struct Buffers(Mutex<Free>);
+pub(super) struct BufferPool(Mutex<FreeBuffers>);
 
 #[derive(Debug, Default)]
-struct Free {
+struct FreeBuffers {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -16,8 +16,8 @@ struct Free {
 const KEPT_BYTES: usize = 32 << 20;
 const KEPT: usize = 64;
 
-impl Buffers {
-    fn lock(&self) -> MutexGuard<'_, Free> {
+impl BufferPool {
+    fn lock(&self) -> MutexGuard<'_, FreeBuffers> {
         self.0.lock()
     }
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_for_its_size_only() {
-        let buffers = Buffers::default();
+        let buffers = BufferPool::default();
         buffers.give(vec![7; 100]);
         assert_eq!(buffers.take(99).unwrap(), vec![0; 99]);
         assert_eq!(buffers.take(100).unwrap(), vec![7; 100]);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn only_a_few_are_kept() {
-        let buffers = Buffers::default();
+        let buffers = BufferPool::default();
         for _ in 0..100 {
             buffers.give(vec![1; 1 << 20]);
         }
