@@ -320,15 +320,15 @@ pub async fn sleep(time: Duration) {
 /// never a session thread or an executor thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     /// Wakes a parked thread.
-    struct Unpark(thread::Thread);
+    struct ThreadWaker(thread::Thread);
 
-    impl std::task::Wake for Unpark {
+    impl std::task::Wake for ThreadWaker {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
 
-    let waker = Arc::new(Unpark(thread::current())).into();
+    let waker = Arc::new(ThreadWaker(thread::current())).into();
     let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {

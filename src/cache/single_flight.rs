@@ -17,10 +17,10 @@ use crate::sync::Mutex;
 ///
 /// A load runs as long as a caller waits for it. If the last waiter is dropped, the load is dropped
 /// too. The result of a completed load is not stored.
-pub struct SingleFlight<K, V, E>(Mutex<Flights<K, V, E>>);
+pub struct SingleFlight<K, V, E>(Mutex<InFlightLoads<K, V, E>>);
 
-struct Flights<K, V, E> {
-    by_key: HashMap<K, Flight<V, E>>,
+struct InFlightLoads<K, V, E> {
+    by_key: HashMap<K, InFlightLoad<V, E>>,
     /// The number of loads that were started.
     started: u64,
 }
@@ -28,7 +28,7 @@ struct Flights<K, V, E> {
 type Load<V, E> = Shared<BoxFuture<'static, Result<V, E>>>;
 
 /// A load, and the number of callers that wait for it.
-struct Flight<V, E> {
+struct InFlightLoad<V, E> {
     /// Identifies the load: a later one can have the same key.
     number: u64,
     load: Load<V, E>,
@@ -37,7 +37,7 @@ struct Flight<V, E> {
 
 impl<K, V, E> Default for SingleFlight<K, V, E> {
     fn default() -> Self {
-        Self(Mutex::new(Flights {
+        Self(Mutex::new(InFlightLoads {
             by_key: HashMap::new(),
             started: 0,
         }))
@@ -77,12 +77,12 @@ impl<K: Eq + Hash, V: Clone, E: Clone> Drop for Waiter<'_, K, V, E> {
 
 impl<K: Eq + Hash, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// Counts one waiter less, and returns the load if that was the last one.
-    fn leave(&self, key: &K, number: u64) -> Option<Flight<V, E>> {
+    fn leave(&self, key: &K, number: u64) -> Option<InFlightLoad<V, E>> {
         let mut loads = self.0.lock();
-        let flight = loads.by_key.get_mut(key);
-        let flight = flight.filter(|flight| flight.number == number)?;
-        flight.waiters -= 1;
-        match flight.waiters {
+        let in_flight = loads.by_key.get_mut(key);
+        let in_flight = in_flight.filter(|in_flight| in_flight.number == number)?;
+        in_flight.waiters -= 1;
+        match in_flight.waiters {
             0 => loads.by_key.remove(key),
             _ => None,
         }
@@ -151,42 +151,42 @@ where
     }
 
     /// Waits for the load of a key, if one is in flight.
-    fn join(&self, loads: &mut Flights<K, V, E>, key: &K) -> Option<Waiter<'_, K, V, E>> {
-        let flight = loads.by_key.get_mut(key)?;
-        if flight.load.peek().is_some() {
+    fn join(&self, loads: &mut InFlightLoads<K, V, E>, key: &K) -> Option<Waiter<'_, K, V, E>> {
+        let in_flight = loads.by_key.get_mut(key)?;
+        if in_flight.load.peek().is_some() {
             return None;
         }
-        flight.waiters += 1;
-        Some(self.waiter(key, flight))
+        in_flight.waiters += 1;
+        Some(self.waiter(key, in_flight))
     }
 
     /// Starts the load of a key. Also returns the completed load of the key before it, whose waiters have not
     /// been dropped yet; it is to be dropped after the lock.
     fn start(
         &self,
-        loads: &mut Flights<K, V, E>,
+        loads: &mut InFlightLoads<K, V, E>,
         key: &K,
         load: impl Future<Output = Result<V, E>> + Send + 'static,
         panicked: E,
-    ) -> (Waiter<'_, K, V, E>, Option<Flight<V, E>>) {
+    ) -> (Waiter<'_, K, V, E>, Option<InFlightLoad<V, E>>) {
         let guarded = AssertUnwindSafe(load).catch_unwind();
         let load = guarded.map(|result| result.unwrap_or(Err(panicked)));
         loads.started += 1;
-        let flight = Flight {
+        let in_flight = InFlightLoad {
             number: loads.started,
             load: load.boxed().shared(),
             waiters: 1,
         };
-        let waiter = self.waiter(key, &flight);
-        (waiter, loads.by_key.insert(key.clone(), flight))
+        let waiter = self.waiter(key, &in_flight);
+        (waiter, loads.by_key.insert(key.clone(), in_flight))
     }
 
-    fn waiter(&self, key: &K, flight: &Flight<V, E>) -> Waiter<'_, K, V, E> {
+    fn waiter(&self, key: &K, in_flight: &InFlightLoad<V, E>) -> Waiter<'_, K, V, E> {
         Waiter {
             loads: self,
             key: key.clone(),
-            number: flight.number,
-            load: flight.load.clone(),
+            number: in_flight.number,
+            load: in_flight.load.clone(),
         }
     }
 }

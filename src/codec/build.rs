@@ -21,33 +21,33 @@ use super::vlen::Item;
 /// The maximum length of a codec chain; writers use fewer than ten codecs.
 pub const MAX_CODECS: usize = 32;
 
-/// The nesting depth of a chain, and the elements that it decodes to.
+/// The context of a chain: its nesting depth, and the elements that it decodes to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Position {
+pub(super) struct ChainContext {
     /// The number of codecs that contain the chain.
     pub(super) depth: usize,
-    pub(super) elements: Elements,
+    pub(super) elements: OutputElements,
 }
 
 /// The elements that a chain decodes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Elements {
+pub(super) enum OutputElements {
     Stored,
     /// Elements of [the next type that NumPy has](crate::zarr::Fixed::widened).
     Widened,
 }
 
-impl Position {
-    /// Returns the position of the chain of an array.
-    pub(super) fn outermost(elements: Elements) -> Self {
+impl ChainContext {
+    /// Returns the context of the chain of an array.
+    pub(super) fn outermost(elements: OutputElements) -> Self {
         Self { depth: 0, elements }
     }
 
-    /// Returns the position of a chain in the configuration of a codec; it decodes to stored elements.
+    /// Returns the context of a chain in the configuration of a codec; it decodes to stored elements.
     pub(super) fn nested(self) -> Self {
         Self {
             depth: self.depth + 1,
-            elements: Elements::Stored,
+            elements: OutputElements::Stored,
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) struct Chain {
     /// The sharding codec, if it is the only codec of the chain.
     pub(super) sharding: Option<Arc<Sharding>>,
     /// The elements that the stages decode to.
-    pub(super) elements: Elements,
+    pub(super) elements: OutputElements,
     pub(super) text: String,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn chain(
     data_type: &DataType,
     shape: &[u64],
     fill: &FillValue,
-    position: Position,
+    context: ChainContext,
 ) -> Result<Chain, CodecError> {
     let count = chain.specs().count();
     if count > MAX_CODECS {
@@ -85,7 +85,7 @@ pub(super) fn chain(
             compressor,
         } => v2(*order, filters, compressor.as_ref(), data_type, shape),
         CodecChain::V3(specs) => {
-            let mut builder = v3::Builder::new(data_type, shape, fill, position);
+            let mut builder = v3::Builder::new(data_type, shape, fill, context);
             for spec in specs {
                 builder.push(spec)?;
             }
@@ -150,7 +150,7 @@ fn v2(
         stages,
         object,
         sharding: None,
-        elements: Elements::Stored,
+        elements: OutputElements::Stored,
         text: names.join(" | "),
     })
 }

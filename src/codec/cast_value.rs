@@ -172,7 +172,7 @@ impl Cast {
             }
             _ => Err(DecodeError::corrupt(format!(
                 "the stored value {} is not a value of the data type",
-                Shown(value)
+                DisplayNumber(value)
             ))),
         }
     }
@@ -189,9 +189,9 @@ fn modulo(float: f64) -> i128 {
 }
 
 /// Formats a number for a message.
-struct Shown(Exact);
+struct DisplayNumber(Exact);
 
-impl std::fmt::Display for Shown {
+impl std::fmt::Display for DisplayNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Exact::Int(integer) => integer.fmt(f),

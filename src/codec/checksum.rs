@@ -11,12 +11,12 @@ use super::stage::Verify;
 /// Verifies and removes a checksum.
 #[derive(Debug)]
 pub(super) struct Checksum {
-    kind: NumberKind,
+    kind: Algorithm,
     at_start: bool,
 }
 
 #[derive(Debug)]
-enum NumberKind {
+enum Algorithm {
     Crc32,
     Crc32c,
     Adler32,
@@ -27,7 +27,7 @@ enum NumberKind {
 impl Checksum {
     pub(super) fn fletcher32() -> Self {
         Self {
-            kind: NumberKind::Fletcher32,
+            kind: Algorithm::Fletcher32,
             at_start: false,
         }
     }
@@ -38,9 +38,9 @@ impl Checksum {
     /// The location is neither `start` nor `end`.
     pub(super) fn located(config: Config<'_>) -> Result<Self, CodecError> {
         let (kind, start_is_default) = match config.codec.rsplit('.').next() {
-            Some("crc32") => (NumberKind::Crc32, true),
-            Some("adler32") => (NumberKind::Adler32, true),
-            _ => (NumberKind::Crc32c, false),
+            Some("crc32") => (Algorithm::Crc32, true),
+            Some("adler32") => (Algorithm::Adler32, true),
+            _ => (Algorithm::Crc32c, false),
         };
         let at_start = match config.str("location")? {
             None => start_is_default,
@@ -63,21 +63,21 @@ impl Checksum {
         let prefix: Result<Vec<u8>, _> = prefix.into_iter().map(u8::try_from).collect();
         let prefix = prefix.map_err(|_| config.invalid("prefix is not a list of bytes"))?;
         Ok(Self {
-            kind: NumberKind::JenkinsLookup3 { initial, prefix },
+            kind: Algorithm::JenkinsLookup3 { initial, prefix },
             at_start: false,
         })
     }
 
     fn of(&self, payload: &[u8]) -> u32 {
         match &self.kind {
-            NumberKind::Crc32 => libdeflater::crc32(payload),
-            NumberKind::Crc32c => crc32c::crc32c(payload),
-            NumberKind::Adler32 => libdeflater::adler32(payload),
-            NumberKind::Fletcher32 => fletcher32(payload),
-            NumberKind::JenkinsLookup3 { initial, prefix } if prefix.is_empty() => {
+            Algorithm::Crc32 => libdeflater::crc32(payload),
+            Algorithm::Crc32c => crc32c::crc32c(payload),
+            Algorithm::Adler32 => libdeflater::adler32(payload),
+            Algorithm::Fletcher32 => fletcher32(payload),
+            Algorithm::JenkinsLookup3 { initial, prefix } if prefix.is_empty() => {
                 jenkins_lookup3(payload.iter().copied(), payload.len(), *initial)
             }
-            NumberKind::JenkinsLookup3 { initial, prefix } => {
+            Algorithm::JenkinsLookup3 { initial, prefix } => {
                 let bytes = prefix.iter().chain(payload).copied();
                 jenkins_lookup3(bytes, prefix.len().wrapping_add(payload.len()), *initial)
             }
@@ -87,7 +87,7 @@ impl Checksum {
 
 impl Verify for Checksum {
     fn byte_codec(&self) -> Option<ByteCodec> {
-        let is_fletcher = matches!(self.kind, NumberKind::Fletcher32) && !self.at_start;
+        let is_fletcher = matches!(self.kind, Algorithm::Fletcher32) && !self.at_start;
         is_fletcher.then_some(ByteCodec::Fletcher32)
     }
 

@@ -4,7 +4,7 @@
 //! An element decodes to a structure of two fields: a byte that is 1 if the element has a value, and the
 //! value. A missing value is zero.
 
-use super::build::Position;
+use super::build::ChainContext;
 use super::error::{CodecError, DecodeError, split_head, truncated};
 use super::pipeline::Pipeline;
 use super::scratch::Scratch;
@@ -28,7 +28,7 @@ pub(super) struct Values {
     pub(super) chain: CodecChain,
     pub(super) data_type: DataType,
     pub(super) item_bytes: usize,
-    pub(super) position: Position,
+    pub(super) context: ChainContext,
 }
 
 impl Values {
@@ -36,7 +36,7 @@ impl Values {
     pub(super) fn pipeline(&self, count: usize) -> Result<Pipeline, CodecError> {
         let shape = [count as u64];
         let fill = FillValue::Undefined;
-        Pipeline::build(&self.chain, &self.data_type, &shape, &fill, self.position)
+        Pipeline::build(&self.chain, &self.data_type, &shape, &fill, self.context)
     }
 }
 

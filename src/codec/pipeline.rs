@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::zarr::{CodecChain, DataType, FillValue};
 
-use super::build::{self, Chain, Elements, Position};
+use super::build::{self, Chain, ChainContext, OutputElements};
 use super::cursor::{Cursor, check, copy};
 use super::element::{Budget, Element};
 use super::error::{CodecError, DecodeError, part};
@@ -53,8 +53,8 @@ impl Pipeline {
         chunk_shape: &[u64],
         fill: &FillValue,
     ) -> Result<Self, CodecError> {
-        let position = Position::outermost(Elements::Stored);
-        Self::build(chain, data_type, chunk_shape, fill, position)
+        let context = ChainContext::outermost(OutputElements::Stored);
+        Self::build(chain, data_type, chunk_shape, fill, context)
     }
 
     /// As [`Pipeline::new`]; if NumPy lacks the type of the array, elements decode to [the next type that
@@ -68,8 +68,8 @@ impl Pipeline {
         chunk_shape: &[u64],
         fill: &FillValue,
     ) -> Result<Self, CodecError> {
-        let position = Position::outermost(Elements::Widened);
-        Self::build(chain, data_type, chunk_shape, fill, position)
+        let context = ChainContext::outermost(OutputElements::Widened);
+        Self::build(chain, data_type, chunk_shape, fill, context)
     }
 
     pub(super) fn build(
@@ -77,7 +77,7 @@ impl Pipeline {
         data_type: &DataType,
         chunk_shape: &[u64],
         fill: &FillValue,
-        position: Position,
+        context: ChainContext,
     ) -> Result<Self, CodecError> {
         let too_large =
             || CodecError::invalid("chunk", format!("{chunk_shape:?} overflows 64 bits"));
@@ -91,7 +91,7 @@ impl Pipeline {
             mut sharding,
             elements: decoded,
             text,
-        } = build::chain(chain, data_type, chunk_shape, fill, position)?;
+        } = build::chain(chain, data_type, chunk_shape, fill, context)?;
         let output = match (object, data_type) {
             (Some((name, object, transpose)), _) => Output::Variable {
                 name,
@@ -100,11 +100,11 @@ impl Pipeline {
                 elements,
             },
             (None, DataType::Fixed(stored)) => {
-                let wide = match position.elements {
-                    Elements::Stored => None,
-                    Elements::Widened => stored.widened(),
+                let wide = match context.elements {
+                    OutputElements::Stored => None,
+                    OutputElements::Widened => stored.widened(),
                 };
-                if wide.is_some() && decoded == Elements::Stored {
+                if wide.is_some() && decoded == OutputElements::Stored {
                     let widen = Widen::new(stored)
                         .ok_or_else(|| CodecError::unsupported(format!("widening of {stored}")))?;
                     stages.push(Stage::decode("widening", widen));

@@ -33,7 +33,7 @@ use async_trait::async_trait;
 
 use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
-use self::metadata::{Contents, KeyMeaning, PrefixMetadata};
+use self::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
 use super::document::is_document;
 use super::n5::from_root;
@@ -54,14 +54,14 @@ pub struct MetadataListingStore {
 }
 
 /// The result of resolving a key.
-enum Resolved {
+enum ResolvedKey {
     /// The key is known from metadata.
     Metadata(Arc<PrefixMetadata>, KeyMeaning),
     /// The key is known from the inner store.
     Inner(Stat),
 }
 
-impl Resolved {
+impl ResolvedKey {
     /// Returns whether the key may have nodes below it that the metadata do not name.
     fn may_lack_nodes(&self) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl Resolved {
             Self::Metadata(metadata, KeyMeaning::Node(path)) => {
                 let contents = metadata.contents(path);
                 !metadata.is_consolidated()
-                    && matches!(contents, Contents::Group | Contents::Unknown)
+                    && matches!(contents, NodeChildren::Group | NodeChildren::Unknown)
             }
             Self::Metadata(..) => false,
         }
@@ -192,14 +192,14 @@ impl MetadataListingStore {
     async fn with_consolidated(
         &self,
         key: &Key,
-        nearest: Resolved,
-    ) -> Result<Resolved, StoreError> {
+        nearest: ResolvedKey,
+    ) -> Result<ResolvedKey, StoreError> {
         if !nearest.may_lack_nodes() {
             return Ok(nearest);
         }
         let consolidated = self.consolidated_meaning(key).await?;
         Ok(consolidated.map_or(nearest, |(metadata, meaning)| {
-            Resolved::Metadata(metadata, meaning)
+            ResolvedKey::Metadata(metadata, meaning)
         }))
     }
 
@@ -213,7 +213,7 @@ impl MetadataListingStore {
 
     /// Resolves a key by the cached metadata above it, or else by its own. If it is a node, its metadata are
     /// loaded to `depth`.
-    async fn resolve(&self, key: &Key, depth: Depth) -> Result<Resolved, StoreError> {
+    async fn resolve(&self, key: &Key, depth: Depth) -> Result<ResolvedKey, StoreError> {
         let root = Key::root();
         let cache = &self.loader.cache;
         let root_depth = if key.is_root() { depth } else { Depth::Node };
@@ -222,7 +222,7 @@ impl MetadataListingStore {
         let is_absence_fresh = since.is_none_or(|since| cache.is_absence_fresh(since));
         let meaning = metadata.classify(key.as_bytes(), is_absence_fresh);
         if !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_)) {
-            return Ok(Resolved::Metadata(metadata, meaning));
+            return Ok(ResolvedKey::Metadata(metadata, meaning));
         }
         if let Some((metadata, meaning)) = self.cached_meaning(key) {
             // The metadata of the node itself may lack documents.
@@ -231,16 +231,16 @@ impl MetadataListingStore {
                 true => self.load(key, depth).await?,
                 false => metadata,
             };
-            return Ok(Resolved::Metadata(metadata, meaning));
+            return Ok(ResolvedKey::Metadata(metadata, meaning));
         }
         if is_document(key) {
-            return self.inner.stat(key).await.map(Resolved::Inner);
+            return self.inner.stat(key).await.map(ResolvedKey::Inner);
         }
         let stat = match cache.stat(key) {
             Some(CachedStat::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
             Some(CachedStat::Prefix(stat)) => stat,
             None => match self.inner.stat(key).await {
-                Ok(stat) if stat.kind == Kind::Object => return Ok(Resolved::Inner(stat)),
+                Ok(stat) if stat.kind == Kind::Object => return Ok(ResolvedKey::Inner(stat)),
                 Ok(stat) => {
                     cache.insert_stat(key, CachedStat::Prefix(stat));
                     stat
@@ -252,21 +252,21 @@ impl MetadataListingStore {
             },
         };
         match depth {
-            Depth::Node => Ok(Resolved::Inner(stat)),
+            Depth::Node => Ok(ResolvedKey::Inner(stat)),
             Depth::Listing => self.resolve_listed(key, stat).await,
         }
     }
 
     /// Resolves a prefix of the inner store, which may have documents.
-    async fn resolve_listed(&self, key: &Key, stat: Stat) -> Result<Resolved, StoreError> {
+    async fn resolve_listed(&self, key: &Key, stat: Stat) -> Result<ResolvedKey, StoreError> {
         let metadata = match self.load(key, Depth::Listing).await {
             Ok(metadata) if metadata.is_node() => metadata,
             // The key is a prefix even if its documents are denied.
-            Ok(_) | Err(StoreError::Denied { .. }) => return Ok(Resolved::Inner(stat)),
+            Ok(_) | Err(StoreError::Denied { .. }) => return Ok(ResolvedKey::Inner(stat)),
             Err(error) => return Err(error),
         };
         let meaning = metadata.classify(b"", true);
-        Ok(Resolved::Metadata(metadata, meaning))
+        Ok(ResolvedKey::Metadata(metadata, meaning))
     }
 
     /// Resolves a key that the inner store does not have: it may be a node or a directory of chunks.
@@ -275,7 +275,7 @@ impl MetadataListingStore {
         key: &Key,
         depth: Depth,
         why: StoreError,
-    ) -> Result<Resolved, StoreError> {
+    ) -> Result<ResolvedKey, StoreError> {
         let mut above: Vec<Key> = ancestors(key).collect();
         above.push(Key::root());
         let mut undecided = None;
@@ -290,7 +290,7 @@ impl MetadataListingStore {
                     undecided = Some(node.map_or(above.clone(), |node| above.join_key(&node)));
                 }
                 KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return Err(why),
-                meaning => return Ok(Resolved::Metadata(metadata, meaning)),
+                meaning => return Ok(ResolvedKey::Metadata(metadata, meaning)),
             }
             if let Some(error) = metadata.failure.as_ref().filter(|_| !metadata.is_certain()) {
                 // The document that could name the key could not be fetched.
@@ -304,7 +304,7 @@ impl MetadataListingStore {
                 KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..)
             )
         {
-            return Ok(Resolved::Metadata(metadata, meaning));
+            return Ok(ResolvedKey::Metadata(metadata, meaning));
         }
         match (&why, undecided) {
             (StoreError::NotFound { .. }, Some(node)) => Err(StoreError::Corrupt {
@@ -344,7 +344,7 @@ impl MetadataListingStore {
     async fn assemble(
         &self,
         prefix: &Key,
-        resolved: &Resolved,
+        resolved: &ResolvedKey,
     ) -> Result<(AssembledListing, bool), StoreError> {
         let not_a_prefix = || StoreError::NotAPrefix {
             key: prefix.clone(),
@@ -352,20 +352,20 @@ impl MetadataListingStore {
         let mut names = AssembledListing::new(prefix.clone());
         let mut is_listed = true;
         match resolved {
-            Resolved::Metadata(metadata, KeyMeaning::Node(path)) => {
+            ResolvedKey::Metadata(metadata, KeyMeaning::Node(path)) => {
                 return self.names(prefix, metadata, path).await;
             }
-            Resolved::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
+            ResolvedKey::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
                 if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
                     names.push_chunks(Arc::clone(chunks), *cell);
                 }
             }
-            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
+            ResolvedKey::Metadata(_, KeyMeaning::AbsentDocument) => {
                 return Err(StoreError::NotFound {
                     key: prefix.clone(),
                 });
             }
-            Resolved::Metadata(
+            ResolvedKey::Metadata(
                 _,
                 KeyMeaning::InnerKey | KeyMeaning::Undecided(_) | KeyMeaning::Unknown,
             ) => {
@@ -374,10 +374,10 @@ impl MetadataListingStore {
                 }
                 is_listed = self.push_inner(&mut names, prefix).await?;
             }
-            Resolved::Inner(stat) if stat.kind == Kind::Prefix => {
+            ResolvedKey::Inner(stat) if stat.kind == Kind::Prefix => {
                 is_listed = self.push_inner(&mut names, prefix).await?;
             }
-            Resolved::Inner(_) => return Err(not_a_prefix()),
+            ResolvedKey::Inner(_) => return Err(not_a_prefix()),
         }
         Ok((names, is_listed))
     }
@@ -397,14 +397,14 @@ impl MetadataListingStore {
             names.push(child.as_bytes(), Kind::Prefix, None);
         }
         let is_listed = match metadata.contents(path) {
-            Contents::Array(chunks) => {
+            NodeChildren::Array(chunks) => {
                 if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
                     names.push_chunks(chunks, Default::default());
                 }
                 true
             }
-            Contents::UnknownChunks => false,
-            Contents::Group | Contents::Unknown => metadata.is_consolidated(),
+            NodeChildren::UnknownChunks => false,
+            NodeChildren::Group | NodeChildren::Unknown => metadata.is_consolidated(),
         };
         match &metadata.failure {
             None | Some(StoreError::Denied { .. }) => {}
@@ -495,14 +495,14 @@ impl Store for MetadataListingStore {
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.resolve(key, Depth::Node).await? {
-            Resolved::Inner(stat) => Ok(stat),
-            Resolved::Metadata(_, KeyMeaning::AbsentDocument) => {
+            ResolvedKey::Inner(stat) => Ok(stat),
+            ResolvedKey::Metadata(_, KeyMeaning::AbsentDocument) => {
                 Err(StoreError::NotFound { key: key.clone() })
             }
-            Resolved::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
+            ResolvedKey::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
                 self.inner.stat(key).await
             }
-            Resolved::Metadata(metadata, meaning) => Ok(metadata.stat(&meaning)),
+            ResolvedKey::Metadata(metadata, meaning) => Ok(metadata.stat(&meaning)),
         }
     }
 

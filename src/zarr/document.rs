@@ -76,16 +76,16 @@ pub(super) fn parse_without(bytes: &[u8], member: &str) -> Result<Value, Metadat
     }
     parse_with(bytes, |text| {
         let mut parser = serde_json::Deserializer::from_slice(text);
-        let members = parser.deserialize_map(Without(member))?;
+        let members = parser.deserialize_map(SkipMember(member))?;
         parser.end()?;
         Ok(Value::Object(members))
     })
 }
 
 /// Deserializes an object without one of its members.
-struct Without<'a>(&'a str);
+struct SkipMember<'a>(&'a str);
 
-impl<'de> Visitor<'de> for Without<'_> {
+impl<'de> Visitor<'de> for SkipMember<'_> {
     type Value = Map<String, Value>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

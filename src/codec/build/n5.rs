@@ -2,7 +2,7 @@
 
 use crate::zarr::{CodecSpec, DataType};
 
-use super::{Chain, Elements};
+use super::{Chain, OutputElements};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::lz4_block::N5Lz4;
@@ -32,7 +32,7 @@ pub(super) fn chain(
         stages: vec![Stage::decode(BLOCK, block)],
         object: None,
         sharding: None,
-        elements: Elements::Stored,
+        elements: OutputElements::Stored,
         text: compression.map_or("raw", |spec| &spec.name).to_owned(),
     })
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Chain, Elements, Position, config, object};
+use super::{Chain, ChainContext, OutputElements, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::number::Number;
@@ -34,7 +34,7 @@ const MAX_NESTING_DEPTH: usize = 8;
 pub(super) struct Builder<'a> {
     /// The encoded fill value, or why it cannot be encoded; only shards need the fill value.
     fill: Result<Cow<'a, FillValue>, CodecError>,
-    position: Position,
+    context: ChainContext,
     /// The element size of `shuffle` without `elementsize`: that of the array, before any filter
     /// (zarr-python).
     shuffled_bytes: usize,
@@ -73,11 +73,11 @@ impl<'a> Builder<'a> {
         data_type: &DataType,
         shape: &[u64],
         fill: &'a FillValue,
-        position: Position,
+        context: ChainContext,
     ) -> Self {
         Self {
             fill: Ok(Cow::Borrowed(fill)),
-            position,
+            context,
             shuffled_bytes: data_type.size_bytes().unwrap_or(1),
             data_type: data_type.clone(),
             shape: shape.to_vec(),
@@ -304,7 +304,7 @@ impl<'a> Builder<'a> {
             stages: Vec::new(),
             object: None,
             sharding: None,
-            elements: Elements::Stored,
+            elements: OutputElements::Stored,
             text: self.names.join(" | "),
         };
         let variable = matches!(self.data_type, DataType::Variable(_));

@@ -54,7 +54,7 @@ impl<const N: usize> From<[Document; N]> for Documents {
 
 /// The result of fetching a document.
 #[derive(Debug)]
-pub(super) enum Fetched {
+pub(super) enum FetchedDocument {
     /// The document exists.
     Present {
         /// The text; `None` if only its name is needed, or if the document can never be read.
@@ -72,7 +72,7 @@ pub(super) async fn fetch(
     store: &dyn Store,
     prefix: &Key,
     documents: Documents,
-) -> Vec<(Document, Fetched)> {
+) -> Vec<(Document, FetchedDocument)> {
     let documents: Vec<Document> = documents.iter().collect();
     let one = |document| async move {
         let fetched = match document {
@@ -84,17 +84,17 @@ pub(super) async fn fetch(
     map_concurrent(documents, one).await
 }
 
-fn from_error(error: StoreError) -> Fetched {
+fn from_error(error: StoreError) -> FetchedDocument {
     match error {
-        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } => Fetched::Absent,
+        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } => FetchedDocument::Absent,
         error if is_unreadable(&error) => {
             log::warn!("{error}");
-            Fetched::Present {
+            FetchedDocument::Present {
                 text: None,
                 modified: UNIX_EPOCH,
             }
         }
-        error => Fetched::Failed(error),
+        error => FetchedDocument::Failed(error),
     }
 }
 
@@ -106,23 +106,31 @@ fn is_unreadable(error: &StoreError) -> bool {
     )
 }
 
-async fn stat(store: &dyn Store, prefix: &Key, document: Document) -> Result<Fetched, StoreError> {
+async fn stat(
+    store: &dyn Store,
+    prefix: &Key,
+    document: Document,
+) -> Result<FetchedDocument, StoreError> {
     let Ok(key) = prefix.join(document.name().as_bytes()) else {
-        return Ok(Fetched::Absent);
+        return Ok(FetchedDocument::Absent);
     };
     let stat = store.stat(&key).await?;
     Ok(match stat.kind {
-        Kind::Prefix => Fetched::Absent,
-        Kind::Object => Fetched::Present {
+        Kind::Prefix => FetchedDocument::Absent,
+        Kind::Object => FetchedDocument::Present {
             text: None,
             modified: stat.modified,
         },
     })
 }
 
-async fn read(store: &dyn Store, prefix: &Key, document: Document) -> Result<Fetched, StoreError> {
+async fn read(
+    store: &dyn Store,
+    prefix: &Key,
+    document: Document,
+) -> Result<FetchedDocument, StoreError> {
     let Some(stored) = read_document(store, prefix, document).await? else {
-        return Ok(Fetched::Absent);
+        return Ok(FetchedDocument::Absent);
     };
     let text = match stored.text {
         Ok(text) => Some(text),
@@ -132,7 +140,7 @@ async fn read(store: &dyn Store, prefix: &Key, document: Document) -> Result<Fet
         }
         Err(error) => return Err(error),
     };
-    Ok(Fetched::Present {
+    Ok(FetchedDocument::Present {
         text,
         modified: stored.modified,
     })

@@ -1,8 +1,8 @@
 //! Prefixes whose names neither metadata nor a listing give completely.
 
 use super::loader::Depth;
-use super::metadata::{Contents, KeyMeaning, PrefixMetadata};
-use super::{MetadataListingStore, Resolved};
+use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
+use super::{MetadataListingStore, ResolvedKey};
 use crate::store::{IncompleteListing, Key, Kind, StoreError};
 
 impl MetadataListingStore {
@@ -17,19 +17,19 @@ impl MetadataListingStore {
     ) -> Result<Option<IncompleteListing>, StoreError> {
         let nearest = self.resolve(prefix, Depth::Listing).await?;
         let (metadata, meaning) = match self.with_consolidated(prefix, nearest).await? {
-            Resolved::Metadata(metadata, meaning) => (metadata, meaning),
-            Resolved::Inner(stat) if stat.kind == Kind::Object => return Ok(None),
-            Resolved::Inner(_) => return self.incomplete_children(prefix).await.map(Some),
+            ResolvedKey::Metadata(metadata, meaning) => (metadata, meaning),
+            ResolvedKey::Inner(stat) if stat.kind == Kind::Object => return Ok(None),
+            ResolvedKey::Inner(_) => return self.incomplete_children(prefix).await.map(Some),
         };
         let is_understood = match meaning {
             KeyMeaning::ChunkDirectory(..) => true,
             KeyMeaning::Node(path) => match metadata.contents(&path) {
-                Contents::Array(_) => true,
-                Contents::UnknownChunks => false,
-                Contents::Group | Contents::Unknown if metadata.is_consolidated() => {
+                NodeChildren::Array(_) => true,
+                NodeChildren::UnknownChunks => false,
+                NodeChildren::Group | NodeChildren::Unknown if metadata.is_consolidated() => {
                     return Ok(None);
                 }
-                Contents::Group | Contents::Unknown => {
+                NodeChildren::Group | NodeChildren::Unknown => {
                     return self.incomplete_children(prefix).await.map(Some);
                 }
             },

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokio::sync::Mutex;
 
 use super::cache::MetadataCache;
-use super::documents::{Documents, Fetched, fetch};
+use super::documents::{Documents, FetchedDocument, fetch};
 use super::metadata::PrefixMetadata;
 use crate::hierarchy::document::Document;
 use crate::hierarchy::n5::from_root;
@@ -130,9 +130,11 @@ impl Loader {
         }
         fetched.extend(fetch(&*self.inner, prefix, n5).await.into_iter().filter(
             |(_, document)| match document {
-                Fetched::Present { text, .. } => text.as_deref().is_some_and(zarr::is_n5_root),
-                Fetched::Absent => true,
-                Fetched::Failed(error) => !error.is_lasting(),
+                FetchedDocument::Present { text, .. } => {
+                    text.as_deref().is_some_and(zarr::is_n5_root)
+                }
+                FetchedDocument::Absent => true,
+                FetchedDocument::Failed(error) => !error.is_lasting(),
             },
         ));
         self.parse(&fetched, PrefixMetadata::new).await
@@ -149,11 +151,11 @@ impl Loader {
 
     async fn parse(
         &self,
-        fetched: &[(Document, Fetched)],
-        parse: impl FnOnce(&[(Document, Fetched)]) -> PrefixMetadata,
+        fetched: &[(Document, FetchedDocument)],
+        parse: impl FnOnce(&[(Document, FetchedDocument)]) -> PrefixMetadata,
     ) -> PrefixMetadata {
         let lengths = fetched.iter().map(|(_, fetched)| match fetched {
-            Fetched::Present {
+            FetchedDocument::Present {
                 text: Some(text), ..
             } => text.len(),
             _ => 0,

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::documents::{Documents, Fetched};
+use super::documents::{Documents, FetchedDocument};
 use crate::hierarchy::document::{Document, is_document_name};
 use crate::store::{Kind, Stat, StoreError, Version, check_component};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
@@ -33,12 +33,12 @@ pub(super) struct PrefixMetadata {
 #[derive(Debug, Default)]
 struct NodeEntry {
     documents: Documents,
-    contents: Contents,
+    contents: NodeChildren,
 }
 
 /// The kind of children that a node has.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Contents {
+pub(super) enum NodeChildren {
     /// Other nodes.
     #[default]
     Group,
@@ -50,7 +50,7 @@ pub(super) enum Contents {
     Unknown,
 }
 
-impl Contents {
+impl NodeChildren {
     fn of_chunks(names: Option<ChunkNames>) -> Self {
         names.map_or(Self::UnknownChunks, |names| Self::Array(Arc::new(names)))
     }
@@ -76,7 +76,7 @@ pub(super) enum KeyMeaning {
 
 impl PrefixMetadata {
     /// Parses documents.
-    pub(super) fn new(fetched: &[(Document, Fetched)]) -> Self {
+    pub(super) fn new(fetched: &[(Document, FetchedDocument)]) -> Self {
         let mut metadata = Self {
             nodes: BTreeMap::new(),
             absent: Documents::default(),
@@ -90,14 +90,14 @@ impl PrefixMetadata {
         let mut texts = Vec::new();
         for (document, fetched) in fetched {
             match fetched {
-                Fetched::Absent => metadata.absent.insert(*document),
-                Fetched::Failed(error) => {
+                FetchedDocument::Absent => metadata.absent.insert(*document),
+                FetchedDocument::Failed(error) => {
                     if matches!(error, StoreError::Denied { .. }) {
                         metadata.denied.insert(*document);
                     }
                     metadata.fail(error.clone());
                 }
-                Fetched::Present { text, modified } => {
+                FetchedDocument::Present { text, modified } => {
                     own.insert(*document);
                     metadata.modified = metadata.modified.max(*modified);
                     texts.push((*document, text));
@@ -161,7 +161,7 @@ impl PrefixMetadata {
                 }
                 if !is_v3 && copies.is_array(path) {
                     let names = copies.chunk_names(path);
-                    entry.contents = Contents::of_chunks(names);
+                    entry.contents = NodeChildren::of_chunks(names);
                 }
             }
         }
@@ -236,7 +236,7 @@ impl PrefixMetadata {
     }
 
     /// Returns the metadata with more documents.
-    pub(super) fn extended(&self, fetched: &[(Document, Fetched)]) -> Self {
+    pub(super) fn extended(&self, fetched: &[(Document, FetchedDocument)]) -> Self {
         let mut extended = Self::new(fetched);
         let (own, contents) = (self.documents(""), self.contents(""));
         let entry = extended.nodes.entry("".into()).or_default();
@@ -261,9 +261,9 @@ impl PrefixMetadata {
     }
 
     /// Returns the kind of children of a node. A path that is only a prefix of nodes is a group.
-    pub(super) fn contents(&self, path: &str) -> Contents {
+    pub(super) fn contents(&self, path: &str) -> NodeChildren {
         let entry = self.nodes.get(path);
-        entry.map_or(Contents::Group, |entry| entry.contents.clone())
+        entry.map_or(NodeChildren::Group, |entry| entry.contents.clone())
     }
 
     /// Returns the meaning of a path. The absence of a document at the prefix itself is valid for less
@@ -295,9 +295,9 @@ impl PrefixMetadata {
                 continue;
             };
             let names = match &entry.contents {
-                Contents::Array(names) => names,
-                Contents::Group => return KeyMeaning::Unknown,
-                Contents::UnknownChunks | Contents::Unknown => {
+                NodeChildren::Array(names) => names,
+                NodeChildren::Group => return KeyMeaning::Unknown,
+                NodeChildren::UnknownChunks | NodeChildren::Unknown => {
                     return KeyMeaning::Undecided(above.to_owned());
                 }
             };
@@ -371,7 +371,7 @@ impl PrefixMetadata {
             KeyMeaning::ChunkDirectory(names, cell) => names.directories(*cell),
             KeyMeaning::Node(path) => {
                 let chunks = match self.contents(path) {
-                    Contents::Array(names) => names.directories(ChunkDir::default()),
+                    NodeChildren::Array(names) => names.directories(ChunkDir::default()),
                     _ => 0,
                 };
                 chunks.saturating_add(self.children(path).len() as u64)
@@ -391,7 +391,7 @@ impl PrefixMetadata {
     pub(super) fn memory_bytes(&self) -> u64 {
         let entries = self.nodes.iter().map(|(path, entry)| {
             let names = match &entry.contents {
-                Contents::Array(_) => 256,
+                NodeChildren::Array(_) => 256,
                 _ => 0,
             };
             path.len().saturating_add(names + 96)
@@ -406,7 +406,7 @@ fn parse_node(
     zarr_json: Option<Option<&[u8]>>,
     zarray: Option<Option<&[u8]>>,
     attributes_json: Option<Option<&[u8]>>,
-) -> (Contents, Option<Consolidated>) {
+) -> (NodeChildren, Option<Consolidated>) {
     let node = match (zarr_json, zarray) {
         (Some(text), _) => zarr::Documents {
             zarr_json: text,
@@ -422,20 +422,20 @@ fn parse_node(
         },
     };
     match node.node().map(|detected| (detected.read, detected.node)) {
-        Some((_, Ok(Node::Group(group)))) => (Contents::Group, group.consolidated),
+        Some((_, Ok(Node::Group(group)))) => (NodeChildren::Group, group.consolidated),
         Some((_, Ok(Node::Array(array)))) => {
-            (Contents::of_chunks(ChunkNames::of_array(&array)), None)
+            (NodeChildren::of_chunks(ChunkNames::of_array(&array)), None)
         }
         Some((read, Err(error))) => {
             log::warn!("{read} is not understood: {error}");
             match read {
-                ".zarray" => (Contents::UnknownChunks, None),
-                "zarr.json" => (Contents::Unknown, None),
-                _ => (Contents::Group, None),
+                ".zarray" => (NodeChildren::UnknownChunks, None),
+                "zarr.json" => (NodeChildren::Unknown, None),
+                _ => (NodeChildren::Group, None),
             }
         }
-        None if zarr_json.is_some() => (Contents::Unknown, None),
-        None if zarray.is_some() => (Contents::UnknownChunks, None),
-        None => (Contents::Group, None),
+        None if zarr_json.is_some() => (NodeChildren::Unknown, None),
+        None if zarray.is_some() => (NodeChildren::UnknownChunks, None),
+        None => (NodeChildren::Group, None),
     }
 }

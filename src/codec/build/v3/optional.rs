@@ -12,7 +12,7 @@ use crate::zarr::{CodecChain, DataType, FillValue, Fixed, Scalar};
 impl Builder<'_> {
     pub(super) fn optional(&self, config: Config<'_>) -> Result<Stage, CodecError> {
         config.only(&["mask_codecs", "data_codecs"])?;
-        if self.position.depth >= MAX_NESTING_DEPTH {
+        if self.context.depth >= MAX_NESTING_DEPTH {
             let what = format!("codecs nest deeper than {MAX_NESTING_DEPTH}");
             return Err(config.invalid(what));
         }
@@ -24,18 +24,18 @@ impl Builder<'_> {
             let specs = config.required(name, specs(config, name)?)?;
             Ok::<_, CodecError>(CodecChain::V3(specs))
         };
-        let position = self.position.nested();
+        let context = self.context.nested();
         let mark = DataType::Fixed(Fixed {
             scalar: Scalar::Bool,
             size_bytes: 1,
         });
         let (marks, fill) = (chain("mask_codecs")?, FillValue::Undefined);
-        let marks = Pipeline::build(&marks, &mark, &self.shape, &fill, position)?;
+        let marks = Pipeline::build(&marks, &mark, &self.shape, &fill, context)?;
         let values = Values {
             chain: chain("data_codecs")?,
             data_type: DataType::Fixed(value.clone()),
             item_bytes: value.size_bytes,
-            position,
+            context,
         };
         // The number of values does not affect whether these codecs are supported.
         values.pipeline(1)?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Builder, Elements, MAX_NESTING_DEPTH, Position};
+use super::{Builder, ChainContext, MAX_NESTING_DEPTH, OutputElements};
 use crate::codec::base64::Base64;
 use crate::codec::config::Config;
 use crate::codec::element::Element;
@@ -15,7 +15,7 @@ use crate::zarr::{ByteOrder, CodecChain, CodecSpec, DataType, FillValue, Fixed, 
 
 impl Builder<'_> {
     pub(super) fn sharding(&mut self, config: Config<'_>) -> Result<Sharding, CodecError> {
-        if self.position.depth >= MAX_NESTING_DEPTH {
+        if self.context.depth >= MAX_NESTING_DEPTH {
             let what = format!("shards nest deeper than {MAX_NESTING_DEPTH}");
             return Err(config.invalid(what));
         }
@@ -31,11 +31,11 @@ impl Builder<'_> {
             Some("start") => IndexLocation::Start,
             Some(other) => return Err(config.invalid(format!("index_location is {other}"))),
         };
-        let nested = self.position.nested();
+        let nested = self.context.nested();
         let chain = CodecChain::V3(codecs);
         let elements = self.inner_elements();
-        let position = Position { elements, ..nested };
-        let inner = Pipeline::build(&chain, &self.data_type, &inner_shape, fill, position)?;
+        let context = ChainContext { elements, ..nested };
+        let inner = Pipeline::build(&chain, &self.data_type, &inner_shape, fill, context)?;
         let index = |shape: &[u64]| {
             let chain = CodecChain::V3(index_codecs);
             let words = DataType::Fixed(Fixed {
@@ -52,18 +52,18 @@ impl Builder<'_> {
     }
 
     /// Returns the elements that inner chunks decode to: other array codecs take the stored elements.
-    pub(super) fn inner_elements(&self) -> Elements {
+    pub(super) fn inner_elements(&self) -> OutputElements {
         match self.arrays.is_empty() {
-            true => self.position.elements,
-            false => Elements::Stored,
+            true => self.context.elements,
+            false => OutputElements::Stored,
         }
     }
 
     fn fill_element(&self, config: Config<'_>, fill: &FillValue) -> Result<InnerFill, CodecError> {
         let invalid = |what: String| Err(config.invalid(what));
         let fixed = |fixed: &Fixed, bytes: Vec<u8>| match self.inner_elements() {
-            Elements::Stored => Ok(bytes),
-            Elements::Widened => widened(fixed, &bytes),
+            OutputElements::Stored => Ok(bytes),
+            OutputElements::Widened => widened(fixed, &bytes),
         };
         let fill = match (&self.data_type, fill) {
             (DataType::Fixed(stored), FillValue::Fixed(bytes))
