@@ -20,7 +20,7 @@ use crate::machine::{cores, memory_bytes};
 use crate::runtime::block_on;
 use crate::store::Object;
 use crate::units::FOREVER;
-use crate::view::{Format, FormatSet, NoContent, Nodes, NodesOptions, ViewFile, ViewNode};
+use crate::view::{ContentError, Format, FormatSet, Nodes, NodesOptions, ViewFile, ViewNode};
 
 /// The size of one read in bytes, and the number of concurrent reads.
 const PIECE_BYTES: usize = 4 << 20;
@@ -77,10 +77,10 @@ async fn run(args: &ExportArgs) -> Result<(), Failure> {
     target.write(&*Arc::new(file).open().await?).await
 }
 
-fn unavailable(node: &ViewNode, format: Format, error: NoContent) -> Failure {
+fn unavailable(node: &ViewNode, format: Format, error: ContentError) -> Failure {
     let key = node.key();
     match error {
-        NoContent::Absent(reason) => format!("{key}: no `{format}`: {reason}").into(),
+        ContentError::Absent(reason) => format!("{key}: no `{format}`: {reason}").into(),
         failed => failed.into_error(key).into(),
     }
 }

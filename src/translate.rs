@@ -43,7 +43,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-pub use self::outline::{NoOutline, Whole, zmetadata_json, zom_json};
+pub use self::outline::{HierarchyError, Whole, zmetadata_json, zom_json};
 
 use self::consolidated::Consolidated;
 use self::node::{Translation, implicit_group, of_version_1, translate};
@@ -225,7 +225,7 @@ pub async fn left_out(
     store: &dyn Store,
     root: &Key,
     engine: &Engine,
-) -> Result<Vec<LeftOut>, NoOutline> {
+) -> Result<Vec<LeftOut>, HierarchyError> {
     let mut left_out = Vec::new();
     let Hierarchy { outline, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
     let unread = outline.unread();

@@ -6,8 +6,7 @@
 //! size of a file is known without decoding.
 
 mod anndata;
-mod around;
-mod branch;
+mod array_view;
 mod calendar;
 mod cf;
 mod classic;
@@ -20,14 +19,14 @@ mod file;
 mod fits;
 mod format;
 mod format_set;
-mod gather;
 mod georef;
 mod geotiff;
 mod group_column;
+mod group_tree;
 mod h5;
 mod hdf5;
 mod layout;
-mod making;
+mod load_tree;
 mod missing_times;
 mod mrc;
 mod netcdf4;
@@ -41,9 +40,10 @@ mod packed;
 mod padding;
 mod parquet;
 mod pictures;
-mod placed;
 mod png;
+mod read;
 mod readme;
+mod render;
 mod resolve;
 mod sidecar;
 mod source_name;
@@ -53,14 +53,14 @@ mod tiff;
 mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
-pub use around::{ArrayView, NodeResolver};
-pub use branch::{DecodedTexts, Depth, GroupArray, GroupTree};
+pub use array_view::ArrayView;
 pub use cf::{attribute_value, time_units};
-pub use content::{CachedFile, Content, NoContent, Rendering};
+pub use content::{CachedFile, Content, ContentError, ContentId};
 pub use file::ViewFile;
 pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
 pub use format_set::FormatSet;
 pub use georef::dates::TimeUnits;
+pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
@@ -71,3 +71,4 @@ pub use nodes::{Nodes, NodesOptions, alias};
 pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
 pub use png::Picture;
 pub(crate) use readme::shell_quoted;
+pub use resolve::NodeResolver;

@@ -19,7 +19,9 @@ use crate::cli::InfoArgs;
 use crate::runtime::block_on;
 use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
-use crate::view::{Content, Format, FormatSet, NoContent, Nodes, NodesOptions, Renderer, ViewNode};
+use crate::view::{
+    Content, ContentError, Format, FormatSet, Nodes, NodesOptions, Renderer, ViewNode,
+};
 use crate::zarr::{Array, Node};
 
 /// The number of keys after which counting stops.
@@ -175,7 +177,7 @@ async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
         // The size of a view with stored chunks depends on the size of each chunk.
         let has_size = (is_local || !format.is_of_many()) && !format.is_packed();
         let view = match view(nodes, node, format, has_size).await {
-            Err(NoContent::Absent(_)) if !format.is_expected_of(node) => continue,
+            Err(ContentError::Absent(_)) if !format.is_expected_of(node) => continue,
             Err(error) => unavailable(node, error),
             Ok(None) => json!({"available": true}),
             Ok(Some(size)) => json!({"available": true, "size_bytes": size}),
@@ -191,7 +193,7 @@ async fn view(
     node: &Arc<ViewNode>,
     format: Format,
     has_size: bool,
-) -> Result<Option<u64>, NoContent> {
+) -> Result<Option<u64>, ContentError> {
     nodes.check(node, format).await?;
     // The size of elements of variable length is known only after decoding.
     if !has_size || matches!(format.renderer(), Renderer::Elements) {
@@ -204,9 +206,9 @@ async fn view(
     })
 }
 
-fn unavailable(node: &ViewNode, error: NoContent) -> Value {
+fn unavailable(node: &ViewNode, error: ContentError) -> Value {
     let reason = match error {
-        NoContent::Absent(reason) => reason,
+        ContentError::Absent(reason) => reason,
         failed => failed.into_error(node.key()).to_string(),
     };
     json!({"available": false, "reason": reason})

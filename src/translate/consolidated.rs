@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use serde_json::Value;
 
 use super::node::Translation;
-use super::outline::{self, Hierarchy, MAX_NODES, NoOutline};
+use super::outline::{self, Hierarchy, HierarchyError, MAX_NODES};
 use super::{NodeView, Shared, Target};
 use crate::array::Reservation;
 use crate::hierarchy::Document;
@@ -110,11 +110,11 @@ impl Shared {
                 };
                 (Arc::new(outline::text(&document)), hierarchy.modified)
             }),
-            Err(NoOutline::Absent(why)) => {
+            Err(HierarchyError::Absent(why)) => {
                 log::info!("{} has no consolidated metadata: {why}", self.target.word());
                 None
             }
-            Err(NoOutline::Failed(error)) => return Err(error),
+            Err(HierarchyError::Failed(error)) => return Err(error),
         };
         let bytes = document.as_ref().map_or(0, |(text, _)| text.len());
         let memory = self.engine.reserve_now(&self.root, bytes as u64)?;

@@ -49,14 +49,14 @@ impl Problem {
 
 /// The reason why a hierarchy has no document as a whole.
 #[derive(Debug, Clone)]
-pub enum NoOutline {
+pub enum HierarchyError {
     /// The document would be too large, take a request for each node, or lack unreadable nodes.
     Absent(String),
     /// The store failed.
     Failed(StoreError),
 }
 
-impl From<StoreError> for NoOutline {
+impl From<StoreError> for HierarchyError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }

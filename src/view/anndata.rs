@@ -1,7 +1,7 @@
 //! AnnData: its layouts in Zarr and in HDF5 are the same tree of groups, arrays and attributes (anndata,
 //! "On-disk format").
 
-use super::branch::GroupTree;
+use super::group_tree::GroupTree;
 use super::h5;
 use super::layout::VirtualFile;
 use super::node::ViewNode;

@@ -9,10 +9,12 @@ mod header;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use self::header::{Header, Type, Variable};
-use super::branch::GroupTree;
+use self::header::{Header, NcType, Variable};
 use super::cf;
-use super::dataset::{self, Attr, Attribute, Data, Dataset, Dimension, Item, certain_item};
+use super::dataset::{
+    self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, certain_item,
+};
+use super::group_tree::GroupTree;
 use super::layout::{
     self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
 };
@@ -49,7 +51,7 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
     let (Some(item), Some(view)) = (certain_item(node), node.array_view()) else {
         return false;
     };
-    if item == Item::Structure {
+    if item == VariableType::Structure {
         return false;
     }
     let shape = view.shape();
@@ -75,9 +77,9 @@ pub(super) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
 }
 
 /// A variable with its elements.
-struct Planned {
+struct PlannedVariable {
     variable: Variable,
-    elements: Elements,
+    elements: VariableElements,
     /// Size of the variable, or of its part of a record, without padding.
     size_bytes: u64,
     is_record: bool,
@@ -85,7 +87,7 @@ struct Planned {
     is_inexact: bool,
 }
 
-enum Elements {
+enum VariableElements {
     Bytes(Vec<u8>),
     Array(Arc<ArrayReader>, ArrayExtent),
 }
@@ -125,7 +127,7 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
     // Variables whose elements may fail to decode come last.
     planned.sort_by_key(|planned| planned.is_inexact);
     if planned.is_empty() {
-        return Err(tree.without_variables(notes));
+        return Err(tree.why_no_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Unused dimensions, such as those of groups, are left out.
@@ -164,14 +166,14 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
 /// Applies `_Unsigned` to a variable whose numbers get a wider type in the file, and removes the attribute: for
 /// the wider type it would have another meaning.
 fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
-    let Item::Number(own) = variable.item else {
+    let VariableType::Number(own) = variable.item else {
         return;
     };
-    let in_file = Type::of(own, version).and_then(|kind| kind.number);
+    let in_file = NcType::of(own, version).and_then(|kind| kind.number);
     let has_own_type = in_file
         .is_some_and(|number| (number.kind, number.size_bytes) == (own.kind, own.size_bytes));
     let text_of = |attribute: &Attribute| match &attribute.value {
-        Attr::Text(text) if attribute.name == "_Unsigned" => Some(text.clone()),
+        AttributeValue::Text(text) if attribute.name == "_Unsigned" => Some(text.clone()),
         _ => None,
     };
     let Some(said) = variable.attributes.iter().find_map(text_of) else {
@@ -193,10 +195,10 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
             *value = read;
         }
     };
-    variable.item = Item::Number(meant);
+    variable.item = VariableType::Number(meant);
     variable.fill.iter_mut().for_each(same_bits);
     for attribute in &mut variable.attributes {
-        if let Attr::Numbers(number, values) = &mut attribute.value
+        if let AttributeValue::Numbers(number, values) = &mut attribute.value
             && *number == own
             && dataset::is_of_values(&attribute.name)
         {
@@ -230,11 +232,11 @@ fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
 }
 
 /// Returns the type of elements in the file; characters for text.
-fn target(item: Item, version: Version) -> Option<Type> {
+fn target(item: VariableType, version: Version) -> Option<NcType> {
     match item {
-        Item::Number(number) => Type::of(number, version),
-        Item::Char | Item::Text => Some(Type::CHAR),
-        Item::Structure => None,
+        VariableType::Number(number) => NcType::of(number, version),
+        VariableType::Char | VariableType::Text => Some(NcType::CHAR),
+        VariableType::Structure => None,
     }
 }
 
@@ -245,9 +247,9 @@ fn plan(
     version: Version,
     padding: &mut Padding,
     notes: &mut Vec<String>,
-) -> Result<Planned, String> {
+) -> Result<PlannedVariable, String> {
     let kind = target(variable.item, version).ok_or(match variable.item {
-        Item::Structure => "structures are only in NetCDF-4",
+        VariableType::Structure => "structures are only in NetCDF-4",
         _ => "no type of netCDF holds its numbers",
     })?;
     let shape = variable.shape(&dimensions.all);
@@ -298,34 +300,36 @@ fn plan(
     }
     let is_text = texts.is_some();
     let elements = match (&variable.data, texts) {
-        (Data::Texts(_), texts) => Elements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes)),
+        (Data::Texts(_), texts) => {
+            VariableElements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes))
+        }
         (Data::Numbers(values), _) => {
             let number = kind.number.ok_or("no numbers")?;
             let bytes: Option<Vec<Vec<u8>>> =
                 values.iter().map(|value| number.write(*value)).collect();
-            Elements::Bytes(bytes.ok_or("no numbers of their type")?.concat())
+            VariableElements::Bytes(bytes.ok_or("no numbers of their type")?.concat())
         }
         (Data::Array(reader, _), _) => {
             let conversion = kind.number.and_then(|number| variable.conversion(number));
             let extent = ArrayExtent::new(0, reader, ElementOrder::RowMajor, conversion);
-            Elements::Array(Arc::clone(reader), extent.ok_or("too many bytes")?)
+            VariableElements::Array(Arc::clone(reader), extent.ok_or("too many bytes")?)
         }
     };
-    if matches!(elements, Elements::Bytes(_)) && is_record {
+    if matches!(elements, VariableElements::Bytes(_)) && is_record {
         return Err("text along the unlimited dimension".into());
     }
     let mut attributes = attributes(&variable.attributes, version, &variable.name, notes);
     if is_text && attributes.iter().all(|there| there.name != "_Encoding") {
         attributes.push(header::Attribute {
             name: "_Encoding".into(),
-            kind: Type::CHAR,
+            kind: NcType::CHAR,
             count: 5,
             bytes: b"utf-8".to_vec(),
         });
     }
-    let is_wide = matches!(variable.item, Item::Number(number)
+    let is_wide = matches!(variable.item, VariableType::Number(number)
         if number.size_bytes == 8 && number.kind != NumberKind::Float);
-    Ok(Planned {
+    Ok(PlannedVariable {
         is_inexact: is_wide && version != Version::Cdf5,
         variable: Variable {
             name: variable.name.clone(),
@@ -382,7 +386,7 @@ impl Dimensions {
 }
 
 /// Removes unused dimensions and renumbers the others.
-fn used_dimensions(planned: &mut [Planned], all: &[Dimension]) -> Vec<(usize, Dimension)> {
+fn used_dimensions(planned: &mut [PlannedVariable], all: &[Dimension]) -> Vec<(usize, Dimension)> {
     let numbers = planned
         .iter()
         .flat_map(|planned| &planned.variable.dimensions);
@@ -423,14 +427,16 @@ fn attributes(
     encoded
 }
 
-fn encode(value: &Attr, version: Version) -> Option<(Type, u64, Vec<u8>)> {
-    let text = |text: &str| (Type::CHAR, text.len() as u64, text.as_bytes().to_vec());
+fn encode(value: &AttributeValue, version: Version) -> Option<(NcType, u64, Vec<u8>)> {
+    let text = |text: &str| (NcType::CHAR, text.len() as u64, text.as_bytes().to_vec());
     match value {
-        Attr::Text(value) => Some(text(value)),
+        AttributeValue::Text(value) => Some(text(value)),
         // The formats have no lists of text.
-        Attr::Texts(values) => Some(text(&serde_json::Value::from(values.clone()).to_string())),
-        Attr::Numbers(number, values) => {
-            let kind = Type::of(*number, version)?;
+        AttributeValue::Texts(values) => {
+            Some(text(&serde_json::Value::from(values.clone()).to_string()))
+        }
+        AttributeValue::Numbers(number, values) => {
+            let kind = NcType::of(*number, version)?;
             let number = kind.number?;
             let bytes = values.iter().map(|value: &Value| number.write(*value));
             let bytes: Option<Vec<Vec<u8>>> = bytes.collect();
@@ -441,19 +447,19 @@ fn encode(value: &Attr, version: Version) -> Option<(Type, u64, Vec<u8>)> {
 
 /// Returns the number of zero bytes after a variable, or after its part of a record. Zero for the only record
 /// variable ("Note on padding").
-fn padding_bytes(planned: &Planned, is_only_record: bool) -> u64 {
+fn padding_bytes(planned: &PlannedVariable, is_only_record: bool) -> u64 {
     match planned.is_record && is_only_record {
         true => 0,
         false => planned.size_bytes.next_multiple_of(4) - planned.size_bytes,
     }
 }
 
-fn is_only_record(planned: &[Planned]) -> bool {
+fn is_only_record(planned: &[PlannedVariable]) -> bool {
     planned.iter().filter(|planned| planned.is_record).count() == 1
 }
 
 /// Returns the offset of each variable: first those of fixed size, then the parts of the first record.
-fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
+fn offsets(header: &Header, planned: &[PlannedVariable]) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
     let length = header.encode(&variables, &offsets).len() as u64;
@@ -487,7 +493,7 @@ fn offsets(header: &Header, planned: &[Planned]) -> Option<Vec<u64>> {
 
 fn parts(
     header: &Header,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedVariable>,
     sources: &mut Vec<Arc<ArrayReader>>,
 ) -> Option<Vec<Segment>> {
     let offsets = offsets(header, &planned)?;
@@ -509,8 +515,8 @@ fn parts(
                 .checked_add(padding)?;
         }
         match planned.elements {
-            Elements::Bytes(bytes) => parts.push(Segment::Bytes(bytes)),
-            Elements::Array(reader, extent) => {
+            VariableElements::Bytes(bytes) => parts.push(Segment::Bytes(bytes)),
+            VariableElements::Array(reader, extent) => {
                 let source = sources.len();
                 sources.push(reader);
                 let extent = ArrayExtent { source, ..extent };

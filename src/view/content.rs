@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::layout::VirtualFile;
 use crate::array::{ArrayReader, Reservation};
 use crate::store::StoreError;
-use crate::translate::NoOutline;
+use crate::translate::HierarchyError;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// The content of a node in one format.
@@ -15,7 +15,7 @@ pub enum Content {
     /// A rendered text.
     Text(Vec<u8>),
     /// A text of decoded elements; `Nodes::text` renders it.
-    Elements(Rendering),
+    Elements(ContentId),
     /// A file with a layout.
     File(Arc<CachedFile>),
     /// A directory of chunks.
@@ -26,7 +26,7 @@ pub enum Content {
 
 /// Identifies a content that depends on more than the metadata of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rendering {
+pub struct ContentId {
     /// A hash of everything that determines the content.
     pub hash: u64,
     /// The size in bytes.
@@ -35,9 +35,9 @@ pub struct Rendering {
 
 /// A text that was rendered from decoded elements.
 #[derive(Debug, Clone)]
-pub(super) struct Text {
+pub(super) struct CachedText {
     pub(super) bytes: Arc<Vec<u8>>,
-    pub(super) rendering: Rendering,
+    pub(super) content_id: ContentId,
     pub(super) rendered: Instant,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Text {
 pub struct CachedFile {
     pub(super) file: VirtualFile,
     /// The identity of the content, if it depends on more than its own node.
-    pub rendering: Option<Rendering>,
+    pub content_id: Option<ContentId>,
     pub(super) inputs: InputTime,
     /// How long rendering took.
     pub(super) render_time: Duration,
@@ -100,7 +100,7 @@ impl InputTime {
 
 /// The reason why a format has no content.
 #[derive(Debug, Clone)]
-pub enum NoContent {
+pub enum ContentError {
     /// The format does not support this node, for this reason.
     Absent(String),
     /// An input could not be read.
@@ -109,7 +109,7 @@ pub enum NoContent {
     Unresolved,
 }
 
-impl NoContent {
+impl ContentError {
     /// Returns the reason as an error of the key that a user or the kernel requested.
     pub fn into_error(self, key: &crate::store::Key) -> StoreError {
         match self {
@@ -120,23 +120,23 @@ impl NoContent {
     }
 }
 
-impl From<StoreError> for NoContent {
+impl From<StoreError> for ContentError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<String> for NoContent {
+impl From<String> for ContentError {
     fn from(why: String) -> Self {
         Self::Absent(why)
     }
 }
 
-impl From<NoOutline> for NoContent {
-    fn from(none: NoOutline) -> Self {
+impl From<HierarchyError> for ContentError {
+    fn from(none: HierarchyError) -> Self {
         match none {
-            NoOutline::Absent(why) => Self::Absent(why),
-            NoOutline::Failed(error) => Self::Failed(error),
+            HierarchyError::Absent(why) => Self::Absent(why),
+            HierarchyError::Failed(error) => Self::Failed(error),
         }
     }
 }

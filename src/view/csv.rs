@@ -6,10 +6,10 @@ mod rows;
 
 use std::borrow::Cow;
 
-use self::cell::Cell;
+use self::cell::CellFormat;
 pub(super) use self::rows::Rows;
-use self::rows::{Column, Texts};
-use super::branch::GroupTree;
+use self::rows::{CsvColumn, QuotedTexts};
+use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
 use super::node::ViewNode;
 use super::table::{ColumnData, Table};
@@ -36,8 +36,8 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
     }
     let mut columns = columns(&table)?;
     let mut names: Vec<Cow<'_, str>> = Vec::new();
-    if !columns.iter().any(Column::is_always_number) {
-        columns.insert(0, Column::Number);
+    if !columns.iter().any(CsvColumn::is_always_number) {
+        columns.insert(0, CsvColumn::Number);
         names.push(number_name(&table).into());
     }
     names.extend(table.columns.iter().map(|column| quoted(&column.name)));
@@ -69,7 +69,7 @@ fn leave_out_expanded(table: &mut Table) {
             ColumnData::Categories(values) => {
                 values.rows().flatten().map(str::len).sum::<usize>() as u64
             }
-            ColumnData::Nullable(values) => Cell::of(&values.data_type).map_or(0, |cell| {
+            ColumnData::Nullable(values) => CellFormat::of(&values.data_type).map_or(0, |cell| {
                 cell.width().saturating_mul(values.rows().len() as u64)
             }),
             ColumnData::Texts(_) | ColumnData::Elements(_) => 0,
@@ -123,30 +123,30 @@ fn check(data: &ColumnData) -> Result<(), String> {
                 false => Err(format!("more than {MAX_EXPANDED_BYTES} bytes of text")),
             }
         }
-        ColumnData::Elements(reader) => Cell::of(reader.chunks().data_type()).map(drop),
-        ColumnData::Nullable(values) => Cell::of(&values.data_type).map(drop),
+        ColumnData::Elements(reader) => CellFormat::of(reader.chunks().data_type()).map(drop),
+        ColumnData::Nullable(values) => CellFormat::of(&values.data_type).map(drop),
     }
 }
 
-fn columns(table: &Table) -> Result<Vec<Column>, String> {
+fn columns(table: &Table) -> Result<Vec<CsvColumn>, String> {
     let mut arrays = 0;
     let columns = table.columns.iter().map(|column| match &column.data {
         ColumnData::Texts(texts) => {
-            let mut quoted = Texts::default();
+            let mut quoted = QuotedTexts::default();
             texts.iter().for_each(|text| quoted.push(text));
-            Ok(Column::Texts(quoted))
+            Ok(CsvColumn::Texts(quoted))
         }
         ColumnData::Categories(values) => {
-            let mut quoted = Texts::default();
+            let mut quoted = QuotedTexts::default();
             values.rows().for_each(|text| match text {
                 Some(text) => quoted.push(text),
                 None => quoted.push_none(),
             });
-            Ok(Column::Texts(quoted))
+            Ok(CsvColumn::Texts(quoted))
         }
         ColumnData::Nullable(values) => {
-            let cell = Cell::of(&values.data_type)?;
-            let mut texts = Texts::default();
+            let cell = CellFormat::of(&values.data_type)?;
+            let mut texts = QuotedTexts::default();
             for element in values.rows() {
                 match element {
                     Some(element) => texts
@@ -155,16 +155,16 @@ fn columns(table: &Table) -> Result<Vec<Column>, String> {
                     None => texts.push_none(),
                 }
             }
-            Ok(Column::Texts(texts))
+            Ok(CsvColumn::Texts(texts))
         }
         ColumnData::Elements(reader) => {
             let data_type = reader.chunks().data_type();
             let source = arrays;
             arrays += 1;
-            Ok(Column::Elements {
+            Ok(CsvColumn::Elements {
                 source,
                 element_bytes: data_type.size_bytes,
-                cell: Cell::of(data_type)?,
+                cell: CellFormat::of(data_type)?,
             })
         }
     });

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name, is_of_values};
 pub(super) use self::variables::certain_item;
 
-use super::branch::GroupTree;
+use super::group_tree::GroupTree;
 use super::number::{Conversion, Number, Value};
 use super::packed::StoredChunks;
 use crate::array::ArrayReader;
@@ -56,18 +56,18 @@ pub(super) struct Variable {
     pub(super) name: String,
     /// The indices of the dimensions, slowest first.
     pub(super) dimensions: Vec<usize>,
-    pub(super) item: Item,
+    pub(super) item: VariableType,
     pub(super) data: Data,
     pub(super) attributes: Vec<Attribute>,
     /// The value of missing data; also the attribute `_FillValue`.
     pub(super) fill: Option<Value>,
-    /// As [`GroupArray::stored`](super::branch::GroupArray).
+    /// As [`GroupArray::stored`](super::group_tree::GroupArray).
     pub(super) stored: Option<Result<StoredChunks, String>>,
 }
 
 /// The type of the elements of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum VariableType {
     /// A number, as in the array.
     Number(Number),
     /// One byte of text; the last dimension counts the bytes.
@@ -93,12 +93,12 @@ pub(super) enum Data {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Attribute {
     pub(super) name: String,
-    pub(super) value: Attr,
+    pub(super) value: AttributeValue,
 }
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Attr {
+pub(super) enum AttributeValue {
     Text(String),
     Texts(Vec<String>),
     /// Numbers of one type, little-endian or in the variable's byte order.
@@ -143,8 +143,8 @@ impl Variable {
     /// Returns the conversion of the variable's numbers to `to`.
     pub(super) fn conversion(&self, to: Number) -> Option<Conversion> {
         match self.item {
-            Item::Number(from) => Some(Conversion::new(from, to)),
-            Item::Char | Item::Text | Item::Structure => None,
+            VariableType::Number(from) => Some(Conversion::new(from, to)),
+            VariableType::Char | VariableType::Text | VariableType::Structure => None,
         }
     }
 }

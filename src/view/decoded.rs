@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::branch::{DecodedTexts, Depth};
-use super::content::NoContent;
-use super::node::{Elements, ViewNode};
+use super::content::ContentError;
+use super::group_tree::{DecodedTexts, TreeScope};
+use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value, code_points};
 use crate::array::{self, Selection, ServedVersions, read_elements};
@@ -25,7 +25,7 @@ impl Nodes {
     pub(super) async fn records_of(
         &self,
         node: &ViewNode,
-    ) -> Result<Option<Result<Arc<Vec<u8>>, String>>, NoContent> {
+    ) -> Result<Option<Result<Arc<Vec<u8>>, String>>, ContentError> {
         let Some(reader) = node.reader().filter(|reader| {
             let data_type = reader.chunks().data_type();
             matches!(data_type.scalar, Scalar::Struct(_)) && has_text(data_type)
@@ -49,17 +49,19 @@ impl Nodes {
     pub(super) async fn texts_of(
         &self,
         node: &ViewNode,
-        depth: Depth,
-    ) -> Result<Option<DecodedTexts>, NoContent> {
+        scope: TreeScope,
+    ) -> Result<Option<DecodedTexts>, ContentError> {
         let memory = self.engine().memory_limit_bytes();
-        let most = match depth {
-            Depth::Raw => self.most_raw_bytes(),
-            Depth::Own | Depth::Table | Depth::All => MAX_TEXT_BYTES.min(memory / 32),
+        let most = match scope {
+            TreeScope::RawSubtree => self.most_raw_bytes(),
+            TreeScope::Group | TreeScope::Table | TreeScope::Subtree => {
+                MAX_TEXT_BYTES.min(memory / 32)
+            }
         };
         match &node.elements {
             // Such text has a constant size in the file, too.
-            Elements::Fixed(_) if depth == Depth::Raw => Ok(None),
-            Elements::Fixed(reader) => {
+            NodeElements::Fixed(_) if scope == TreeScope::RawSubtree => Ok(None),
+            NodeElements::Fixed(reader) => {
                 let data_type = reader.chunks().data_type();
                 let Scalar::Text(order) = data_type.scalar else {
                     return Ok(None);
@@ -73,7 +75,7 @@ impl Nodes {
                 let texts = texts.ok_or("not the code points of any text".to_owned());
                 Ok(Some(texts.map(Arc::new)))
             }
-            Elements::Variable(..) if is_text(node) => {
+            NodeElements::Variable(..) if is_text(node) => {
                 let Some(elements) = self.elements_of(node, most).await? else {
                     return Ok(None);
                 };
@@ -98,7 +100,7 @@ impl Nodes {
     pub(super) async fn sequences_of(
         &self,
         node: &ViewNode,
-    ) -> Result<Option<Result<Arc<Vec<Vec<u8>>>, String>>, NoContent> {
+    ) -> Result<Option<Result<Arc<Vec<Vec<u8>>>, String>>, ContentError> {
         let data_type = node.metadata().as_array().map(|array| &array.data_type);
         let Some(Ok(DataType::Variable(Variable::Bytes | Variable::Array(_)))) = data_type else {
             return Ok(None);
@@ -129,8 +131,8 @@ impl Nodes {
         &self,
         node: &ViewNode,
         most: u64,
-    ) -> Result<Option<Result<array::Elements, String>>, NoContent> {
-        let (Node::Array(array), Elements::Variable(pipeline, document)) =
+    ) -> Result<Option<Result<array::Elements, String>>, ContentError> {
+        let (Node::Array(array), NodeElements::Variable(pipeline, document)) =
             (node.metadata(), &node.elements)
         else {
             return Ok(None);
@@ -152,7 +154,7 @@ impl Nodes {
                     "{need_bytes} bytes of memory for its elements, {limit_bytes} are the limit"
                 ),
             }))),
-            Err(error) => Err(NoContent::Failed(error)),
+            Err(error) => Err(ContentError::Failed(error)),
         }
     }
 
@@ -160,9 +162,9 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, NoContent> {
+    pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, ContentError> {
         let Some(reader) = node.reader() else {
-            return Err(NoContent::Absent("no elements of constant size".into()));
+            return Err(ContentError::Absent("no elements of constant size".into()));
         };
         leave_session_thread().await;
         let size = in_memory(reader.size_bytes())?;
@@ -187,23 +189,23 @@ impl Nodes {
     /// Returns all numbers of a small array in C order.
     ///
     /// # Errors
-    /// As [`NodeResolver::numbers`](super::around::NodeResolver::numbers).
+    /// As [`NodeResolver::numbers`](super::resolve::NodeResolver::numbers).
     pub(super) async fn numbers(
         &self,
         node: &ViewNode,
         most: u64,
-    ) -> Result<Vec<Value>, NoContent> {
+    ) -> Result<Vec<Value>, ContentError> {
         let Some(view) = node.array_view() else {
-            return Err(NoContent::Absent("no numbers".into()));
+            return Err(ContentError::Absent("no numbers".into()));
         };
         let Some((number, 1)) = view.number() else {
-            return Err(NoContent::Absent("no numbers".into()));
+            return Err(ContentError::Absent("no numbers".into()));
         };
         // Numbers take more memory than storage.
         let room = self.engine().memory_limit_bytes() / MAX_NUMBERS_PART;
         let most = most.min(room / size_of::<Value>() as u64);
         if view.reader.size_bytes() / number.size_bytes as u64 > most {
-            return Err(NoContent::Absent(format!("more than {most} numbers")));
+            return Err(ContentError::Absent(format!("more than {most} numbers")));
         }
         let bytes = self.all_bytes(node).await?;
         let numbers = bytes.chunks_exact(number.size_bytes);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 
-use super::content::{CachedFile, Content, Rendering};
+use super::content::{CachedFile, Content, ContentId};
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use crate::array::{ArrayReader, OpenReader, Selection, ServedHandle, ServedVersions};
@@ -15,7 +15,7 @@ use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 /// A view file, as one inode. While it is open, it serves a single version of each chunk.
 #[derive(Debug)]
 pub struct ViewFile {
-    made_of: FileContent,
+    content: FileContent,
     version: Version,
     modified: SystemTime,
     /// The versions of the served chunks, if the source can change.
@@ -25,7 +25,7 @@ pub struct ViewFile {
 #[derive(Debug)]
 enum FileContent {
     Text(Arc<Vec<u8>>),
-    Elements(Arc<Nodes>, Arc<ViewNode>, Rendering),
+    Elements(Arc<Nodes>, Arc<ViewNode>, ContentId),
     File(Arc<CachedFile>),
     Picture(OpenPicture),
     Chunk(Arc<ArrayReader>, u64),
@@ -61,12 +61,12 @@ impl OpenPicture {
 }
 
 impl ViewFile {
-    fn new(made_of: FileContent, version: Version, modified: SystemTime) -> Self {
-        let readers = made_of.readers();
+    fn new(content: FileContent, version: Version, modified: SystemTime) -> Self {
+        let readers = content.readers();
         let changeable = readers.iter().find(|reader| !reader.is_constant());
         let served = changeable.map(|reader| Arc::new(ServedVersions::new(reader.engine())));
         Self {
-            made_of,
+            content,
             version,
             modified,
             served,
@@ -75,10 +75,10 @@ impl ViewFile {
 
     /// Creates the file of a node from the content of a format; `None` if the content is a directory.
     pub fn of(nodes: &Arc<Nodes>, node: &Arc<ViewNode>, content: Content) -> Option<Self> {
-        let made_of = match content {
+        let content = match content {
             Content::Text(text) => FileContent::Text(Arc::new(text)),
-            Content::Elements(rendering) => {
-                FileContent::Elements(Arc::clone(nodes), Arc::clone(node), rendering)
+            Content::Elements(content_id) => {
+                FileContent::Elements(Arc::clone(nodes), Arc::clone(node), content_id)
             }
             Content::File(file) if file.file.layout.picture().is_some() => {
                 FileContent::Picture(OpenPicture::new(nodes, file))
@@ -86,7 +86,7 @@ impl ViewFile {
             Content::File(file) => FileContent::File(file),
             Content::Chunks(..) | Content::Inner(..) => return None,
         };
-        Some(Self::new(made_of, Version(node.version()), node.modified()))
+        Some(Self::new(content, Version(node.version()), node.modified()))
     }
 
     /// Creates a file with a text.
@@ -100,7 +100,7 @@ impl ViewFile {
     /// [`StoreError::Stale`] if the file has changed while another handle is open, so that its name must
     /// be looked up again.
     pub async fn open(self: &Arc<Self>) -> Result<Arc<dyn Object>, StoreError> {
-        let readers = self.made_of.readers();
+        let readers = self.content.readers();
         let handle = match &self.served {
             Some(served) => Some(self.open_version(served, readers).await?),
             None => None,
@@ -126,7 +126,7 @@ impl ViewFile {
                 .unwrap_or_default(),
             what: "a chunk has changed; another inode has the present content".into(),
         })?;
-        if let FileContent::Picture(picture) = &self.made_of
+        if let FileContent::Picture(picture) = &self.content
             && !handle.keeps_pages()
         {
             picture.renew();
@@ -136,7 +136,7 @@ impl ViewFile {
 
     /// Returns whether the file cannot be opened any more, so that a lookup returns another inode.
     pub fn is_retired(&self) -> bool {
-        let readers = self.made_of.readers().iter();
+        let readers = self.content.readers().iter();
         let arrays: Vec<_> = readers.map(|reader| reader.chunks()).collect();
         self.served
             .as_ref()
@@ -186,9 +186,9 @@ fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
 
 impl ViewFile {
     fn size_bytes(&self) -> u64 {
-        match &self.made_of {
+        match &self.content {
             FileContent::Text(text) => text.len() as u64,
-            FileContent::Elements(_, _, rendering) => rendering.size_bytes,
+            FileContent::Elements(_, _, content_id) => content_id.size_bytes,
             FileContent::File(file) => file.size_bytes(),
             FileContent::Picture(picture) => picture.file.size_bytes(),
             FileContent::Chunk(reader, chunk) => reader.chunk_bytes(*chunk),
@@ -238,10 +238,10 @@ impl Object for OpenView {
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
         let served = self.file.served.as_deref();
-        match &self.file.made_of {
+        match &self.file.content {
             FileContent::Text(text) => Some(Ok(part_of(Arc::clone(text), offset, size))),
-            FileContent::Elements(nodes, node, rendering) => {
-                let text = nodes.cached_text(node, *rendering)?;
+            FileContent::Elements(nodes, node, content_id) => {
+                let text = nodes.cached_text(node, *content_id)?;
                 Some(Ok(part_of(text, offset, size)))
             }
             FileContent::File(file) => file.file.try_read(offset, size, buffer, served),
@@ -260,10 +260,10 @@ impl Object for OpenView {
 
     async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
         let served = self.file.served.as_deref();
-        match &self.file.made_of {
+        match &self.file.content {
             FileContent::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
-            FileContent::Elements(nodes, node, rendering) => {
-                let text = nodes.text(node, *rendering).await?;
+            FileContent::Elements(nodes, node, content_id) => {
+                let text = nodes.text(node, *content_id).await?;
                 Ok(part_of(text, offset, size))
             }
             FileContent::File(file) => file.file.read(offset, size, served).await,
@@ -289,7 +289,7 @@ impl Object for OpenView {
         true
     }
 
-    // Another text has another inode, because the node's version or the rendering differs.
+    // Another text has another inode, because the node's version or the content ID differs.
     fn is_constant(&self) -> bool {
         self.handle.as_ref().is_none_or(ServedHandle::keeps_pages)
     }

@@ -1,13 +1,14 @@
 //! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
-use super::around::{ArrayView, NodeResolver};
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
 use super::georef::context::Notes;
 use super::georef::spacing::{ImageMetadata, Spacing, metres, seconds};
 use super::georef::text::shown;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Conversion, ConversionRule, Number, NumberKind, Value};
+use super::resolve::NodeResolver;
 use super::sidecar::element_type;
 use crate::zarr::{ByteOrder, Fixed};
 
@@ -25,9 +26,9 @@ const MAX_AXES: usize = 999;
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     check(view)?;
-    let pixels = Pixels::of(&element_type(view))?;
+    let pixels = PixelType::of(&element_type(view))?;
     let mut notes = Notes::default();
     let metadata = ImageMetadata::of(view, nodes, &mut notes)?;
     let cards = cards(&pixels, view.shape(), &metadata, &mut notes);
@@ -52,7 +53,7 @@ pub(super) fn render(
 /// # Errors
 /// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
-    let pixels = Pixels::of(&element_type(view))?;
+    let pixels = PixelType::of(&element_type(view))?;
     let rank = view.shape().len();
     if rank == 0 || rank > MAX_AXES {
         return Err(format!(
@@ -69,13 +70,13 @@ pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
 }
 
 /// Returns the elements as the file has them; `None` if their size overflows.
-fn image(view: &ArrayView<'_>, pixels: &Pixels) -> Option<ArrayExtent> {
+fn image(view: &ArrayView<'_>, pixels: &PixelType) -> Option<ArrayExtent> {
     let order = ElementOrder::RowMajor;
     ArrayExtent::new(0, view.reader, order, Some(pixels.conversion))
 }
 
 /// The type of the stored numbers.
-struct Pixels {
+struct PixelType {
     conversion: Conversion,
     /// `BITPIX`; negative for floats.
     bits: i64,
@@ -84,7 +85,7 @@ struct Pixels {
     is_less: bool,
 }
 
-impl Pixels {
+impl PixelType {
     fn of(data_type: &Fixed) -> Result<Self, String> {
         let none = || format!("FITS has no data type for {data_type}");
         let (from, count) = Number::of(data_type).ok_or_else(none)?;
@@ -128,7 +129,7 @@ impl Pixels {
 
 /// Returns the cards of the header.
 fn cards(
-    pixels: &Pixels,
+    pixels: &PixelType,
     shape: &[u64],
     metadata: &ImageMetadata,
     notes: &mut Notes,
@@ -166,7 +167,7 @@ fn cards(
 }
 
 /// Returns `BSCALE` and `BZERO`: the offset of unsigned integers, or `scale_factor` with `add_offset`.
-fn scale(pixels: &Pixels, metadata: &ImageMetadata) -> Vec<String> {
+fn scale(pixels: &PixelType, metadata: &ImageMetadata) -> Vec<String> {
     if metadata.scale.is_none() && metadata.offset.is_none() {
         return match pixels.zero {
             0 => Vec::new(),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     fn header(scalar: Scalar, size_bytes: usize, metadata: &ImageMetadata) -> Vec<String> {
-        let pixels = Pixels::of(&Fixed { scalar, size_bytes }).unwrap();
+        let pixels = PixelType::of(&Fixed { scalar, size_bytes }).unwrap();
         let cards = cards(&pixels, &[3, 5], metadata, &mut Notes::default());
         assert!(cards.iter().all(|card| card.len() == 80), "{cards:?}");
         cards

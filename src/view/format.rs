@@ -9,16 +9,17 @@ use futures_util::future::BoxFuture;
 use std::fmt;
 use std::str::FromStr;
 
-use self::table::{Name, Row, TABLE};
-use super::around::{ArrayView, NodeResolver};
-use super::branch::{Depth, GroupTree};
-use super::content::NoContent;
+use self::table::{FormatRow, TABLE, ViewName};
+use super::array_view::ArrayView;
+use super::content::ContentError;
+use super::group_tree::{GroupTree, TreeScope};
 use super::layout::VirtualFile;
 use super::node::ViewNode;
 use super::readme::shell_quoted;
+use super::resolve::NodeResolver;
 use crate::array::Engine;
 use crate::store::{Key, Store};
-use crate::translate::{NoOutline, Target, Whole};
+use crate::translate::{HierarchyError, Target, Whole};
 
 /// Separates the name of the node and the suffix if a group or another file has the plain name.
 pub const ESCAPE: &str = "~view";
@@ -29,7 +30,7 @@ pub struct Format(u8);
 
 /// A function that renders a text from the documents of all nodes below a group.
 pub type RenderHierarchy =
-    for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, NoOutline>>;
+    for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, HierarchyError>>;
 
 /// The function that renders a format, by kind of node.
 #[derive(Debug, Clone, Copy)]
@@ -51,17 +52,17 @@ pub enum Renderer {
     /// A file of an array and other nodes. The first function returns whether metadata alone prove that the
     /// second one succeeds.
     ArrayWithNodes(
-        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<bool, NoContent>,
-        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<bool, ContentError>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, ContentError>,
     ),
     /// A file of an array and other nodes. Only rendering tells whether it exists.
-    UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
+    UncheckedArray(fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, ContentError>),
     /// A file of an array, or of a group that is an image of OME-NGFF.
-    Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, NoContent>),
+    Image(fn(&ViewNode, &dyn NodeResolver) -> Result<VirtualFile, ContentError>),
     /// A file of the stored chunks of an array. The first function fails if metadata do not prove it exists.
     StoredArray(
-        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<(), NoContent>,
-        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, NoContent>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<(), ContentError>,
+        fn(&ArrayView<'_>, &dyn NodeResolver) -> Result<VirtualFile, ContentError>,
     ),
     /// A file of the stored chunks of an array, or of a group and all groups below it.
     StoredChunks(fn(&GroupTree) -> Result<VirtualFile, String>),
@@ -71,7 +72,7 @@ pub enum Renderer {
     /// alone prove that an array is a variable of the file. The second one renders the file if any array is a
     /// variable.
     Group(
-        Depth,
+        TreeScope,
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
@@ -94,7 +95,7 @@ impl Format {
         (0..TABLE.len()).filter_map(|place| u8::try_from(place).ok().map(Self))
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static FormatRow {
         // Only `all` constructs formats, so the index is valid.
         TABLE.get(usize::from(self.0)).unwrap_or(&TABLE[0])
     }
@@ -183,7 +184,7 @@ impl Format {
 
     /// Returns whether file names of the format begin with the name of the node.
     pub fn is_named_after_node(self) -> bool {
-        matches!(self.row().name, Name::Suffix(_))
+        matches!(self.row().name, ViewName::Suffix(_))
     }
 
     /// Returns whether the format is a directory.
@@ -194,8 +195,8 @@ impl Format {
     /// Returns the file name in the directory of the views of the node `name`.
     pub fn own_name(self, name: &str) -> String {
         match self.row().name {
-            Name::Own(own) | Name::Member(own) => own.into(),
-            Name::Suffix(suffix) => format!("{name}{suffix}"),
+            ViewName::Own(own) | ViewName::Member(own) => own.into(),
+            ViewName::Suffix(suffix) => format!("{name}{suffix}"),
         }
     }
 
@@ -219,7 +220,7 @@ impl Format {
     pub fn example(self, own_name: &str) -> String {
         let row = self.row();
         let file = match (row.command_suffix, row.name) {
-            (Some(other), Name::Suffix(suffix)) => {
+            (Some(other), ViewName::Suffix(suffix)) => {
                 let stem = own_name.strip_suffix(suffix).unwrap_or(own_name);
                 format!("{stem}{other}")
             }
@@ -231,11 +232,11 @@ impl Format {
     /// Returns the file name with `escape` before the suffix, for use when the plain name is taken.
     pub fn escaped_name(self, name: &str, escape: &str) -> String {
         match self.row().name {
-            Name::Own(own) | Name::Member(own) => {
+            ViewName::Own(own) | ViewName::Member(own) => {
                 let (stem, suffix) = own.split_at(own.rfind('.').unwrap_or(own.len()));
                 format!("{stem}{escape}{suffix}")
             }
-            Name::Suffix(suffix) => format!("{name}{escape}{suffix}"),
+            ViewName::Suffix(suffix) => format!("{name}{escape}{suffix}"),
         }
     }
 
@@ -243,9 +244,9 @@ impl Format {
     /// of the node's views has the file.
     pub fn name_beside(self, name: &str) -> Option<String> {
         match self.row().name {
-            Name::Own(_) => None,
-            Name::Member(word) => Some(format!("{name}.{word}")),
-            Name::Suffix(suffix) => Some(format!("{name}{suffix}")),
+            ViewName::Own(_) => None,
+            ViewName::Member(word) => Some(format!("{name}.{word}")),
+            ViewName::Suffix(suffix) => Some(format!("{name}{suffix}")),
         }
     }
 
@@ -253,11 +254,11 @@ impl Format {
     pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
         Self::all().filter_map(move |format| {
             let node = match format.row().name {
-                Name::Own(_) => return None,
-                Name::Member(word) => name
+                ViewName::Own(_) => return None,
+                ViewName::Member(word) => name
                     .strip_suffix(word.as_bytes())
                     .and_then(|name| name.strip_suffix(b".")),
-                Name::Suffix(suffix) => name.strip_suffix(suffix.as_bytes()),
+                ViewName::Suffix(suffix) => name.strip_suffix(suffix.as_bytes()),
             }?;
             (!node.is_empty()).then_some((node, format))
         })
@@ -268,8 +269,8 @@ impl Format {
         Self::all()
             .filter(|format| format.is_costly())
             .any(|format| match format.row().name {
-                Name::Own(own) | Name::Member(own) => name == own.as_bytes(),
-                Name::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
+                ViewName::Own(own) | ViewName::Member(own) => name == own.as_bytes(),
+                ViewName::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
             })
     }
 }
@@ -313,7 +314,7 @@ mod tests {
         for format in Format::all() {
             assert_eq!(format.word().parse(), Ok(format));
             let Some(name) = format.name_beside("a.b") else {
-                assert!(matches!(format.row().name, Name::Own(_)));
+                assert!(matches!(format.row().name, ViewName::Own(_)));
                 continue;
             };
             let mut parsed = Format::parse_beside(name.as_bytes());

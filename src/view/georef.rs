@@ -24,8 +24,9 @@ pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;
 
-use super::around::{ArrayView, NodeResolver};
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
+use super::resolve::NodeResolver;
 use context::{Context, Groups, Notes};
 use grid::Grid;
 use raster::{Raster, spatial_names};
@@ -45,7 +46,7 @@ impl RasterMetadata {
     ///
     /// # Errors
     /// Returns why the array is no raster, or an error of the store.
-    pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, NoContent> {
+    pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
         let raster = Self::raster(context)?;
         let georef = transform::find(context, &raster, notes)?;
         let samples = SampleMetadata::of(context, &raster, notes)?;
@@ -73,7 +74,7 @@ impl RasterMetadata {
     pub(super) fn grid(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
-    ) -> Result<Option<Grid>, NoContent> {
+    ) -> Result<Option<Grid>, ContentError> {
         if view.array.attribute("grid_mapping").is_some() || view.shape().len() < 2 {
             return Ok(None);
         }
@@ -93,7 +94,9 @@ impl RasterMetadata {
             }))
         });
         match found {
-            Err(NoContent::Failed(error)) if !error.is_lasting() => Err(NoContent::Failed(error)),
+            Err(ContentError::Failed(error)) if !error.is_lasting() => {
+                Err(ContentError::Failed(error))
+            }
             Err(_) => Ok(None),
             found => found,
         }
@@ -107,13 +110,13 @@ impl RasterMetadata {
     pub(super) fn of_planes(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
-    ) -> Result<Option<Self>, NoContent> {
+    ) -> Result<Option<Self>, ContentError> {
         let mut notes = Notes::default();
         let groups = Groups::above(view, nodes, &mut notes)?;
         let context = Context::new(view, nodes, &groups);
         match Self::of(&context, &mut notes) {
             Ok(metadata) if !metadata.raster.is_chunky => return Ok(Some(metadata)),
-            Ok(_) | Err(NoContent::Absent(_)) => {}
+            Ok(_) | Err(ContentError::Absent(_)) => {}
             Err(error) => return Err(error),
         }
         let Ok(raster) = Raster::of_last_axes(view) else {

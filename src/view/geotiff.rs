@@ -7,10 +7,10 @@ mod packed;
 
 use std::sync::Arc;
 
-use super::around::{ArrayView, NodeResolver};
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
 use super::georef::context::{Context, Groups, Notes};
-use super::georef::overview::{Full, overviews};
+use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::georef::samples::SampleMetadata;
 use super::georef::text::escape;
@@ -18,9 +18,10 @@ use super::georef::{RasterMetadata, crs_metadata, transform};
 use super::layout::{Segment, VirtualFile};
 use super::number::Conversion;
 use super::packed::swapped;
-use super::tiff::{self, Image, Pixels, Values, tag};
+use super::resolve::NodeResolver;
+use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use crate::zarr::ByteOrder;
-use keys::Expression;
+use keys::CrsEncoding;
 pub(super) use packed::{check as check_packed, render as render_packed};
 
 /// Returns whether the metadata of an array and its groups prove that the array has a GeoTIFF.
@@ -30,7 +31,7 @@ pub(super) use packed::{check as check_packed, render as render_packed};
 pub(super) fn is_certain(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<bool, NoContent> {
+) -> Result<bool, ContentError> {
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
     let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
     let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
@@ -46,7 +47,7 @@ pub(super) fn is_certain(
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     render_with(view, nodes, false, |level, source| {
         let (image, mut extent) = tiff::image(&pixels(level.raster), level.view.reader, source)?;
         extent.conversion = level.conversion.or(extent.conversion);
@@ -71,8 +72,8 @@ fn render_with<E: Clone + Into<Segment>>(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
     is_swapped: bool,
-    image: impl Fn(LevelView<'_>, usize) -> Result<(Image, E), NoContent>,
-) -> Result<VirtualFile, NoContent> {
+    image: impl Fn(LevelView<'_>, usize) -> Result<(Image, E), ContentError>,
+) -> Result<VirtualFile, ContentError> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, nodes, &mut notes)?;
     let context = Context::new(view, nodes, &groups);
@@ -87,12 +88,12 @@ fn render_with<E: Clone + Into<Segment>>(
     };
     if let Some(crs) = &georef.crs {
         let name = crs.name();
-        match keys::expression(crs) {
-            Expression::Keys => {}
-            Expression::Wkt => notes.add(format!(
+        match keys::crs_encoding(crs) {
+            CrsEncoding::Keys => {}
+            CrsEncoding::Wkt => notes.add(format!(
                 "the system {name} has no keys of GeoTIFF: it is in the file as WKT, which GDAL reads"
             )),
-            Expression::None => notes.add(format!(
+            CrsEncoding::None => notes.add(format!(
                 "the system {name} cannot be in the file: it is in the one beside it, .tif.aux.xml"
             )),
         }
@@ -110,7 +111,7 @@ fn render_with<E: Clone + Into<Segment>>(
     main.fields.extend(samples.fields(&raster, &mut notes)?);
     let mut images = vec![(main, extent)];
     let mut sources = vec![Arc::clone(view.reader)];
-    let full = Full {
+    let full = FullImage {
         raster: &raster,
         georef: &georef,
         samples: &samples,
@@ -128,12 +129,12 @@ fn render_with<E: Clone + Into<Segment>>(
         };
         match image(level, sources.len()) {
             Ok((mut overview, extent)) => {
-                let reduced = (tag::NEW_SUBFILE_TYPE, Values::Long(1));
+                let reduced = (tag::NEW_SUBFILE_TYPE, FieldValue::Long(1));
                 overview.fields.push(reduced);
                 images.push((overview, extent));
                 sources.push(Arc::clone(view.reader));
             }
-            Err(NoContent::Absent(why)) => {
+            Err(ContentError::Absent(why)) => {
                 notes.add(format!("{} is no overview: {why}", node.key()));
             }
             Err(error) => return Err(error),
@@ -163,11 +164,11 @@ fn render_with<E: Clone + Into<Segment>>(
 pub(super) fn render_aux(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, nodes, &mut notes)?;
     let context = Context::new(view, nodes, &groups);
-    let none = || NoContent::Absent("no system without a code of EPSG is known".into());
+    let none = || ContentError::Absent("no system without a code of EPSG is known".into());
     if !crs_metadata::may_have_crs(&context) {
         return Err(none());
     }
@@ -189,8 +190,8 @@ pub(super) fn render_aux(
 const MAX_CERTAIN_TABLES_BYTES: u64 = 1 << 20;
 const MAX_CERTAIN_BANDS: u64 = 512;
 
-fn pixels(raster: &Raster) -> Pixels {
-    Pixels {
+fn pixels(raster: &Raster) -> PixelLayout {
+    PixelLayout {
         width: raster.width,
         height: raster.height,
         samples: raster.samples,

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::branch::Depth;
-use super::content::NoContent;
+use super::content::ContentError;
+use super::group_tree::TreeScope;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::{Number, NumberKind};
@@ -154,39 +154,39 @@ impl Categories {
 
 /// The arrays of a group that is a column.
 #[derive(Debug, Clone, Copy)]
-struct Members {
+struct ColumnArrays {
     /// The array with one element for each row.
     rows: &'static [u8],
     other: &'static [u8],
-    kind: Kind,
+    kind: ColumnEncoding,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ColumnEncoding {
     Categorical,
     NullableStrings,
     NullableElements,
 }
 
 /// Returns the arrays of a group whose attributes declare a column; `None` for other nodes.
-fn members(node: &ViewNode) -> Option<Members> {
+fn members(node: &ViewNode) -> Option<ColumnArrays> {
     let attributes = node.metadata().attributes().ok()?;
     match attributes.get("encoding-type")?.as_str()? {
         _ if node.is_array() => None,
-        "categorical" => Some(Members {
+        "categorical" => Some(ColumnArrays {
             rows: b"codes",
             other: b"categories",
-            kind: Kind::Categorical,
+            kind: ColumnEncoding::Categorical,
         }),
-        "nullable-string-array" => Some(Members {
+        "nullable-string-array" => Some(ColumnArrays {
             rows: b"values",
             other: b"mask",
-            kind: Kind::NullableStrings,
+            kind: ColumnEncoding::NullableStrings,
         }),
-        "nullable-integer" | "nullable-boolean" => Some(Members {
+        "nullable-integer" | "nullable-boolean" => Some(ColumnArrays {
             rows: b"values",
             other: b"mask",
-            kind: Kind::NullableElements,
+            kind: ColumnEncoding::NullableElements,
         }),
         _ => None,
     }
@@ -215,7 +215,7 @@ impl Nodes {
     pub(super) async fn group_column(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<Option<GroupColumn>, NoContent> {
+    ) -> Result<Option<GroupColumn>, ContentError> {
         let Some(members) = members(node) else {
             return Ok(None);
         };
@@ -241,9 +241,11 @@ impl Nodes {
                 Err(format!("it has no `{name}`"))
             }
             Some(other) => match members.kind {
-                Kind::Categorical => texts(self.categories(&rows, &other).await?),
-                Kind::NullableStrings => texts(self.nullable_strings(&rows, &other).await?),
-                Kind::NullableElements => {
+                ColumnEncoding::Categorical => texts(self.categories(&rows, &other).await?),
+                ColumnEncoding::NullableStrings => {
+                    texts(self.nullable_strings(&rows, &other).await?)
+                }
+                ColumnEncoding::NullableElements => {
                     let elements = self.nullable_elements(&rows, &other).await?;
                     elements.map(|values| GroupValues::Elements(Arc::new(values)))
                 }
@@ -260,8 +262,8 @@ impl Nodes {
     async fn column_texts(
         self: &Arc<Self>,
         node: &ViewNode,
-    ) -> Result<Result<Arc<Vec<String>>, String>, NoContent> {
-        Ok(match self.texts_of(node, Depth::Table).await? {
+    ) -> Result<Result<Arc<Vec<String>>, String>, ContentError> {
+        Ok(match self.texts_of(node, TreeScope::Table).await? {
             Some(Ok(texts)) if texts.iter().any(|text| text.contains('\0')) => {
                 Err("text with NUL in it".into())
             }
@@ -275,7 +277,7 @@ impl Nodes {
         self: &Arc<Self>,
         values: &ViewNode,
         mask: &ViewNode,
-    ) -> Result<Result<Categories, String>, NoContent> {
+    ) -> Result<Result<Categories, String>, ContentError> {
         if !is_mask_of(mask, values) {
             return Ok(Err(NO_MASK.into()));
         }
@@ -293,7 +295,7 @@ impl Nodes {
         self: &Arc<Self>,
         values: &ViewNode,
         mask: &ViewNode,
-    ) -> Result<Result<NullableElements, String>, NoContent> {
+    ) -> Result<Result<NullableElements, String>, ContentError> {
         if !is_mask_of(mask, values) {
             return Ok(Err(NO_MASK.into()));
         }
@@ -314,7 +316,7 @@ impl Nodes {
         self: &Arc<Self>,
         codes: &ViewNode,
         categories: &ViewNode,
-    ) -> Result<Result<Categories, String>, NoContent> {
+    ) -> Result<Result<Categories, String>, ContentError> {
         let texts = match self.column_texts(categories).await? {
             Ok(texts) => texts,
             Err(why) => return Ok(Err(why)),

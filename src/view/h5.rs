@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use self::attributes::Texts;
-use self::types::Records;
-use super::branch::{GroupArray, GroupTree};
+use self::attributes::HeapTexts;
+use self::types::RecordEncoding;
 use super::cf;
+use super::group_tree::{GroupArray, GroupTree};
 use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
 use super::layout::VirtualFile;
-use super::netcdf4::body::{self, Stored, Values};
+use super::netcdf4::body::{self, DatasetValues, StoredArray};
 use super::netcdf4::storage;
-use super::node::{Elements, ViewNode};
+use super::node::{NodeElements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{self, FillValue, Node};
 
@@ -54,10 +54,10 @@ pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
 
 /// Returns the file, with notes about attributes, and the list of nodes that are left out.
 fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
-    let mut plan = Plan::default();
+    let mut plan = FileBuilder::default();
     plan.group(tree);
     if plan.file.objects.len() == 1 && tree.node.is_implicit {
-        return Err(tree.without_variables(plan.left_out));
+        return Err(tree.why_no_variables(plan.left_out));
     }
     let found = body::lay_out(plan.file, plan.values, plan.arrays);
     let (layout, sources) = found.ok_or("no file can be so long")?;
@@ -82,33 +82,33 @@ fn check_name(name: &str) -> Result<(), String> {
 
 /// The objects of the file.
 #[derive(Default)]
-struct Plan<'a> {
+struct FileBuilder<'a> {
     file: hdf5::File<'a>,
     /// The texts of the attributes.
-    texts: Texts,
+    texts: HeapTexts,
     /// The datasets whose elements are part of the header.
-    values: Vec<(usize, Values, Option<ChunkIndex>)>,
-    arrays: Vec<Stored>,
+    values: Vec<(usize, DatasetValues, Option<ChunkIndex>)>,
+    arrays: Vec<StoredArray>,
     notes: Vec<String>,
     /// The nodes that are left out, and why.
     left_out: Vec<String>,
 }
 
 /// The type and the elements of a dataset.
-struct Planned {
+struct PlannedDataset {
     datatype: Datatype,
     fill: Option<Vec<u8>>,
     storage: Storage,
-    elements: Data,
+    elements: DatasetElements,
 }
 
-enum Data {
-    Nowhere,
-    Values(Values),
-    Array(Box<Stored>),
+enum DatasetElements {
+    Unallocated,
+    Values(DatasetValues),
+    Array(Box<StoredArray>),
 }
 
-impl<'a> Plan<'a> {
+impl<'a> FileBuilder<'a> {
     fn group(&mut self, tree: &'a GroupTree) -> usize {
         let number = self.file.push(Object::Group(hdf5::Group::default()));
         let mut links = Vec::new();
@@ -169,25 +169,29 @@ impl<'a> Plan<'a> {
             attributes,
         }));
         match planned.elements {
-            Data::Nowhere => {}
-            Data::Values(values) => self.values.push((object, values, None)),
-            Data::Array(stored) => self.arrays.push(Stored { object, ..*stored }),
+            DatasetElements::Unallocated => {}
+            DatasetElements::Values(values) => self.values.push((object, values, None)),
+            DatasetElements::Array(stored) => self.arrays.push(StoredArray { object, ..*stored }),
         }
         Ok(object)
     }
 
-    fn elements(&mut self, member: &'a GroupArray, array: &zarr::Array) -> Result<Planned, String> {
+    fn elements(
+        &mut self,
+        member: &'a GroupArray,
+        array: &zarr::Array,
+    ) -> Result<PlannedDataset, String> {
         let is_empty = array.shape.contains(&0);
-        let of_values = |datatype, values| Planned {
+        let of_values = |datatype, values| PlannedDataset {
             datatype,
             fill: None,
             storage: match is_empty {
-                true => Storage::Nowhere,
+                true => Storage::Unallocated,
                 false => Storage::Contiguous(0),
             },
             elements: match is_empty {
-                true => Data::Nowhere,
-                false => Data::Values(values),
+                true => DatasetElements::Unallocated,
+                false => DatasetElements::Values(values),
             },
         };
         if let Some(texts) = &member.texts {
@@ -195,7 +199,7 @@ impl<'a> Plan<'a> {
             if texts.iter().any(|text| text.contains('\0')) {
                 return Err("text with NUL in it".into());
             }
-            let values = Values::Variable(self.file.push_texts(texts));
+            let values = DatasetValues::Variable(self.file.push_texts(texts));
             return Ok(of_values(Datatype::VariableText, values));
         }
         if let Some(sequences) = &member.sequences {
@@ -204,19 +208,19 @@ impl<'a> Plan<'a> {
             let item_bytes = item.size_bytes();
             let added = sequences.iter();
             let added = added.map(|items| self.file.push_sequence(items, item_bytes));
-            let values = Values::Variable(added.collect());
+            let values = DatasetValues::Variable(added.collect());
             return Ok(of_values(Datatype::Sequence(Box::new(item)), values));
         }
         let reader = match &member.node.elements {
-            Elements::Fixed(reader) => reader,
-            Elements::Unreadable(why) => return Err(why.clone()),
-            Elements::Variable(..) | Elements::None => {
+            NodeElements::Fixed(reader) => reader,
+            NodeElements::Unreadable(why) => return Err(why.clone()),
+            NodeElements::Variable(..) | NodeElements::None => {
                 return Err("objects of variable length: they are in .json".into());
             }
         };
         if let Some(bytes) = &member.records {
             let bytes = bytes.as_ref().map_err(Clone::clone)?;
-            let records = Records::of(reader.chunks().data_type())?;
+            let records = RecordEncoding::of(reader.chunks().data_type())?;
             let values = records.encode(bytes, &mut self.file)?;
             return Ok(of_values(records.datatype, values));
         }
@@ -291,7 +295,10 @@ impl<'a> Plan<'a> {
 }
 
 /// Elements of constant size.
-fn fixed_elements(reader: &Arc<ArrayReader>, array: &zarr::Array) -> Result<Planned, String> {
+fn fixed_elements(
+    reader: &Arc<ArrayReader>,
+    array: &zarr::Array,
+) -> Result<PlannedDataset, String> {
     let data_type = reader.chunks().data_type();
     let (datatype, conversion) = types::of_elements(data_type)?;
     let fill = match array.fill_value {
@@ -307,22 +314,22 @@ fn fixed_elements(reader: &Arc<ArrayReader>, array: &zarr::Array) -> Result<Plan
         }
     };
     if array.shape.contains(&0) {
-        return Ok(Planned {
+        return Ok(PlannedDataset {
             datatype,
             fill,
-            storage: Storage::Nowhere,
-            elements: Data::Nowhere,
+            storage: Storage::Unallocated,
+            elements: DatasetElements::Unallocated,
         });
     }
     let chunks = reader.read_chunk_shape().unwrap_or(&array.shape);
     let item_bytes = datatype.size_bytes();
     let (storage, content, index) =
         storage::of_array(reader, &array.shape, chunks, item_bytes, conversion, false)?;
-    Ok(Planned {
+    Ok(PlannedDataset {
         datatype,
         fill,
         storage,
-        elements: Data::Array(Box::new(Stored {
+        elements: DatasetElements::Array(Box::new(StoredArray {
             object: 0,
             reader: Arc::clone(reader),
             content,

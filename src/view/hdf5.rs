@@ -54,19 +54,19 @@ impl Object {
 pub(super) struct File<'a> {
     pub(super) objects: Vec<Object>,
     /// The heap of values of variable length.
-    pub(super) heap: Vec<Entry<'a>>,
+    pub(super) heap: Vec<HeapObject<'a>>,
 }
 
 /// A heap entry.
 #[derive(Debug)]
-pub(super) enum Entry<'a> {
+pub(super) enum HeapObject<'a> {
     /// The address of an object.
     Address(usize),
     /// A text, or the items of a sequence.
     Bytes(Cow<'a, [u8]>),
 }
 
-impl Entry<'_> {
+impl HeapObject<'_> {
     fn size_bytes(&self) -> usize {
         match self {
             Self::Address(_) => 8,
@@ -96,7 +96,7 @@ impl<'a> File<'a> {
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.heap.push(Entry::Bytes(bytes));
+        self.heap.push(HeapObject::Bytes(bytes));
         (length, self.heap.len() - 1)
     }
 
@@ -110,7 +110,7 @@ impl<'a> File<'a> {
     /// Adds a sequence of items of `item_bytes` to the heap, and returns its length and its entry.
     pub(super) fn push_sequence(&mut self, items: &'a [u8], item_bytes: usize) -> (u32, usize) {
         let length = items.len() / item_bytes.max(1);
-        self.heap.push(Entry::Bytes(items.into()));
+        self.heap.push(HeapObject::Bytes(items.into()));
         (
             u32::try_from(length).unwrap_or(u32::MAX),
             self.heap.len() - 1,
@@ -194,7 +194,7 @@ fn superblock(end: u64, root: u64) -> Vec<u8> {
 }
 
 /// Returns the size of a heap: header, entries with a header of 16 bytes each, and the free-space entry.
-fn heap_bytes(entries: &[Entry<'_>]) -> usize {
+fn heap_bytes(entries: &[HeapObject<'_>]) -> usize {
     let sizes = entries
         .iter()
         .map(|entry| 16 + entry.size_bytes().next_multiple_of(8));
@@ -202,7 +202,7 @@ fn heap_bytes(entries: &[Entry<'_>]) -> usize {
 }
 
 /// Encodes a global heap collection (III.E).
-fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
+fn heap(entries: &[HeapObject<'_>], writer: &Writer) -> Vec<u8> {
     let size = heap_bytes(entries);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();
     bytes.extend((size as u64).to_le_bytes());
@@ -211,12 +211,12 @@ fn heap(entries: &[Entry<'_>], writer: &Writer) -> Vec<u8> {
         bytes.extend([0; 6]);
         bytes.extend((entry.size_bytes() as u64).to_le_bytes());
         match entry {
-            Entry::Address(object) => bytes.extend(writer.object(*object).to_le_bytes()),
-            Entry::Bytes(value) => bytes.extend(&**value),
+            HeapObject::Address(object) => bytes.extend(writer.object(*object).to_le_bytes()),
+            HeapObject::Bytes(value) => bytes.extend(&**value),
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
     }
-    // Entry 0 is the free space, including itself.
+    // Object 0 of the heap is the free space, including itself.
     let free = size - bytes.len();
     bytes.extend([0; 8]);
     bytes.extend((free as u64).to_le_bytes());
@@ -267,10 +267,10 @@ mod tests {
             end: 0,
         };
         for count in [0, 1, 10, 500] {
-            let entries: Vec<Entry<'_>> = (0..count)
+            let entries: Vec<HeapObject<'_>> = (0..count)
                 .map(|number| match number % 2 {
-                    0 => Entry::Address(number % 10),
-                    _ => Entry::Bytes("ä".repeat(number).into_bytes().into()),
+                    0 => HeapObject::Address(number % 10),
+                    _ => HeapObject::Bytes("ä".repeat(number).into_bytes().into()),
                 })
                 .collect();
             let heap = heap(&entries, &writer);
@@ -283,10 +283,10 @@ mod tests {
             for (entry, (place, (number, bytes))) in entries.iter().zip((1..).zip(found)) {
                 assert_eq!(number, place);
                 match entry {
-                    Entry::Address(object) => {
+                    HeapObject::Address(object) => {
                         assert_eq!(bytes, (100 * *object as u64).to_le_bytes());
                     }
-                    Entry::Bytes(value) => assert_eq!(bytes, **value),
+                    HeapObject::Bytes(value) => assert_eq!(bytes, **value),
                 }
             }
         }

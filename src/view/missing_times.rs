@@ -2,7 +2,7 @@
 //!
 //! Source: "Datetimes and Timedeltas" in the reference of NumPy.
 
-use super::content::NoContent;
+use super::content::ContentError;
 use super::group_column::NullableElements;
 use super::node::ViewNode;
 use super::nodes::Nodes;
@@ -21,7 +21,7 @@ impl Nodes {
     pub(super) async fn missing_times(
         &self,
         node: &ViewNode,
-    ) -> Result<Option<NullableElements>, NoContent> {
+    ) -> Result<Option<NullableElements>, ContentError> {
         let shape = node.metadata().as_array().map(|array| &array.shape[..]);
         let (Some(&[rows]), Some(reader)) = (shape, node.reader()) else {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Nodes {
         }
         let elements = match self.all_bytes(node).await {
             // A read of the rows that a broken chunk has fails, and no other one.
-            Err(NoContent::Failed(error)) if error.is_lasting() => return Ok(None),
+            Err(ContentError::Failed(error)) if error.is_lasting() => return Ok(None),
             elements => elements?,
         };
         let values = mask(&data_type, &elements)

@@ -1,12 +1,13 @@
 //! MRC2014 (ccpem.ac.uk/mrc_format/mrc2014.php): a header of 1024 bytes and the elements, for tomograms and
 //! movies of electron microscopy. Lengths are in angstroms.
 
-use super::around::{ArrayView, NodeResolver};
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
 use super::georef::context::Notes;
 use super::georef::spacing::{ImageMetadata, Role, Spacing, metres};
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Conversion, Number, NumberKind};
+use super::resolve::NodeResolver;
 use super::sidecar::element_type;
 use crate::zarr::{ByteOrder, Fixed};
 
@@ -19,7 +20,7 @@ const HEADER_BYTES: usize = 1024;
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     check(view)?;
     let (mode, conversion, order) = mode(&element_type(view))?;
     let mut notes = Notes::default();

@@ -7,15 +7,15 @@ pub(super) mod storage;
 
 use std::collections::{HashMap, HashSet};
 
-use self::body::{Content, Stored, Values};
-use self::compound::Types;
-use self::storage::Elements;
-use super::branch::GroupTree;
+use self::body::{ArrayContent, DatasetValues, StoredArray};
+use self::compound::NamedTypes;
+use self::storage::DatasetElements;
 use super::dataset::{
-    Attr, Attribute, Data, Dataset, Dimension, Group, Item, MAX_NAME_BYTES, NOT_A_COORDINATE,
-    Variable, certain_item, is_name,
+    Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
+    Variable, VariableType, certain_item, is_name,
 };
-use super::hdf5::{self, ChunkIndex, Datatype, Entry, MAX_RANK, Object, Payload};
+use super::group_tree::GroupTree;
+use super::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
 use super::layout::VirtualFile;
 use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
@@ -30,7 +30,7 @@ const MAX_PADDED_BYTES: usize = 16 << 20;
 pub(super) fn is_certain(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
     let is_variable = match (certain_item(node), node.array_view()) {
-        (Some(Item::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
+        (Some(VariableType::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
         (item, _) => item.is_some(),
     };
     let mut groups = node.key().as_bytes().split(|byte| *byte == b'/');
@@ -57,13 +57,13 @@ pub(super) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, String> {
 
 fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String> {
     let dataset = Dataset::of(tree)?;
-    let mut plan = Plan::of(&dataset);
+    let mut plan = FileBuilder::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
     plan.add_types();
     let notes = [dataset.notes.clone(), std::mem::take(&mut plan.notes)].concat();
     if plan.variables == 0 {
-        return Err(tree.without_variables(notes));
+        return Err(tree.why_no_variables(notes));
     }
     if is_packed && plan.packed == 0 {
         return Err(match notes.into_iter().next() {
@@ -82,17 +82,17 @@ fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String>
 }
 
 /// The objects of the file.
-struct Plan<'a> {
+struct FileBuilder<'a> {
     dataset: &'a Dataset,
     file: hdf5::File<'a>,
-    types: Types,
+    types: NamedTypes,
     /// The dimension scale of each dimension.
     scales: Vec<usize>,
     /// The datasets that use each dimension, and the axis in each.
     users: Vec<Vec<(usize, u32)>>,
     /// The datasets whose elements are part of the header.
-    values: Vec<(usize, Values, Option<ChunkIndex>)>,
-    arrays: Vec<Stored>,
+    values: Vec<(usize, DatasetValues, Option<ChunkIndex>)>,
+    arrays: Vec<StoredArray>,
     /// The number of arrays that are variables.
     variables: usize,
     /// The number of variables with stored chunks.
@@ -101,15 +101,15 @@ struct Plan<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> FileBuilder<'a> {
     fn of(dataset: &'a Dataset) -> Self {
         let mut file = hdf5::File::default();
         // The first entries are the addresses of the dimensions, by index.
-        let scales = dataset.dimensions.iter().map(|_| Entry::Address(0));
+        let scales = dataset.dimensions.iter().map(|_| HeapObject::Address(0));
         file.heap.extend(scales);
         Self {
             file,
-            types: Types::default(),
+            types: NamedTypes::default(),
             scales: vec![0; dataset.dimensions.len()],
             users: vec![Vec::new(); dataset.dimensions.len()],
             values: Vec::new(),
@@ -182,7 +182,7 @@ impl<'a> Plan<'a> {
             named_type: None,
             shape: vec![length],
             fill: None,
-            storage: storage::nowhere(&[length], is_unlimited),
+            storage: storage::unallocated(&[length], is_unlimited),
             attributes: scale_attributes(&title, dimension),
         }));
         self.set_scale(dimension, object);
@@ -255,11 +255,11 @@ impl<'a> Plan<'a> {
         }));
         self.variables += 1;
         match elements {
-            Elements::Nowhere => {}
-            Elements::Values(values, index) => self.values.push((object, values, index)),
-            Elements::Array(reader, content, index) => {
-                self.packed += usize::from(matches!(content, Content::Chunks(_)));
-                self.arrays.push(Stored {
+            DatasetElements::Unallocated => {}
+            DatasetElements::Values(values, index) => self.values.push((object, values, index)),
+            DatasetElements::Array(reader, content, index) => {
+                self.packed += usize::from(matches!(content, ArrayContent::Chunks(_)));
+                self.arrays.push(StoredArray {
                     object,
                     reader,
                     content,
@@ -284,12 +284,14 @@ impl<'a> Plan<'a> {
     fn datatype(&self, variable: &Variable, number: Option<Number>) -> Result<Datatype, String> {
         match (number, variable.item, &variable.data) {
             (Some(number), ..) => Ok(Datatype::Number(number)),
-            (None, Item::Char, _) => Ok(compound::CHARACTER),
-            (None, Item::Text, _) => Ok(Datatype::VariableText),
-            (None, Item::Structure, Data::Array(reader, _)) => {
+            (None, VariableType::Char, _) => Ok(compound::CHARACTER),
+            (None, VariableType::Text, _) => Ok(Datatype::VariableText),
+            (None, VariableType::Structure, Data::Array(reader, _)) => {
                 compound::datatype(reader.chunks().data_type())
             }
-            (None, Item::Number(_) | Item::Structure, _) => Err("no data type of netCDF".into()),
+            (None, VariableType::Number(_) | VariableType::Structure, _) => {
+                Err("no data type of netCDF".into())
+            }
         }
     }
 
@@ -328,7 +330,7 @@ impl<'a> Plan<'a> {
     /// Adds the datasets of each dimension to its scale.
     fn attach_scales(&mut self) {
         for (entry, scale) in self.file.heap.iter_mut().zip(&self.scales) {
-            *entry = Entry::Address(*scale);
+            *entry = HeapObject::Address(*scale);
         }
         for (scale, users) in self.scales.iter().zip(std::mem::take(&mut self.users)) {
             let list = hdf5::Attribute {
@@ -381,13 +383,15 @@ impl<'a> Plan<'a> {
 }
 
 /// Returns the type of the numbers in the file: netCDF has no 2-byte floats.
-fn target(item: Item) -> Option<Number> {
+fn target(item: VariableType) -> Option<Number> {
     match item {
-        Item::Number(number) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
+        VariableType::Number(number)
+            if number.kind == NumberKind::Float && number.size_bytes == 2 =>
+        {
             Some(Number::new(NumberKind::Float, 4, number.order))
         }
-        Item::Number(number) => Some(number),
-        Item::Char | Item::Text | Item::Structure => None,
+        VariableType::Number(number) => Some(number),
+        VariableType::Char | VariableType::Text | VariableType::Structure => None,
     }
 }
 
@@ -412,7 +416,7 @@ fn scale_attributes(name: &str, dimension: usize) -> Vec<hdf5::Attribute> {
 
 fn encode(attribute: &Attribute, padding: &mut Padding) -> Option<hdf5::Attribute> {
     let (datatype, payload) = match &attribute.value {
-        Attr::Text(text) => {
+        AttributeValue::Text(text) => {
             // An empty text becomes one NUL: readers fail on an attribute without a value.
             let bytes = if text.is_empty() { "\0" } else { text };
             let datatype = Datatype::Text {
@@ -421,7 +425,7 @@ fn encode(attribute: &Attribute, padding: &mut Padding) -> Option<hdf5::Attribut
             };
             (datatype, Payload::One(bytes.as_bytes().to_vec()))
         }
-        Attr::Texts(texts) => {
+        AttributeValue::Texts(texts) => {
             let (size_bytes, bytes) = padding.pad(texts, MAX_PADDED_BYTES)?;
             // h5netcdf returns bytes for a list of ASCII texts.
             let datatype = Datatype::Text {
@@ -430,8 +434,8 @@ fn encode(attribute: &Attribute, padding: &mut Padding) -> Option<hdf5::Attribut
             };
             (datatype, Payload::Many(texts.len() as u64, bytes))
         }
-        Attr::Numbers(number, values) => {
-            let number = target(Item::Number(*number))?;
+        AttributeValue::Numbers(number, values) => {
+            let number = target(VariableType::Number(*number))?;
             let bytes: Option<Vec<Vec<u8>>> = values
                 .iter()
                 .map(|value: &Value| number.write(*value))
@@ -458,7 +462,7 @@ mod tests {
         Variable {
             name: name.to_owned(),
             dimensions: dimensions.to_vec(),
-            item: Item::Text,
+            item: VariableType::Text,
             data: Data::Texts(Arc::new(vec!["a".to_owned(); 6])),
             attributes: Vec::new(),
             fill: None,
@@ -486,7 +490,7 @@ mod tests {
             },
             notes: Vec::new(),
         };
-        let mut plan = Plan::of(&dataset);
+        let mut plan = FileBuilder::of(&dataset);
         plan.group(&dataset.root);
         let Some(Object::Group(root)) = plan.file.objects.first() else {
             panic!("no root group");

@@ -7,12 +7,13 @@ mod axes;
 mod header;
 mod stored;
 
-use super::around::{ArrayView, NodeResolver};
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
 use super::georef::context::Notes;
 use super::georef::spacing::{ImageMetadata, metres, seconds};
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start};
 use super::number::{Conversion, Number, NumberKind};
+use super::resolve::NodeResolver;
 use super::sidecar::element_type;
 use crate::zarr::ByteOrder;
 use axes::Axes;
@@ -25,7 +26,7 @@ use header::{Geometry, Header};
 pub(super) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     let (datatype, conversion) = number(view)?;
     check(view)?;
     let mut notes = Notes::default();

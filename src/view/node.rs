@@ -22,7 +22,7 @@ pub struct ViewNode {
     pub(super) is_implicit: bool,
     /// Why the documents do not tell whether the node is a group or an array; `None` if they do.
     pub(super) broken: Option<String>,
-    pub(super) elements: Elements,
+    pub(super) elements: NodeElements,
     pub(super) version: u64,
     pub(super) modified: SystemTime,
     pub(super) attributes: Option<Vec<u8>>,
@@ -36,7 +36,7 @@ pub struct ViewNode {
 
 /// How the elements of a node can be read.
 #[derive(Debug)]
-pub(super) enum Elements {
+pub(super) enum NodeElements {
     /// The node is a group.
     None,
     /// Elements of constant size.
@@ -51,8 +51,8 @@ impl ViewNode {
     /// Returns whether a remote store is known to have other metadata of the array by now.
     pub(super) fn is_outdated(&self) -> bool {
         match &self.elements {
-            Elements::Fixed(reader) => reader.chunks().is_outdated(),
-            Elements::None | Elements::Variable(..) | Elements::Unreadable(_) => false,
+            NodeElements::Fixed(reader) => reader.chunks().is_outdated(),
+            NodeElements::None | NodeElements::Variable(..) | NodeElements::Unreadable(_) => false,
         }
     }
 
@@ -99,7 +99,7 @@ impl ViewNode {
     /// Returns the reader of the array, if its elements can be read and are of constant size.
     pub fn reader(&self) -> Option<&Arc<ArrayReader>> {
         match &self.elements {
-            Elements::Fixed(reader) => Some(reader),
+            NodeElements::Fixed(reader) => Some(reader),
             _ => None,
         }
     }
@@ -118,7 +118,7 @@ impl ViewNode {
     /// Returns a JSON summary of the parsed metadata.
     pub fn info(&self) -> Value {
         let mut info = self.node.info();
-        if let (Value::Object(info), Elements::Unreadable(why)) = (&mut info, &self.elements) {
+        if let (Value::Object(info), NodeElements::Unreadable(why)) = (&mut info, &self.elements) {
             info.insert("unreadable".into(), why.clone().into());
         }
         info

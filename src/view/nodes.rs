@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::content::{CachedFile, NoContent, Text};
+use super::content::{CachedFile, CachedText, ContentError};
 use super::format::Format;
 use super::format_set::FormatSet;
-use super::node::{Elements, ViewNode};
+use super::node::{NodeElements, ViewNode};
 use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::cache::{SingleFlight, WeightedLru};
@@ -41,10 +41,10 @@ pub struct Nodes {
     options: NodesOptions,
     read: Mutex<WeightedLru<Key, Read>>,
     parsing_large: Semaphore,
-    pub(super) texts: Mutex<WeightedLru<(Key, u64), Text>>,
-    pub(super) text_loads: SingleFlight<(Key, u64), Text, StoreError>,
+    pub(super) texts: Mutex<WeightedLru<(Key, u64), CachedText>>,
+    pub(super) text_loads: SingleFlight<(Key, u64), CachedText, StoreError>,
     pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
-    pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, NoContent>,
+    pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, ContentError>,
     pub(super) pictures: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
     pub(super) picture_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
     pub(super) picture_ids: AtomicU64,
@@ -161,7 +161,7 @@ impl Nodes {
     pub(super) async fn node_if_present(
         &self,
         key: &Key,
-    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
         if let Some(node) = self.cached_node(key) {
             return Ok(Some(node));
         }
@@ -230,13 +230,13 @@ impl Nodes {
         problems.extend(broken.clone());
         let is_broken = broken.is_some();
         let elements = match &node {
-            Node::Group(_) => Elements::None,
+            Node::Group(_) => NodeElements::None,
             Node::Array(array) => self.elements(key, array, found.array),
         };
         if let Node::Array(array) = &node {
             problems.extend(array.problems().map(|error| error.to_string()));
         }
-        if let Elements::Fixed(reader) = &elements
+        if let NodeElements::Fixed(reader) = &elements
             && let Some(note) = widening(&node, reader)
         {
             problems.push(note);
@@ -281,10 +281,10 @@ impl Nodes {
         key: &Key,
         array: &zarr::Array,
         document: Option<(Key, Version)>,
-    ) -> Elements {
+    ) -> NodeElements {
         let parts = match array.decodable() {
             Ok(parts) => parts,
-            Err(error) => return Elements::Unreadable(error.to_string()),
+            Err(error) => return NodeElements::Unreadable(error.to_string()),
         };
         let is_regular = parts.grid.regular_chunk_shape().is_some();
         let first = vec![0; parts.grid.rank()];
@@ -297,14 +297,14 @@ impl Nodes {
             parts.fill_value,
         ) {
             Ok(pipeline) => Arc::new(pipeline),
-            Err(error) => return Elements::Unreadable(error.to_string()),
+            Err(error) => return NodeElements::Unreadable(error.to_string()),
         };
         if let DataType::Variable(_) = parts.data_type {
             if !is_regular {
                 let what = "elements of variable length in chunks of several shapes";
-                return Elements::Unreadable(what.into());
+                return NodeElements::Unreadable(what.into());
             }
-            return Elements::Variable(pipeline, document);
+            return NodeElements::Variable(pipeline, document);
         }
         let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));
         match ArrayReader::open(
@@ -316,9 +316,9 @@ impl Nodes {
             self.options.ttl,
             document,
         ) {
-            Ok(reader) => Elements::Fixed(Arc::new(reader)),
-            Err(StoreError::Unsupported { what, .. }) => Elements::Unreadable(what),
-            Err(error) => Elements::Unreadable(error.to_string()),
+            Ok(reader) => NodeElements::Fixed(Arc::new(reader)),
+            Err(StoreError::Unsupported { what, .. }) => NodeElements::Unreadable(what),
+            Err(error) => NodeElements::Unreadable(error.to_string()),
         }
     }
 

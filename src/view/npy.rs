@@ -1,6 +1,6 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
-use super::around::ArrayView;
+use super::array_view::ArrayView;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
 

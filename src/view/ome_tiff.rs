@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::around::NodeResolver;
-use super::content::NoContent;
+use super::content::ContentError;
 use super::georef::RasterMetadata;
 use super::georef::context::{Context, Groups, Notes};
-use super::georef::overview::{Full, overviews};
+use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::layout::VirtualFile;
 use super::node::ViewNode;
-use super::tiff::{self, Directories, Pixels, Values, tag};
+use super::resolve::NodeResolver;
+use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
 use crate::store::Key;
 use axes::StackAxes;
 
 /// An array as a stack of images.
-struct Stack<'a> {
+struct ImageStack<'a> {
     context: &'a Context<'a>,
     metadata: &'a RasterMetadata,
     axes: StackAxes,
@@ -51,14 +51,17 @@ pub(super) fn is_named(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
+pub(super) fn render(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, ContentError> {
     with_stack(node, nodes, |stack, notes| {
         let raster = &stack.metadata.raster;
         let reader = stack.context.view.reader;
         let description = xml::describe(stack, notes)?;
         let mut images = vec![tiff::image(&pixels(raster), reader, 0)?];
         let mut sources = vec![Arc::clone(reader)];
-        let full = Full {
+        let full = FullImage {
             raster,
             georef: &stack.metadata.georef,
             samples: &stack.metadata.samples,
@@ -69,12 +72,14 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
             };
             let (mut image, mut extent) = tiff::image(&pixels(&coarse), reader, sources.len())?;
             extent.conversion = conversion.or(extent.conversion);
-            image.fields.push((tag::NEW_SUBFILE_TYPE, Values::Long(1)));
+            image
+                .fields
+                .push((tag::NEW_SUBFILE_TYPE, FieldValue::Long(1)));
             images.push((image, extent));
             sources.push(Arc::clone(reader));
         }
         let planes: Vec<u64> = (0..raster.samples).collect();
-        let first = [(tag::IMAGE_DESCRIPTION, Values::Text(description))];
+        let first = [(tag::IMAGE_DESCRIPTION, FieldValue::Text(description))];
         let directories = Directories::Planes(&planes);
         let layout = tiff::encode_directories(&images, directories, &first, raster.number.order)?;
         Ok((layout, sources))
@@ -88,7 +93,7 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
 pub(super) fn render_imagej(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     with_stack(node, nodes, |stack, _| {
         let layout = imagej::layout(stack)?;
         Ok((layout, vec![Arc::clone(stack.context.view.reader)]))
@@ -103,8 +108,8 @@ type Rendered = (
 fn with_stack(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
-    render: impl FnOnce(&Stack<'_>, &mut Notes) -> Result<Rendered, NoContent>,
-) -> Result<VirtualFile, NoContent> {
+    render: impl FnOnce(&ImageStack<'_>, &mut Notes) -> Result<Rendered, ContentError>,
+) -> Result<VirtualFile, ContentError> {
     let level = match node.is_array() {
         true => None,
         false => Some(finest_level(node, nodes)?),
@@ -118,7 +123,7 @@ fn with_stack(
     // Georeferencing metadata are not part of these files.
     let metadata = RasterMetadata::of(&context, &mut Notes::default())?;
     let axes = StackAxes::of(&context, &metadata.raster, &mut notes)?;
-    let stack = Stack {
+    let stack = ImageStack {
         context: &context,
         metadata: &metadata,
         axes,
@@ -151,7 +156,7 @@ fn finest_path(node: &ViewNode) -> Option<&str> {
 pub(super) fn finest_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
-) -> Result<Arc<ViewNode>, NoContent> {
+) -> Result<Arc<ViewNode>, ContentError> {
     let path = finest_path(node).ok_or_else(|| "no image of OME-NGFF".to_owned())?;
     let path = path.trim_start_matches("./").trim_end_matches('/');
     let below = Key::new(path.as_bytes()).map_err(|_| format!("{path:?} is no path of a level"))?;
@@ -161,8 +166,8 @@ pub(super) fn finest_level(
 }
 
 /// Returns the pixels of a stack: an image for each plane.
-fn pixels(raster: &Raster) -> Pixels {
-    Pixels {
+fn pixels(raster: &Raster) -> PixelLayout {
+    PixelLayout {
         width: raster.width,
         height: raster.height,
         samples: 1,

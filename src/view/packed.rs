@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::around::ArrayView;
-use super::content::NoContent;
+use super::array_view::ArrayView;
+use super::content::ContentError;
 use super::hdf5::{Filter, MAX_FILTERS};
 use super::netcdf4;
 use super::node::ViewNode;
@@ -18,12 +18,12 @@ use crate::zarr::{ByteOrder, Scalar};
 #[derive(Debug, Clone)]
 pub(super) struct StoredChunks {
     pub(super) table: Arc<ChunkTable>,
-    pub(super) form: Hdf5Form,
+    pub(super) form: Hdf5Encoding,
 }
 
 /// The form in which HDF5 reads the chunks of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hdf5Form {
+pub(super) struct Hdf5Encoding {
     /// The filters, in the order of encoding.
     pub(super) filters: Vec<Filter>,
     /// Whether the stored numbers have the opposite byte order of the array.
@@ -34,7 +34,7 @@ pub(super) struct Hdf5Form {
 
 /// The form in which TIFF reads the chunks of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TiffForm {
+pub(super) struct TiffEncoding {
     /// The value of the tag `Compression`.
     pub(super) compression: u16,
     /// Whether the stored numbers have the opposite byte order of the array.
@@ -59,7 +59,7 @@ pub(super) fn swapped(number: Number) -> Number {
 ///
 /// # Errors
 /// Returns why HDF5 cannot read them.
-pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
+pub(super) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encoding, String> {
     let form = stored_form(view)?;
     let item_bytes = number_bytes(view)?;
     if view.shape().is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
     if form.is_swapped {
         fill.reverse();
     }
-    Ok(Hdf5Form {
+    Ok(Hdf5Encoding {
         filters,
         is_swapped: form.is_swapped,
         fill,
@@ -101,7 +101,7 @@ pub(super) fn hdf5_form(view: &ArrayView<'_>) -> Result<Hdf5Form, String> {
 ///
 /// # Errors
 /// Returns why TIFF cannot read them.
-pub(super) fn tiff_form(view: &ArrayView<'_>) -> Result<TiffForm, String> {
+pub(super) fn tiff_encoding(view: &ArrayView<'_>) -> Result<TiffEncoding, String> {
     let form = stored_form(view)?;
     number_bytes(view)?;
     let compression = match form.codecs[..] {
@@ -111,7 +111,7 @@ pub(super) fn tiff_form(view: &ArrayView<'_>) -> Result<TiffForm, String> {
         [ByteCodec::Zstd] => 50_000,
         _ => return Err(no_such_chunks("TIFF", &form)),
     };
-    Ok(TiffForm {
+    Ok(TiffEncoding {
         compression,
         is_swapped: form.is_swapped,
     })
@@ -187,7 +187,7 @@ pub(super) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String>
     if !netcdf4::is_certain(node) {
         return Err("netCDF permits no variable of this name or type".into());
     }
-    hdf5_form(view)?;
+    hdf5_encoding(view)?;
     if view.shape().contains(&0) {
         return Err("it has no elements".into());
     }
@@ -212,10 +212,13 @@ impl Nodes {
     /// Returns the sizes and offsets of the stored chunks of an array.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if the array has too many chunks or the node is no array; errors of the store.
-    pub(super) async fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent> {
+    /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
+    pub(super) async fn chunk_table(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Arc<ChunkTable>, ContentError> {
         let Some(view) = node.array_view() else {
-            return Err(NoContent::Absent("no array".into()));
+            return Err(ContentError::Absent("no array".into()));
         };
         view.reader.check_chunk_table()?;
         Ok(Arc::new(view.reader.chunk_table().await?))
@@ -228,9 +231,9 @@ impl Nodes {
     pub(super) async fn stored_chunks(
         &self,
         node: &ViewNode,
-    ) -> Result<Result<StoredChunks, String>, NoContent> {
+    ) -> Result<Result<StoredChunks, String>, ContentError> {
         let form = match node.array_view() {
-            Some(view) => hdf5_form(&view),
+            Some(view) => hdf5_encoding(&view),
             None => Err("elements of variable length".into()),
         };
         let form = match form {
@@ -242,7 +245,7 @@ impl Nodes {
                 Ok(Err("stored chunks of 4 GiB and more".into()))
             }
             Ok(table) => Ok(Ok(StoredChunks { table, form })),
-            Err(NoContent::Absent(why)) => Ok(Err(why)),
+            Err(ContentError::Absent(why)) => Ok(Err(why)),
             Err(error) => Err(error),
         }
     }

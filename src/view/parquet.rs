@@ -17,7 +17,7 @@ pub(super) use self::column::{EncodedArray, ValueEncoding};
 use self::row_groups::RowGroup;
 pub(super) use self::row_groups::RowGroups;
 use self::thrift::Fields;
-use super::branch::GroupTree;
+use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Segment, VirtualFile};
 use super::node::ViewNode;
 use super::table::{Column, ColumnData, Table};
@@ -56,7 +56,7 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
     let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;
     let too_long = || format!("{} rows: no file can be so long", table.rows);
     let sources = sources(&table, &types).ok_or_else(too_long)?;
-    let split = Split::of(&table, &types, &sources).ok_or_else(too_long)?;
+    let split = RowGroupLayout::of(&table, &types, &sources).ok_or_else(too_long)?;
     let mut notes = table.notes.clone();
     let footer = footer(&table, (&types, &sources), &split, tree, &mut notes)?;
     let groups = RowGroups::new(sources, split.full, split.count, split.last);
@@ -121,7 +121,7 @@ fn sources(table: &Table, types: &[ColumnType]) -> Option<Vec<ColumnSource>> {
 }
 
 /// The row groups of a table, and their offsets in the file.
-struct Split {
+struct RowGroupLayout {
     /// The offset of the first row group.
     start: u64,
     group_rows: u64,
@@ -132,7 +132,7 @@ struct Split {
     gap_bytes: u64,
 }
 
-impl Split {
+impl RowGroupLayout {
     fn of(table: &Table, types: &[ColumnType], sources: &[ColumnSource]) -> Option<Self> {
         let group_rows = group_rows(table, types)?;
         let count = table.rows / group_rows;
@@ -255,7 +255,7 @@ fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Ve
 fn footer(
     table: &Table,
     (types, sources): (&[ColumnType], &[ColumnSource]),
-    split: &Split,
+    split: &RowGroupLayout,
     tree: &GroupTree,
     notes: &mut Vec<String>,
 ) -> Result<Vec<u8>, String> {

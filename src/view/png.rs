@@ -9,32 +9,33 @@ mod plane;
 
 use std::sync::Arc;
 
-use super::around::{ArrayView, NodeResolver};
+use super::array_view::ArrayView;
 use super::cf;
-use super::content::NoContent;
+use super::content::ContentError;
 use super::georef::RasterMetadata;
 use super::georef::axis::reinterpret;
 use super::georef::context::{Context, Groups, Notes};
-use super::georef::overview::{Full, overviews};
+use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::georef::samples::{attribute_text, packing};
-use super::georef::transform::is_turned;
+use super::georef::transform::flipped_axes;
 use super::layout::{Segment, VirtualFile};
 use super::node::ViewNode;
 use super::number::{Number, Value};
 use super::ome_tiff;
+use super::resolve::NodeResolver;
 use crate::array::ArrayReader;
 use crate::zarr::Scalar;
-use encode::{Colours, Format};
+use encode::{Colours, ImageHeader};
 pub(in crate::view) use plane::Block;
-use plane::{MAX_SIDE, Plane, Side, Stored};
+use plane::{ElementLayout, MAX_SIDE, Plane, SampledAxis};
 
 /// The metadata of a picture, from which its samples are read and rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
     plane: Plane,
-    format: Format,
-    turned: Turned,
+    format: ImageHeader,
+    flip: Flip,
     /// The type of the stored numbers, and their meaning with `_Unsigned`.
     own: Number,
     meant: Number,
@@ -57,7 +58,7 @@ struct Legend {
 
 /// Whether rows or columns are shown in reverse order, so that north is at the top and east on the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Turned {
+struct Flip {
     rows: bool,
     columns: bool,
 }
@@ -74,13 +75,16 @@ const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, NoContent> {
+pub(super) fn render(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, ContentError> {
     let finest = match node.is_array() {
         true => None,
         false => Some(ome_tiff::finest_level(node, nodes)?),
     };
     let finest = finest.as_deref().unwrap_or(node);
-    let (coarse, turned) = sufficient_level(finest, nodes)?;
+    let (coarse, flip) = sufficient_level(finest, nodes)?;
     let shown = coarse.as_deref().unwrap_or(finest);
     let view = view_of(shown)?;
     let mut notes = Notes::default();
@@ -89,7 +93,7 @@ pub(super) fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Virtua
     let raster = RasterMetadata::raster(&context).ok();
     let plane = plane_of(&view, raster.as_ref())?.reduced();
     plane.check(stored(view.reader, &largest_chunk(view.reader)))?;
-    let picture = Picture::of(&context, (plane, turned), &mut notes)?;
+    let picture = Picture::of(&context, (plane, flip), &mut notes)?;
     let texts = [
         ("Title", text(node.name())),
         ("Description", picture.description(shown, view.shape())),
@@ -110,28 +114,28 @@ fn view_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
 fn sufficient_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
-) -> Result<(Option<Arc<ViewNode>>, Turned), NoContent> {
+) -> Result<(Option<Arc<ViewNode>>, Flip), ContentError> {
     let view = view_of(node)?;
     let mut notes = Notes::default();
     let groups = Groups::above(&view, nodes, &mut notes)?;
     let context = Context::new(&view, nodes, &groups);
     let raster = RasterMetadata::raster(&context).ok();
     let plane = plane_of(&view, raster.as_ref())?;
-    let turned = match raster.filter(|raster| plane.rows.axis == raster.planes.len()) {
-        Some(raster) => is_turned(&context, &raster)?,
+    let flip = match raster.filter(|raster| plane.rows.axis == raster.planes.len()) {
+        Some(raster) => flipped_axes(&context, &raster)?,
         None => (false, false),
     };
-    let (rows, columns) = turned;
-    let turned = Turned { rows, columns };
+    let (rows, columns) = flip;
+    let flip = Flip { rows, columns };
     if plane.longest() <= MAX_SIDE || context.level_entry().is_none() {
-        return Ok((None, turned));
+        return Ok((None, flip));
     }
     let metadata = match RasterMetadata::of(&context, &mut notes) {
         Ok(metadata) => metadata,
-        Err(NoContent::Absent(_)) => return Ok((None, turned)),
+        Err(ContentError::Absent(_)) => return Ok((None, flip)),
         Err(error) => return Err(error),
     };
-    let full = Full {
+    let full = FullImage {
         raster: &metadata.raster,
         georef: &metadata.georef,
         samples: &metadata.samples,
@@ -145,7 +149,7 @@ fn sufficient_level(
     };
     let levels = levels.into_iter().map(|(node, raster, _)| (node, raster));
     let coarsest = levels.filter(suffices).last();
-    Ok((coarsest.map(|(node, _)| node), turned))
+    Ok((coarsest.map(|(node, _)| node), flip))
 }
 
 /// Returns the plane of an array, with all its elements.
@@ -158,7 +162,7 @@ fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, Stri
     if shape.contains(&0) {
         return Err("an array without elements has no picture".into());
     }
-    let side = |axis: usize| Side::whole(axis, shape.get(axis).copied().unwrap_or(1));
+    let side = |axis: usize| SampledAxis::whole(axis, shape.get(axis).copied().unwrap_or(1));
     let is_chunky = raster.is_some_and(|raster| raster.is_chunky);
     let channels = channels_of(view, is_chunky);
     let last = match channels {
@@ -182,7 +186,7 @@ const CHANNELS: [&str; 12] = [
 
 /// Returns the axis of colour channels, whose elements are bytes: the last axis, or the third from last. The
 /// axis has three or four elements, and either no name or the name of a channel axis.
-fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
+fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<SampledAxis> {
     let is_byte =
         matches!(view.data_type().scalar, Scalar::UInt(_)) && view.data_type().size_bytes == 1;
     let shape = view.shape();
@@ -205,7 +209,7 @@ fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
     let is_last = is_channel(rank - 1)
         && (is_chunky || name(rank - 1).is_some() || length(rank - 2).min(length(rank - 3)) > 4);
     if is_last {
-        return Some(Side::whole(rank - 1, length(rank - 1)));
+        return Some(SampledAxis::whole(rank - 1, length(rank - 1)));
     }
     if is_chunky || !is_channel(rank - 3) {
         return None;
@@ -213,7 +217,7 @@ fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<Side> {
     // The fourth of several bands is not an alpha channel.
     let has_alpha = name(rank - 3).is_none_or(|name| name.eq_ignore_ascii_case("rgba"));
     let count = if has_alpha { length(rank - 3) } else { 3 };
-    Some(Side::whole(rank - 3, count))
+    Some(SampledAxis::whole(rank - 3, count))
 }
 
 fn largest_chunk(reader: &ArrayReader) -> Vec<u64> {
@@ -221,8 +225,8 @@ fn largest_chunk(reader: &ArrayReader) -> Vec<u64> {
     chunk.unwrap_or_else(|| reader.chunks().grid().largest_chunk_shape())
 }
 
-fn stored<'a>(reader: &'a ArrayReader, largest_chunk: &'a [u64]) -> Stored<'a> {
-    Stored {
+fn stored<'a>(reader: &'a ArrayReader, largest_chunk: &'a [u64]) -> ElementLayout<'a> {
+    ElementLayout {
         shape: reader.chunks().grid().array_shape(),
         chunk: reader.read_chunk_shape(),
         largest_chunk,
@@ -239,7 +243,7 @@ fn text(text: &str) -> String {
 impl Picture {
     fn of(
         context: &Context<'_>,
-        (plane, turned): (Plane, Turned),
+        (plane, flip): (Plane, Flip),
         notes: &mut Notes,
     ) -> Result<Self, String> {
         let view = context.view;
@@ -256,14 +260,14 @@ impl Picture {
         }
         let (offset, scale) = packing(context, notes);
         let units = attribute_text(context, "units", notes).unwrap_or_default();
-        let side = |side: Side| u32::try_from(side.samples()).map_err(|_| "too many pixels");
+        let side = |side: SampledAxis| u32::try_from(side.samples()).map_err(|_| "too many pixels");
         let colours = match plane.channels {
             None => Colours::Indexed,
             Some(channels) if channels.length == 4 => Colours::Rgba,
             Some(_) => Colours::Rgb,
         };
         Ok(Self {
-            format: Format {
+            format: ImageHeader {
                 width: side(plane.columns)?,
                 height: side(plane.rows)?,
                 colours,
@@ -277,7 +281,7 @@ impl Picture {
                 units: text(&units),
             }),
             plane,
-            turned,
+            flip,
         })
     }
 
@@ -289,7 +293,7 @@ impl Picture {
             _ => "the first plane",
         };
         let (down, across) = (self.plane.rows.step, self.plane.columns.step);
-        let turned = match (self.turned.rows, self.turned.columns) {
+        let flip = match (self.flip.rows, self.flip.columns) {
             (false, false) => "",
             (true, false) => "; the last row is at the top (north)",
             (false, true) => "; the last column is on the left (west)",
@@ -304,7 +308,7 @@ impl Picture {
             None => "",
         };
         format!(
-            "{plane} of {} ({}), steps of {down} x {across} elements{turned}{colours}",
+            "{plane} of {} ({}), steps of {down} x {across} elements{flip}{colours}",
             text(shown.name()),
             shape.join(" x ")
         )
@@ -340,12 +344,12 @@ impl Picture {
     /// Returns the index of a sample in the picture, by row, column and channel.
     pub(super) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
         let (height, width) = (u64::from(self.format.height), u64::from(self.format.width));
-        let turn = |is_turned, place: u64, length: u64| match is_turned {
+        let flipped_index = |is_flipped, place: u64, length: u64| match is_flipped {
             true => length.saturating_sub(1).saturating_sub(place),
             false => place,
         };
-        let row = turn(self.turned.rows, row, height);
-        let column = turn(self.turned.columns, column, width);
+        let row = flipped_index(self.flip.rows, row, height);
+        let column = flipped_index(self.flip.columns, column, width);
         let pixel = row * width + column;
         pixel * self.format.colours.pixel_bytes() as u64 + channel
     }

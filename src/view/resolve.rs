@@ -1,6 +1,6 @@
-//! Provides formats, which are pure functions, with the nodes and numbers around an array.
+//! Resolution of the other nodes and numbers that formats, which are pure functions, need.
 //!
-//! A format runs on the data that were read so far, and ends with [`NoContent::Unresolved`] if it needs more.
+//! A format runs on the data that were read so far, and ends with [`ContentError::Unresolved`] if it needs more.
 //! These data are read, and the format runs again. Formats need only metadata and a few numbers, so a run
 //! costs little beside a read.
 
@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::around::NodeResolver;
-use super::content::NoContent;
+use super::content::ContentError;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::Value;
@@ -18,18 +17,42 @@ use crate::array::ChunkTable;
 use crate::store::Key;
 use crate::sync::Mutex;
 
+/// The other nodes of a hierarchy, for formats of an array that need more than its metadata.
+pub trait NodeResolver {
+    /// Returns the node at a key; `None` if the store has no such prefix.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError>;
+
+    /// Returns all numbers of a small array in C order.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
+    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, ContentError>;
+
+    /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
+    fn assumes_wgs84(&self) -> bool;
+
+    /// Returns the sizes and offsets of the stored chunks of an array.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
+    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, ContentError>;
+}
+
 /// The data that were read for one format of one array.
 #[derive(Debug, Default)]
-struct Resolved {
-    nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, NoContent>>,
-    numbers: HashMap<(Key, u64), Result<Vec<Value>, NoContent>>,
-    tables: HashMap<Key, Result<Arc<ChunkTable>, NoContent>>,
-    missing: Mutex<Vec<Missing>>,
+struct ResolvedInputs {
+    nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, ContentError>>,
+    numbers: HashMap<(Key, u64), Result<Vec<Value>, ContentError>>,
+    tables: HashMap<Key, Result<Arc<ChunkTable>, ContentError>>,
+    missing: Mutex<Vec<MissingInput>>,
     assumes_wgs84: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Missing {
+enum MissingInput {
     Node(Key),
     /// The numbers of an array, and the maximum of their count.
     Numbers(Key, u64),
@@ -37,28 +60,28 @@ enum Missing {
     Table(Key),
 }
 
-impl Resolved {
-    fn note(&self, missing: Missing) -> NoContent {
+impl ResolvedInputs {
+    fn note(&self, missing: MissingInput) -> ContentError {
         let mut all = self.missing.lock();
         if !all.contains(&missing) {
             all.push(missing);
         }
-        NoContent::Unresolved
+        ContentError::Unresolved
     }
 }
 
-impl NodeResolver for Resolved {
-    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+impl NodeResolver for ResolvedInputs {
+    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError> {
         match self.nodes.get(key) {
-            Some(found) => found.clone(),
-            None => Err(self.note(Missing::Node(key.clone()))),
+            Some(loaded) => loaded.clone(),
+            None => Err(self.note(MissingInput::Node(key.clone()))),
         }
     }
 
-    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent> {
+    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, ContentError> {
         match self.numbers.get(&(node.key().clone(), most)) {
-            Some(found) => found.clone(),
-            None => Err(self.note(Missing::Numbers(node.key().clone(), most))),
+            Some(loaded) => loaded.clone(),
+            None => Err(self.note(MissingInput::Numbers(node.key().clone(), most))),
         }
     }
 
@@ -66,19 +89,19 @@ impl NodeResolver for Resolved {
         self.assumes_wgs84
     }
 
-    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent> {
+    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, ContentError> {
         match self.tables.get(node.key()) {
-            Some(found) => found.clone(),
-            None => Err(self.note(Missing::Table(node.key().clone()))),
+            Some(loaded) => loaded.clone(),
+            None => Err(self.note(MissingInput::Table(node.key().clone()))),
         }
     }
 }
 
-/// The result of reading a [`Missing`].
-enum Found {
-    Node(Key, Result<Option<Arc<ViewNode>>, NoContent>),
-    Numbers((Key, u64), Result<Vec<Value>, NoContent>),
-    Table(Key, Result<Arc<ChunkTable>, NoContent>),
+/// The result of reading a [`MissingInput`].
+enum LoadedInput {
+    Node(Key, Result<Option<Arc<ViewNode>>, ContentError>),
+    Numbers((Key, u64), Result<Vec<Value>, ContentError>),
+    Table(Key, Result<Arc<ChunkTable>, ContentError>),
 }
 
 impl Nodes {
@@ -88,11 +111,11 @@ impl Nodes {
     /// As the format.
     pub(super) async fn resolve<T>(
         self: &Arc<Self>,
-        format: impl Fn(&dyn NodeResolver) -> Result<T, NoContent>,
-    ) -> Result<T, NoContent> {
-        let mut resolved = Resolved {
+        format: impl Fn(&dyn NodeResolver) -> Result<T, ContentError>,
+    ) -> Result<T, ContentError> {
+        let mut resolved = ResolvedInputs {
             assumes_wgs84: self.options().assume_wgs84,
-            ..Resolved::default()
+            ..ResolvedInputs::default()
         };
         loop {
             let rendered = format(&resolved);
@@ -102,35 +125,37 @@ impl Nodes {
                 return rendered;
             }
             drop(rendered);
-            for found in join_all(missing.into_iter().map(|missing| self.find(missing))).await {
-                match found {
-                    Found::Node(key, node) => drop(resolved.nodes.insert(key, node)),
-                    Found::Numbers(key, numbers) => drop(resolved.numbers.insert(key, numbers)),
-                    Found::Table(key, table) => drop(resolved.tables.insert(key, table)),
+            for loaded in join_all(missing.into_iter().map(|missing| self.load(missing))).await {
+                match loaded {
+                    LoadedInput::Node(key, node) => drop(resolved.nodes.insert(key, node)),
+                    LoadedInput::Numbers(key, numbers) => {
+                        drop(resolved.numbers.insert(key, numbers))
+                    }
+                    LoadedInput::Table(key, table) => drop(resolved.tables.insert(key, table)),
                 }
             }
         }
     }
 
-    async fn find(self: &Arc<Self>, missing: Missing) -> Found {
+    async fn load(self: &Arc<Self>, missing: MissingInput) -> LoadedInput {
         match missing {
-            Missing::Node(key) => {
+            MissingInput::Node(key) => {
                 let node = self.node_if_present(&key).await;
-                Found::Node(key, node)
+                LoadedInput::Node(key, node)
             }
-            Missing::Numbers(key, most) => {
+            MissingInput::Numbers(key, most) => {
                 let numbers = match self.node(&key).await {
                     Ok(node) => self.numbers(&node, most).await,
-                    Err(error) => Err(NoContent::Failed(error)),
+                    Err(error) => Err(ContentError::Failed(error)),
                 };
-                Found::Numbers((key, most), numbers)
+                LoadedInput::Numbers((key, most), numbers)
             }
-            Missing::Table(key) => {
+            MissingInput::Table(key) => {
                 let table = match self.node(&key).await {
                     Ok(node) => self.chunk_table(&node).await,
-                    Err(error) => Err(NoContent::Failed(error)),
+                    Err(error) => Err(ContentError::Failed(error)),
                 };
-                Found::Table(key, table)
+                LoadedInput::Table(key, table)
             }
         }
     }

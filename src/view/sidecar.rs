@@ -5,13 +5,14 @@ mod fields;
 
 use std::fmt::Write as _;
 
-use super::around::{ArrayView, NodeResolver};
+use super::array_view::ArrayView;
 use super::cf;
-use super::content::NoContent;
+use super::content::ContentError;
 use super::georef::RasterMetadata;
 use super::georef::text::escape;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Number, NumberKind};
+use super::resolve::NodeResolver;
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 
@@ -36,7 +37,7 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 pub(super) fn envi(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     let mut text = envi_header(&element_type(view), view.shape())?;
     if let Some(metadata) = RasterMetadata::of_planes(view, nodes)? {
         text.push_str(&fields::envi(&metadata));
@@ -59,7 +60,7 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 pub(super) fn vrt(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     check_vrt(view)?;
     let metadata = RasterMetadata::of_planes(view, nodes)?;
     let fields = metadata.map(|metadata| fields::vrt(&metadata));
@@ -83,7 +84,7 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 pub(super) fn nrrd(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
+) -> Result<VirtualFile, ContentError> {
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
     let fields = fields::nrrd(view, nodes)?;
@@ -117,13 +118,13 @@ pub(super) fn element_type(view: &ArrayView<'_>) -> Fixed {
 
 /// An array of numbers as rasters: the last axis is x, the one before it is y, the others are bands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Raster {
+struct RasterSize {
     width: u64,
     height: u64,
     bands: u64,
 }
 
-impl Raster {
+impl RasterSize {
     fn of(shape: &[u64]) -> Result<Self, String> {
         let raster = match shape {
             [] => Self {
@@ -163,7 +164,7 @@ fn no_type(format: &str, data_type: &Fixed) -> String {
 }
 
 fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
-    let raster = Raster::of(shape)?;
+    let raster = RasterSize::of(shape)?;
     let (kind, size, order) = number(data_type);
     let code = match (kind, size) {
         ('u', 1) => 1,
@@ -179,7 +180,7 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
         ('u', 8) => 15,
         _ => return Err(no_type("ENVI", data_type)),
     };
-    let Raster {
+    let RasterSize {
         width,
         height,
         bands,
@@ -195,8 +196,8 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
 const MAX_VRT_BANDS: u64 = 65_535;
 
 /// Returns GDAL's name of the data type of a band, and the raster.
-fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, Raster), String> {
-    let raster = Raster::of(shape)?;
+fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, RasterSize), String> {
+    let raster = RasterSize::of(shape)?;
     let (kind, size, _) = number(data_type);
     let name = match (kind, size) {
         ('u', 1) => "Byte",
@@ -213,7 +214,7 @@ fn vrt_band(data_type: &Fixed, shape: &[u64]) -> Result<(&'static str, Raster), 
         ('c', 16) => "CFloat64",
         _ => return Err(no_type("GDAL", data_type)),
     };
-    let Raster {
+    let RasterSize {
         width,
         height,
         bands,
@@ -234,7 +235,7 @@ fn vrt_document(
     fields: &VrtFields,
 ) -> Result<String, String> {
     let (name, raster) = vrt_band(data_type, shape)?;
-    let Raster {
+    let RasterSize {
         width,
         height,
         bands,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::branch::{GroupArray, GroupTree};
 use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
-use super::node::{Elements, ViewNode};
+use super::group_tree::{GroupArray, GroupTree};
+use super::node::{NodeElements, ViewNode};
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
 
@@ -167,9 +167,9 @@ fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String>
             }
             ColumnData::Texts(Arc::clone(texts))
         }
-        (None, Elements::Fixed(reader)) => ColumnData::Elements(Arc::clone(reader)),
-        (None, Elements::Unreadable(why)) => return Err(why.clone()),
-        (None, Elements::Variable(..) | Elements::None) => {
+        (None, NodeElements::Fixed(reader)) => ColumnData::Elements(Arc::clone(reader)),
+        (None, NodeElements::Unreadable(why)) => return Err(why.clone()),
+        (None, NodeElements::Variable(..) | NodeElements::None) => {
             return Err("elements of variable length that are no text".into());
         }
     };

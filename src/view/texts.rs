@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use siphasher::sip::SipHasher13;
 
-use super::content::{Rendering, Text};
+use super::content::{CachedText, ContentId};
 use super::elements::render;
-use super::node::{Elements, ViewNode};
+use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use crate::array::read_elements;
 use crate::runtime::leave_session_thread;
@@ -20,12 +20,10 @@ const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
 
 impl Nodes {
     /// Returns the text of the elements of an array of variable length, if it is cached.
-    pub fn cached_text(&self, node: &ViewNode, expected: Rendering) -> Option<Arc<Vec<u8>>> {
-        let place = (node.key.clone(), node.version);
+    pub fn cached_text(&self, node: &ViewNode, expected: ContentId) -> Option<Arc<Vec<u8>>> {
+        let id = (node.key.clone(), node.version);
         let mut texts = self.texts.lock();
-        let text = texts
-            .get(&place)
-            .filter(|text| text.rendering == expected)?;
+        let text = texts.get(&id).filter(|text| text.content_id == expected)?;
         Some(Arc::clone(&text.bytes))
     }
 
@@ -37,13 +35,13 @@ impl Nodes {
     pub async fn text(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        expected: Rendering,
+        expected: ContentId,
     ) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(text) = self.cached_text(node, expected) {
             return Ok(text);
         }
-        let text = self.make_text(node).await?;
-        if text.rendering != expected {
+        let text = self.rendered_text(node).await?;
+        if text.content_id != expected {
             return Err(StoreError::Stale {
                 key: node.key.clone(),
                 what: "its elements have changed".into(),
@@ -52,36 +50,39 @@ impl Nodes {
         Ok(text.bytes)
     }
 
-    /// Returns the current [`Rendering`] of the elements of an array of variable length.
-    pub(super) async fn rendering(
+    /// Returns the current [`ContentId`] of the elements of an array of variable length.
+    pub(super) async fn content_id(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<Rendering, StoreError> {
+    ) -> Result<ContentId, StoreError> {
         let is_immutable = self.store().capabilities().immutable;
-        let place = (node.key.clone(), node.version);
-        if let Some(text) = self.texts.lock().get(&place)
+        let id = (node.key.clone(), node.version);
+        if let Some(text) = self.texts.lock().get(&id)
             && (is_immutable || text.rendered.elapsed() < self.options().ttl.present)
         {
-            return Ok(text.rendering);
+            return Ok(text.content_id);
         }
-        Ok(self.make_text(node).await?.rendering)
+        Ok(self.rendered_text(node).await?.content_id)
     }
 
     /// Returns the text, rendered once for all callers.
-    async fn make_text(self: &Arc<Self>, node: &Arc<ViewNode>) -> Result<Text, StoreError> {
+    async fn rendered_text(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<CachedText, StoreError> {
         let (nodes, own) = (Arc::clone(self), Arc::clone(node));
         let load = move || async move {
             leave_session_thread().await;
             nodes.render_text(&own).await
         };
-        let place = (node.key.clone(), node.version);
+        let id = (node.key.clone(), node.version);
         let panicked = StoreError::internal("a panic while elements were made a text");
-        self.text_loads.run(place, load, panicked).await
+        self.text_loads.run(id, load, panicked).await
     }
 
-    async fn render_text(&self, node: &ViewNode) -> Result<Text, StoreError> {
+    async fn render_text(&self, node: &ViewNode) -> Result<CachedText, StoreError> {
         let rendered = Instant::now();
-        let (Node::Array(array), Elements::Variable(pipeline, document)) =
+        let (Node::Array(array), NodeElements::Variable(pipeline, document)) =
             (&node.node, &node.elements)
         else {
             return Err(StoreError::Unsupported {
@@ -108,20 +109,20 @@ impl Nodes {
         })?;
         let mut hasher = SipHasher13::new();
         hasher.write(&bytes);
-        let rendering = Rendering {
+        let content_id = ContentId {
             hash: hasher.finish(),
             size_bytes: bytes.len() as u64,
         };
-        let text = Text {
+        let text = CachedText {
             bytes: Arc::new(bytes),
-            rendering,
+            content_id,
             rendered,
         };
-        let place = (node.key.clone(), node.version);
+        let id = (node.key.clone(), node.version);
         let evicted = self
             .texts
             .lock()
-            .insert(place, text.clone(), rendering.size_bytes);
+            .insert(id, text.clone(), content_id.size_bytes);
         drop(evicted);
         Ok(text)
     }

@@ -14,12 +14,12 @@ use super::number::{Conversion, Number, NumberKind};
 use crate::array::{ArrayReader, ChunkTable};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
-use ifd::{Contents, Header};
-pub(super) use ifd::{Directories, Image, Values, tag};
+pub(super) use ifd::{Directories, FieldValue, Image, tag};
+use ifd::{FileContents, Header};
 
 /// The pixels of an image.
 #[derive(Debug, Clone)]
-pub(super) struct Pixels {
+pub(super) struct PixelLayout {
     pub(super) width: u64,
     pub(super) height: u64,
     /// Number of samples of a pixel.
@@ -36,7 +36,7 @@ pub(super) struct Pixels {
     pub(super) conversion: Option<Conversion>,
 }
 
-impl Pixels {
+impl PixelLayout {
     /// Returns the distance in bytes from one pixel to the next.
     fn pixel_bytes(&self) -> u64 {
         let sample = self.numbers * self.number.size_bytes as u64;
@@ -87,7 +87,7 @@ pub(super) fn encode<E: Clone + Into<Segment>>(
 pub(super) fn encode_directories<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     directories: Directories<'_>,
-    first: &[(u16, Values)],
+    first: &[(u16, FieldValue)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
     with_contents(images, directories, first, |contents| {
@@ -101,7 +101,7 @@ pub(super) fn encode_directories<E: Clone + Into<Segment>>(
 /// As [`encode`].
 pub(super) fn encode_first_plane(
     image: (Image, Segment),
-    first: &[(u16, Values)],
+    first: &[(u16, FieldValue)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
     with_contents(&[image], Directories::Planes(&[0]), first, |contents| {
@@ -112,11 +112,11 @@ pub(super) fn encode_first_plane(
 fn with_contents<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     directories: Directories<'_>,
-    first: &[(u16, Values)],
-    encode: impl FnOnce(Contents<'_>) -> Result<Header, String>,
+    first: &[(u16, FieldValue)],
+    encode: impl FnOnce(FileContents<'_>) -> Result<Header, String>,
 ) -> Result<FileLayout, String> {
     let only: Vec<&Image> = images.iter().map(|(image, _)| image).collect();
-    let header = encode(Contents {
+    let header = encode(FileContents {
         images: &only,
         directories,
         first,
@@ -142,7 +142,7 @@ const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 /// # Errors
 /// No TIFF file can contain the pixels.
 pub(super) fn image(
-    pixels: &Pixels,
+    pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
@@ -158,7 +158,7 @@ pub(super) fn image(
 /// # Errors
 /// As [`image`].
 pub(super) fn image_in_strips(
-    pixels: &Pixels,
+    pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
 ) -> Result<(Image, ArrayExtent), String> {
@@ -172,7 +172,7 @@ pub(super) fn image_in_strips(
 ///
 /// # Errors
 /// Returns why they cannot.
-pub(super) fn check_stored(pixels: &Pixels, reader: &ArrayReader) -> Result<(), String> {
+pub(super) fn check_stored(pixels: &PixelLayout, reader: &ArrayReader) -> Result<(), String> {
     let chunk = reader
         .read_chunk_shape()
         .ok_or("its chunks have several shapes")?;
@@ -184,7 +184,7 @@ pub(super) fn check_stored(pixels: &Pixels, reader: &ArrayReader) -> Result<(), 
 /// # Errors
 /// As [`check_stored`] and [`image`].
 pub(super) fn stored_image(
-    pixels: &Pixels,
+    pixels: &PixelLayout,
     reader: &ArrayReader,
     source: usize,
     compression: u16,
@@ -206,7 +206,7 @@ pub(super) fn stored_image(
 }
 
 fn image_of_blocks(
-    pixels: &Pixels,
+    pixels: &PixelLayout,
     blocks: Blocks,
     reader: &Arc<ArrayReader>,
     source: usize,
@@ -229,18 +229,18 @@ fn image_of_blocks(
 
 /// Returns all baseline tags except for the tables of blocks.
 fn fields(
-    pixels: &Pixels,
+    pixels: &PixelLayout,
     blocks: &Blocks,
     compression: u16,
-) -> Result<Vec<(u16, Values)>, String> {
+) -> Result<Vec<(u16, FieldValue)>, String> {
     let samples = u16::try_from(pixels.samples).map_err(|_| "too many bands")?;
-    let each = |value: u16| Values::Shorts(vec![value; samples.into()]);
-    let one = |value: u16| Values::Shorts(vec![value]);
+    let each = |value: u16| FieldValue::Shorts(vec![value; samples.into()]);
+    let one = |value: u16| FieldValue::Shorts(vec![value]);
     let bits = 8 * pixels.numbers * pixels.number.size_bytes as u64;
     let bits = u16::try_from(bits).map_err(|_| "samples of too many bits")?;
     let mut fields = vec![
-        (tag::IMAGE_WIDTH, Values::long(pixels.width)?),
-        (tag::IMAGE_LENGTH, Values::long(pixels.height)?),
+        (tag::IMAGE_WIDTH, FieldValue::long(pixels.width)?),
+        (tag::IMAGE_LENGTH, FieldValue::long(pixels.height)?),
         (tag::BITS_PER_SAMPLE, each(bits)),
         (tag::COMPRESSION, one(compression)),
         // BlackIsZero: the metadata have no colour space.
@@ -257,12 +257,12 @@ fn fields(
         (tag::SAMPLE_FORMAT, each(pixels.sample_format())),
         (
             tag::SOFTWARE,
-            Values::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
+            FieldValue::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
         ),
     ];
     if samples > 1 {
         let extra = vec![0; usize::from(samples) - 1];
-        fields.push((tag::EXTRA_SAMPLES, Values::Shorts(extra)));
+        fields.push((tag::EXTRA_SAMPLES, FieldValue::Shorts(extra)));
     }
     fields.extend(blocks.fields()?);
     Ok(fields)

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::content::{Content, InputTime, NoContent};
+use super::content::{Content, ContentError, InputTime};
 use super::format::{Format, Renderer};
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
-use crate::translate::{NoOutline, Target, Translated, left_out};
+use crate::translate::{HierarchyError, Target, Translated, left_out};
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
@@ -45,7 +45,7 @@ impl Nodes {
     pub(super) async fn view_list(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<(Readme, InputTime), NoContent> {
+    ) -> Result<(Readme, InputTime), ContentError> {
         let problems = node.problems.iter();
         let is_array = node.is_array();
         let mut readme = Readme {
@@ -84,12 +84,12 @@ impl Nodes {
                         name,
                     });
                 }
-                Err(NoContent::Absent(_)) if !format.is_expected_of(node) => {}
-                Err(NoContent::Absent(reason)) => {
+                Err(ContentError::Absent(_)) if !format.is_expected_of(node) => {}
+                Err(ContentError::Absent(reason)) => {
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
-                Err(NoContent::Unresolved) => return Err(NoContent::Unresolved),
-                Err(NoContent::Failed(error)) => {
+                Err(ContentError::Unresolved) => return Err(ContentError::Unresolved),
+                Err(ContentError::Failed(error)) => {
                     inputs.has_failed_input = true;
                     let reason = error.to_string();
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
@@ -148,8 +148,8 @@ impl Nodes {
                 .filter(|left| left.key != node.key)
                 .map(|node| Diagnostic::of_node(node.to_string()))
                 .collect(),
-            Err(NoOutline::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
-            Err(NoOutline::Failed(error)) => {
+            Err(HierarchyError::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
+            Err(HierarchyError::Failed(error)) => {
                 inputs.has_failed_input = true;
                 vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
             }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::super::root_copies::Copies;
-use super::{MAX_NODES, NoOutline, Outline, Problem};
+use super::{HierarchyError, MAX_NODES, Outline, Problem};
 use crate::array::{Engine, Reservation};
 use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
 use crate::runtime::leave_session_thread;
@@ -64,15 +64,16 @@ impl<'a> Budget<'a> {
         }
     }
 
-    fn take_node(&mut self) -> Result<(), NoOutline> {
+    fn take_node(&mut self) -> Result<(), HierarchyError> {
         let nodes = self.nodes.checked_sub(1);
-        self.nodes = nodes.ok_or_else(|| NoOutline::Absent("too many nodes".into()))?;
+        self.nodes = nodes.ok_or_else(|| HierarchyError::Absent("too many nodes".into()))?;
         Ok(())
     }
 
-    fn take_bytes(&mut self, key: &Key, bytes: u64) -> Result<(), NoOutline> {
+    fn take_bytes(&mut self, key: &Key, bytes: u64) -> Result<(), HierarchyError> {
         let left = self.bytes.checked_sub(bytes);
-        self.bytes = left.ok_or_else(|| NoOutline::Absent("too many bytes of metadata".into()))?;
+        self.bytes =
+            left.ok_or_else(|| HierarchyError::Absent("too many bytes of metadata".into()))?;
         if self.spare_bytes < bytes {
             let more = bytes - self.spare_bytes + self.bytes.min(RESERVED_AT_ONCE);
             self.memory.push(self.engine.reserve_now(key, more)?);
@@ -94,7 +95,7 @@ impl Hierarchy {
         key: &Key,
         engine: &Engine,
         most: usize,
-    ) -> Result<Self, NoOutline> {
+    ) -> Result<Self, HierarchyError> {
         Self::read_up_to(store, key, engine, [most, 0]).await
     }
 
@@ -106,7 +107,7 @@ impl Hierarchy {
         store: &dyn Store,
         key: &Key,
         engine: &Engine,
-    ) -> Result<Self, NoOutline> {
+    ) -> Result<Self, HierarchyError> {
         let most = [MAX_NODES, MAX_REMOTE_NODES];
         whole(Self::read_up_to(store, key, engine, most).await)
     }
@@ -117,7 +118,7 @@ impl Hierarchy {
         key: &Key,
         engine: &Engine,
         most: [usize; 2],
-    ) -> Result<Self, NoOutline> {
+    ) -> Result<Self, HierarchyError> {
         leave_session_thread().await;
         let mut budget = Budget::new(engine);
         let outline = Outline::read(store, key, most, &mut budget).await?;
@@ -131,21 +132,21 @@ impl Hierarchy {
     /// As [`Hierarchy::read`], but fails if any node is unreadable: readers of the result read no documents.
     ///
     /// # Errors
-    /// The reason why the hierarchy has no outline; [`NoOutline::Absent`] if a node cannot be read.
+    /// The reason why the hierarchy has no outline; [`HierarchyError::Absent`] if a node cannot be read.
     pub(in crate::translate) async fn read_all(
         store: &dyn Store,
         key: &Key,
         engine: &Engine,
         most: usize,
-    ) -> Result<Self, NoOutline> {
+    ) -> Result<Self, HierarchyError> {
         whole(Self::read(store, key, engine, most).await)
     }
 }
 
 /// Fails if any node of a hierarchy could not be read.
-fn whole(read: Result<Hierarchy, NoOutline>) -> Result<Hierarchy, NoOutline> {
+fn whole(read: Result<Hierarchy, HierarchyError>) -> Result<Hierarchy, HierarchyError> {
     let read = read.map_err(|none| match none {
-        NoOutline::Failed(error) if error.is_lasting() => unread(&error.to_string()),
+        HierarchyError::Failed(error) if error.is_lasting() => unread(&error.to_string()),
         none => none,
     })?;
     match read.outline.unread() {
@@ -169,8 +170,8 @@ fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
     rest.strip_prefix('/')
 }
 
-fn unread(why: &str) -> NoOutline {
-    NoOutline::Absent(format!("not all of it can be read: {why}"))
+fn unread(why: &str) -> HierarchyError {
+    HierarchyError::Absent(format!("not all of it can be read: {why}"))
 }
 
 impl Outline {
@@ -179,7 +180,7 @@ impl Outline {
         key: &Key,
         [most, most_remote]: [usize; 2],
         budget: &mut Budget<'_>,
-    ) -> Result<Self, NoOutline> {
+    ) -> Result<Self, HierarchyError> {
         let documents = NodeDocuments::read(store, key).await?;
         let mut outline = Self::new(key, &documents, budget)?;
         if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
@@ -197,7 +198,7 @@ impl Outline {
             if store.index().is_none() || most_remote == 0 {
                 let what = "the store is remote, and neither the group nor one above it has \
                             consolidated metadata";
-                return Err(NoOutline::Absent(what.into()));
+                return Err(HierarchyError::Absent(what.into()));
             }
             budget.nodes = budget.nodes.min(most_remote);
         }
@@ -213,7 +214,7 @@ impl Outline {
         key: &Key,
         documents: &NodeDocuments,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<Copied>, NoOutline> {
+    ) -> Result<Option<Copied>, HierarchyError> {
         let Some(Ok(Node::Group(group))) = self.node() else {
             return Ok(None);
         };
@@ -227,7 +228,11 @@ impl Outline {
         }
     }
 
-    fn new(key: &Key, node: &NodeDocuments, budget: &mut Budget<'_>) -> Result<Self, NoOutline> {
+    fn new(
+        key: &Key,
+        node: &NodeDocuments,
+        budget: &mut Budget<'_>,
+    ) -> Result<Self, HierarchyError> {
         budget.take_node()?;
         let bytes = twice(node.texts.iter().flatten());
         budget.modified = budget.modified.max(node.modified);
@@ -275,7 +280,7 @@ impl Outline {
         store: &dyn Store,
         key: &Key,
         budget: &mut Budget<'_>,
-    ) -> Result<bool, NoOutline> {
+    ) -> Result<bool, HierarchyError> {
         let mut above = key.clone();
         while !above.is_root() {
             above = above.parent();
@@ -307,7 +312,7 @@ impl Outline {
         copies: &Consolidated,
         below: &[u8],
         budget: &mut Budget<'_>,
-    ) -> Result<(), NoOutline> {
+    ) -> Result<(), HierarchyError> {
         for full_path in copies.paths() {
             let Some(path) = path_below(full_path, below).filter(|path| !path.is_empty()) else {
                 continue;
@@ -316,7 +321,9 @@ impl Outline {
             let mut node = &mut *self;
             for (depth, name) in path.split('/').enumerate() {
                 if depth >= MAX_DEPTH {
-                    return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+                    return Err(HierarchyError::Absent(format!(
+                        "deeper than {MAX_DEPTH} groups"
+                    )));
                 }
                 node = node.members.entry(name.to_owned()).or_default();
             }
@@ -334,10 +341,12 @@ impl Outline {
         key: &'a Key,
         depth: usize,
         budget: &'a mut Budget<'_>,
-    ) -> BoxFuture<'a, Result<(), NoOutline>> {
+    ) -> BoxFuture<'a, Result<(), HierarchyError>> {
         async move {
             if depth >= MAX_DEPTH {
-                return Err(NoOutline::Absent(format!("deeper than {MAX_DEPTH} groups")));
+                return Err(HierarchyError::Absent(format!(
+                    "deeper than {MAX_DEPTH} groups"
+                )));
             }
             for name in list_prefixes(store, key, budget.nodes).await? {
                 let Ok(below) = key.join(&name) else {
@@ -362,7 +371,7 @@ impl Outline {
         key: &Key,
         depth: usize,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<Self>, NoOutline> {
+    ) -> Result<Option<Self>, HierarchyError> {
         let mut member = match NodeDocuments::read(store, key).await {
             Ok(documents) => Self::new(key, &documents, budget)?,
             Err(error) if error.is_lasting() => Self {
@@ -375,10 +384,12 @@ impl Outline {
             return Ok(Some(member));
         }
         match member.walk(store, key, depth + 1, budget).await {
-            Err(NoOutline::Failed(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. })) => {
+            Err(HierarchyError::Failed(
+                StoreError::NotFound { .. } | StoreError::NotAPrefix { .. },
+            )) => {
                 return Ok(None);
             }
-            Err(NoOutline::Failed(error)) if error.is_lasting() => {
+            Err(HierarchyError::Failed(error)) if error.is_lasting() => {
                 member.problem = Some(Problem::Unread(error.to_string()));
             }
             walked => walked?,
@@ -409,8 +420,8 @@ pub(in crate::translate) async fn copies_at(
             document,
             _memory: budget.memory,
         })),
-        Ok(_) | Err(NoOutline::Absent(_)) => Ok(None),
-        Err(NoOutline::Failed(error)) => Err(error),
+        Ok(_) | Err(HierarchyError::Absent(_)) => Ok(None),
+        Err(HierarchyError::Failed(error)) => Err(error),
     }
 }
 
@@ -419,7 +430,7 @@ async fn zmetadata_at(
     store: &dyn Store,
     key: &Key,
     budget: &mut Budget<'_>,
-) -> Result<Option<Copied>, NoOutline> {
+) -> Result<Option<Copied>, HierarchyError> {
     let read = match read_document(store, key, Document::Zmetadata).await {
         Ok(None) => return Ok(None),
         Ok(Some(document)) => match document.text {

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::read::Hierarchy;
-use super::{NoOutline, Outline};
+use super::{HierarchyError, Outline};
 use crate::array::Engine;
 use crate::hierarchy::NODE_DOCUMENT_NAMES;
 use crate::store::{Key, Store};
@@ -119,7 +119,7 @@ pub fn zom_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
     engine: &'a Engine,
-) -> BoxFuture<'a, Result<Whole, NoOutline>> {
+) -> BoxFuture<'a, Result<Whole, HierarchyError>> {
     async move {
         let read = Hierarchy::read_documents(store, key, engine).await?;
         let mut notes = Vec::new();
@@ -131,7 +131,7 @@ pub fn zom_json<'a>(
             outline = outline.translated(Target::V3).unwrap_or_default();
         }
         let model = outline.zom(key, &mut notes);
-        let model = model.ok_or_else(|| NoOutline::Absent("no document of a node".into()))?;
+        let model = model.ok_or_else(|| HierarchyError::Absent("no document of a node".into()))?;
         let text = text(&model);
         Ok(Whole { text, notes })
     }
@@ -147,19 +147,21 @@ pub fn zmetadata_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
     engine: &'a Engine,
-) -> BoxFuture<'a, Result<Whole, NoOutline>> {
+) -> BoxFuture<'a, Result<Whole, HierarchyError>> {
     async move {
         let Hierarchy { outline, .. } = &Hierarchy::read_documents(store, key, engine).await?;
         if outline.documents[0].is_some() {
             let what = "consolidated metadata of version 3 are in zarr.json";
-            return Err(NoOutline::Absent(what.into()));
+            return Err(HierarchyError::Absent(what.into()));
         }
         if outline.is_n5() {
             let what = "consolidated metadata of N5 are those of as-v2";
-            return Err(NoOutline::Absent(what.into()));
+            return Err(HierarchyError::Absent(what.into()));
         }
         if let Some(why) = outline.wrong_v2() {
-            return Err(NoOutline::Absent(format!("a document has no copy: {why}")));
+            return Err(HierarchyError::Absent(format!(
+                "a document has no copy: {why}"
+            )));
         }
         Ok(Whole {
             text: text(&outline.zmetadata()),

@@ -67,8 +67,8 @@ fn the_object_model_holds_what_documents_say_and_members() {
     assert_eq!(found.notes, ["without broken: its document is no object"]);
     let below = parsed(&zom("old/y").unwrap());
     assert_eq!(below["attributes"]["units"], "K");
-    assert!(matches!(zom("nothing"), Err(NoOutline::Absent(_))));
-    assert!(matches!(zmetadata(""), Err(NoOutline::Absent(_))));
+    assert!(matches!(zom("nothing"), Err(HierarchyError::Absent(_))));
+    assert!(matches!(zmetadata(""), Err(HierarchyError::Absent(_))));
     let copies = parsed(&zmetadata("old").unwrap());
     let expected = json!({"zarr_consolidated_format": 1, "metadata": {
         ".zgroup": {"zarr_format": 2}, "y/.zarray": zarray(), "y/.zattrs": {"units": "K"}}});
@@ -140,7 +140,7 @@ fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
     // Consolidated metadata that do not contain the node prove nothing about it.
     let remote = Odd::remote(values());
     let none = block_on(zom_json(&remote, &key("other"), &engine()));
-    assert!(matches!(none, Err(NoOutline::Absent(_))), "{none:?}");
+    assert!(matches!(none, Err(HierarchyError::Absent(_))), "{none:?}");
 }
 
 #[test]
@@ -230,11 +230,11 @@ fn too_many_nodes_and_too_deep_ones_have_no_outline() {
         block_on(read).map(drop)
     };
     assert!(walked(200).is_ok());
-    assert!(matches!(walked(100), Err(NoOutline::Absent(_))));
+    assert!(matches!(walked(100), Err(HierarchyError::Absent(_))));
     let deep = MemoryStore::new([(key(&format!("{}x", "a/".repeat(100))), vec![])]);
-    assert!(matches!(read(&deep), Err(NoOutline::Absent(_))));
+    assert!(matches!(read(&deep), Err(HierarchyError::Absent(_))));
     let large = read_with(&many, &engine_of(1 << 16));
-    assert!(matches!(large, Err(NoOutline::Absent(_))), "{large:?}");
+    assert!(matches!(large, Err(HierarchyError::Absent(_))), "{large:?}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     // Failures of a document, and of the listing of a group.
     for fails in ["a/.zarray", "b"] {
         for whole in wholes(&Odd::local(values(), fails, true)) {
-            let Err(NoOutline::Absent(why)) = whole else {
+            let Err(HierarchyError::Absent(why)) = whole else {
                 panic!("{fails}: {whole:?}");
             };
             assert!(why.contains(fails) && why.contains("denied"), "{why}");
@@ -272,7 +272,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     }
     for fails in ["a/.zarray", "b"] {
         for whole in wholes(&Odd::local(values(), fails, false)) {
-            assert!(matches!(whole, Err(NoOutline::Failed(_))), "{whole:?}");
+            assert!(matches!(whole, Err(HierarchyError::Failed(_))), "{whole:?}");
         }
     }
     // The other differences are still reported.
@@ -311,7 +311,7 @@ fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
         .notes;
     assert!(notes[0].starts_with("without a: .zarray: "), "{notes:?}");
     let none = block_on(zmetadata_json(&store, &Key::root(), &engine()));
-    let Err(NoOutline::Absent(why)) = none else {
+    let Err(HierarchyError::Absent(why)) = none else {
         panic!("{none:?}");
     };
     assert!(
@@ -320,15 +320,15 @@ fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
     );
 }
 
-fn read(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
+fn read(store: &dyn Store) -> Result<Hierarchy, HierarchyError> {
     read_with(store, &engine())
 }
 
-fn read_with(store: &dyn Store, engine: &Engine) -> Result<Hierarchy, NoOutline> {
+fn read_with(store: &dyn Store, engine: &Engine) -> Result<Hierarchy, HierarchyError> {
     block_on(Hierarchy::read(store, &Key::root(), engine, MAX_NODES))
 }
 
-fn read_all(store: &dyn Store) -> Result<Hierarchy, NoOutline> {
+fn read_all(store: &dyn Store) -> Result<Hierarchy, HierarchyError> {
     block_on(Hierarchy::read_all(
         store,
         &Key::root(),

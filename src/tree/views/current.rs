@@ -3,7 +3,7 @@
 use super::ViewTree;
 use super::view::{View, ViewKind};
 use crate::store::StoreError;
-use crate::view::{Content, Rendering};
+use crate::view::{Content, ContentId};
 
 impl ViewTree {
     /// Fails if the metadata of a node have changed since the view was created.
@@ -18,10 +18,10 @@ impl ViewTree {
             return Err(has_changed(view));
         }
         match &view.kind {
-            ViewKind::File(format, Some(rendering)) if format.is_of_many() => {
+            ViewKind::File(format, Some(content_id)) if format.is_of_many() => {
                 let content = self.nodes.content(&view.node, *format).await;
                 let content = content.map_err(|error| error.into_error(key))?;
-                match rendering_of(&content) == Some(*rendering) {
+                match content_id_of(&content) == Some(*content_id) {
                     true => Ok(()),
                     false => Err(has_changed(view)),
                 }
@@ -32,10 +32,10 @@ impl ViewTree {
 }
 
 /// Returns the identity of a content that the metadata of its node alone do not determine.
-pub(super) fn rendering_of(content: &Content) -> Option<Rendering> {
+pub(super) fn content_id_of(content: &Content) -> Option<ContentId> {
     match content {
-        Content::Elements(rendering) => Some(*rendering),
-        Content::File(file) => file.rendering,
+        Content::Elements(content_id) => Some(*content_id),
+        Content::File(file) => file.content_id,
         _ => None,
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::current::rendering_of;
+use super::current::content_id_of;
 use super::view::{FoundView, View, ViewKind};
 use super::{ERRORS_FILE, ViewTree};
 use crate::store::{Kind, StoreError};
-use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, NoContent, ViewNode, alias};
+use crate::view::{ChunkEntry, ChunkNames, Content, ContentError, ESCAPE, Format, ViewNode, alias};
 
 impl ViewTree {
     /// Finds a name in a directory of chunks; `None` in any other directory.
@@ -163,7 +163,7 @@ impl ViewTree {
     ) -> Result<Option<FoundView>, StoreError> {
         let content = match self.nodes.content(node, format).await {
             Ok(content) => content,
-            Err(NoContent::Absent(_)) => return Ok(None),
+            Err(ContentError::Absent(_)) => return Ok(None),
             Err(error) => return Err(error.into_error(node.key())),
         };
         let chunk_dir = |names: &ChunkNames, inner| ViewKind::Chunks {
@@ -175,7 +175,7 @@ impl ViewTree {
             Content::Chunks(_, names) => chunk_dir(names, false),
             Content::Inner(_, names) => chunk_dir(names, true),
             // Content that the metadata of the node do not determine is part of the view's identity.
-            content => ViewKind::File(format, rendering_of(content)),
+            content => ViewKind::File(format, content_id_of(content)),
         };
         let node = Arc::clone(node);
         Ok(Some(FoundView {

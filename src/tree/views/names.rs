@@ -7,7 +7,7 @@ use super::ViewTree;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
 use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, ESCAPE, Format, NoContent, Renderer, ViewNode};
+use crate::view::{ChunkEntry, ContentError, ESCAPE, Format, Renderer, ViewNode};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]
@@ -120,8 +120,8 @@ impl ViewTree {
             match self.nodes.check(node, format).await {
                 Ok(()) => {}
                 // Listed although the check failed: a lookup then returns the error.
-                Err(NoContent::Failed(_) | NoContent::Unresolved) => {}
-                Err(NoContent::Absent(_)) => continue,
+                Err(ContentError::Failed(_) | ContentError::Unresolved) => {}
+                Err(ContentError::Absent(_)) => continue,
             }
             let view = View {
                 node: Arc::clone(node),

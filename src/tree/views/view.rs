@@ -10,7 +10,7 @@ use crate::recent_errors::ErrorsText;
 use crate::store::{Key, Kind, Stat, Version};
 use crate::tree::Ino;
 use crate::tree::mux::VIEW_BIT;
-use crate::view::{ChunkDir, ChunkNames, Content, Format, Nodes, Rendering, ViewFile, ViewNode};
+use crate::view::{ChunkDir, ChunkNames, Content, ContentId, Format, Nodes, ViewFile, ViewNode};
 
 /// A view of a node.
 #[derive(Debug, Clone)]
@@ -32,8 +32,8 @@ pub(super) enum ViewKind {
         dir: ChunkDir,
         inner: bool,
     },
-    /// A file of a format; the rendering identifies content that depends on more than the node's metadata.
-    File(Format, Option<Rendering>),
+    /// A file of a format; the ID identifies content that depends on more than the node's metadata.
+    File(Format, Option<ContentId>),
     /// A chunk, by its number.
     Chunk(u64),
     /// An inner chunk, by its number.
@@ -88,7 +88,7 @@ impl View {
             ViewKind::Hidden => (0, 0, 0),
             ViewKind::Group => (1, 0, 0),
             ViewKind::Chunks { dir, inner, .. } => (2 + u8::from(*inner), dir.index, dir.depth),
-            // Does not depend on the rendering, so that a listing needs none. Another rendering takes
+            // Does not depend on the content ID, so that a listing needs none. Another content takes
             // the next number while the kernel knows this one.
             ViewKind::File(format, _) => (4, u64::from(format.number()), 0),
             ViewKind::Chunk(number) => (6, *number, 0),

@@ -7,7 +7,7 @@ use crate::zarr::ByteOrder;
 
 /// A type of classic NetCDF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Type {
+pub(super) struct NcType {
     /// `nc_type`.
     code: u32,
     pub(super) size_bytes: usize,
@@ -18,7 +18,7 @@ pub(super) struct Type {
 #[derive(Debug, Clone)]
 pub(super) struct Attribute {
     pub(super) name: String,
-    pub(super) kind: Type,
+    pub(super) kind: NcType,
     pub(super) count: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Variable {
     /// Indices in the header's list of dimensions.
     pub(super) dimensions: Vec<usize>,
     pub(super) attributes: Vec<Attribute>,
-    pub(super) kind: Type,
+    pub(super) kind: NcType,
     /// Size of the variable, or of its part of a record, with padding, in bytes.
     pub(super) vsize: u64,
 }
@@ -48,7 +48,7 @@ const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
 const NC_ATTRIBUTE: u32 = 12;
 
-impl Type {
+impl NcType {
     /// `NC_CHAR`.
     pub(super) const CHAR: Self = Self {
         code: 2,
@@ -179,7 +179,7 @@ mod tests {
             name: "vx".into(),
             dimensions: vec![0],
             attributes: Vec::new(),
-            kind: Type::of(number, Version::Cdf1).unwrap(),
+            kind: NcType::of(number, Version::Cdf1).unwrap(),
             vsize: 12,
         };
         // The example of the specification (`netcdf tiny`), with its data at a different offset.

@@ -12,7 +12,7 @@ use crate::zarr::{ByteOrder, Fixed, Scalar};
 /// The conversion of an element to text without commas and quotes. R, pandas and DuckDB read all texts as
 /// values of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cell {
+pub(super) enum CellFormat {
     /// `TRUE` or `FALSE`.
     Boolean,
     Integer(Number),
@@ -26,7 +26,7 @@ pub(super) enum Cell {
 
 const SECONDS_OF_DAY: i128 = 86_400;
 
-impl Cell {
+impl CellFormat {
     /// Returns the text form of the elements of an array.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ fn write_date((year, month, day): Date, text: &mut Vec<u8>) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn text(cell: Cell, element: &[u8]) -> String {
+    fn text(cell: CellFormat, element: &[u8]) -> String {
         let mut text = Vec::new();
         cell.write(element, &mut text).unwrap();
         assert!(text.len() as u64 <= cell.width(), "{cell:?}");
@@ -260,7 +260,8 @@ mod tests {
 
     #[test]
     fn numbers_are_read_back_as_they_are() {
-        let float = |size| Cell::Float(Number::new(NumberKind::Float, size, ByteOrder::Little));
+        let float =
+            |size| CellFormat::Float(Number::new(NumberKind::Float, size, ByteOrder::Little));
         for value in [
             f64::MAX,
             -f64::MIN_POSITIVE,
@@ -284,7 +285,7 @@ mod tests {
         );
         assert_eq!(text(float(8), &f64::NAN.to_le_bytes()), "NaN");
         assert_eq!(text(float(4), &f32::NEG_INFINITY.to_le_bytes()), "-inf");
-        let integer = |kind, size| Cell::Integer(Number::new(kind, size, ByteOrder::Big));
+        let integer = |kind, size| CellFormat::Integer(Number::new(kind, size, ByteOrder::Big));
         assert_eq!(
             text(integer(NumberKind::UInt, 8), &[0xff; 8]),
             u64::MAX.to_string()
@@ -301,13 +302,13 @@ mod tests {
             assert_eq!(text(cell, &element), least);
             assert_eq!(cell.width(), least.len() as u64);
         }
-        assert_eq!(text(Cell::Boolean, &[3]), "TRUE");
+        assert_eq!(text(CellFormat::Boolean, &[3]), "TRUE");
     }
 
     #[test]
     fn times_are_dates_in_the_resolution_of_their_unit() {
         let time = |base, count, value: i64| {
-            let cell = Cell::Time(ByteOrder::Big, TimeUnit { count, base });
+            let cell = CellFormat::Time(ByteOrder::Big, TimeUnit { count, base });
             text(cell, &value.to_be_bytes())
         };
         assert_eq!(

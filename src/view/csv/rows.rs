@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use super::cell::Cell;
+use super::cell::CellFormat;
 use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
@@ -19,7 +19,7 @@ const MAX_CONCURRENT: usize = 8;
 /// The rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
-    columns: Vec<Column>,
+    columns: Vec<CsvColumn>,
     /// The index of the column with blanks.
     padded: usize,
     rows: u64,
@@ -28,7 +28,7 @@ pub struct Rows {
 
 /// The values of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Column {
+pub(super) enum CsvColumn {
     /// The number of the row, from 0.
     Number,
     /// The elements of an array.
@@ -36,20 +36,20 @@ pub(super) enum Column {
         /// The index of the array in `VirtualFile::sources`.
         source: usize,
         element_bytes: usize,
-        cell: Cell,
+        cell: CellFormat,
     },
-    Texts(Texts),
+    Texts(QuotedTexts),
 }
 
 /// Texts in quotes, as in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Texts {
+pub(super) struct QuotedTexts {
     bytes: Vec<u8>,
     /// The end of each text.
     ends: Vec<usize>,
 }
 
-impl Texts {
+impl QuotedTexts {
     /// Adds a text.
     pub(super) fn push(&mut self, text: &str) {
         self.bytes.push(b'"');
@@ -59,7 +59,7 @@ impl Texts {
     }
 
     /// Adds the text of an element; `None` if its size is wrong.
-    pub(super) fn push_element(&mut self, cell: Cell, element: &[u8]) -> Option<()> {
+    pub(super) fn push_element(&mut self, cell: CellFormat, element: &[u8]) -> Option<()> {
         cell.write(element, &mut self.bytes)?;
         self.ends.push(self.bytes.len());
         Some(())
@@ -83,7 +83,7 @@ impl Texts {
     }
 }
 
-impl Column {
+impl CsvColumn {
     fn width(&self, rows: u64) -> u64 {
         match self {
             Self::Number => u64::from(rows.saturating_sub(1).max(1).ilog10()) + 1,
@@ -104,8 +104,8 @@ impl Column {
 
 impl Rows {
     /// Returns rows of these columns; the first column of numbers has the blanks.
-    pub(super) fn new(columns: Vec<Column>, rows: u64) -> Self {
-        let padded = columns.iter().position(Column::is_always_number);
+    pub(super) fn new(columns: Vec<CsvColumn>, rows: u64) -> Self {
+        let padded = columns.iter().position(CsvColumn::is_always_number);
         // A comma or a line feed follows each value.
         let row_bytes = columns.iter().map(|column| column.width(rows) + 1).sum();
         Self {
@@ -139,9 +139,9 @@ impl Rows {
         self.texts().map(|texts| &texts.bytes[..])
     }
 
-    fn texts(&self) -> impl Iterator<Item = &Texts> {
+    fn texts(&self) -> impl Iterator<Item = &QuotedTexts> {
         self.columns.iter().filter_map(|column| match column {
-            Column::Texts(texts) => Some(texts),
+            CsvColumn::Texts(texts) => Some(texts),
             _ => None,
         })
     }
@@ -202,7 +202,7 @@ impl Rows {
     }
 }
 
-impl Column {
+impl CsvColumn {
     /// Reads the elements of rows.
     async fn read(
         &self,
@@ -262,21 +262,23 @@ mod tests {
 
     #[test]
     fn all_rows_have_one_length() {
-        let cell = |kind, size_bytes| Column::Elements {
+        let cell = |kind, size_bytes| CsvColumn::Elements {
             source: 0,
             element_bytes: size_bytes,
             cell: match kind {
-                NumberKind::Float => Cell::Float(Number::new(kind, size_bytes, ByteOrder::Little)),
-                _ => Cell::Integer(Number::new(kind, size_bytes, ByteOrder::Little)),
+                NumberKind::Float => {
+                    CellFormat::Float(Number::new(kind, size_bytes, ByteOrder::Little))
+                }
+                _ => CellFormat::Integer(Number::new(kind, size_bytes, ByteOrder::Little)),
             },
         };
-        let mut texts = Texts::default();
+        let mut texts = QuotedTexts::default();
         for text in ["", "a\"b", "x\ny"] {
             texts.push(text);
         }
         let columns = vec![
             cell(NumberKind::Float, 4),
-            Column::Texts(texts),
+            CsvColumn::Texts(texts),
             cell(NumberKind::Int, 1),
         ];
         let rows = Rows::new(columns, 3);
@@ -301,7 +303,7 @@ mod tests {
     #[test]
     fn numbers_of_rows_are_as_wide_as_the_last_one() {
         for (rows, width) in [(0, 1), (1, 1), (10, 1), (11, 2), (1_000_001, 7)] {
-            assert_eq!(Column::Number.width(rows), width);
+            assert_eq!(CsvColumn::Number.width(rows), width);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::{Attr, Attribute, Item};
+use super::{Attribute, AttributeValue, VariableType};
 use crate::view::cf::{self, number_or_special, special};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
@@ -96,7 +96,7 @@ pub(super) fn of_group(
 /// Returns the attributes of a variable, without its fill value.
 pub(super) fn of_variable(
     members: &Map<String, Json>,
-    item: Item,
+    item: VariableType,
     note: &mut impl FnMut(String),
 ) -> Vec<Attribute> {
     let is_unsigned = cf::is_unsigned(members);
@@ -108,7 +108,7 @@ pub(super) fn of_variable(
             continue;
         }
         let typed = match item {
-            Item::Number(number) if is_of_values(&name) => {
+            VariableType::Number(number) if is_of_values(&name) => {
                 let is_unpacked = is_packed && OF_THE_TYPE.contains(&&name[..]) && has_floats(json);
                 match is_unpacked {
                     true => None,
@@ -166,21 +166,21 @@ fn has_floats(json: &Json) -> bool {
     }
 }
 
-fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<Attr> {
+fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<AttributeValue> {
     let one = |json: &Json| cf::value(json, target, is_unsigned);
     let values = match json {
         Json::Array(list) if !list.is_empty() => list.iter().map(one).collect::<Option<_>>()?,
         Json::Array(_) => return None,
         json => vec![one(json)?],
     };
-    Some(Attr::Numbers(target, values))
+    Some(AttributeValue::Numbers(target, values))
 }
 
 /// Returns the value in the type of JSON.
 ///
 /// # Errors
 /// Returns why netCDF cannot express the value.
-fn natural(json: &Json) -> Result<Attr, String> {
+fn natural(json: &Json) -> Result<AttributeValue, String> {
     let one = |json: &Json| match json {
         Json::Bool(value) => Some(Value::Int((*value).into())),
         json => number_or_special(json),
@@ -189,7 +189,7 @@ fn natural(json: &Json) -> Result<Attr, String> {
         Json::Null => return Err("netCDF has no null".into()),
         Json::String(text) if special(text).is_none() => return text_of(text),
         // netCDF attributes have no structures: they remain JSON text, as in xarray's engines.
-        Json::Object(_) => return Ok(Attr::Text(json.to_string())),
+        Json::Object(_) => return Ok(AttributeValue::Text(json.to_string())),
         Json::Array(list) => &list[..],
         single => std::slice::from_ref(single),
     };
@@ -202,11 +202,11 @@ fn natural(json: &Json) -> Result<Attr, String> {
             return Err("text with NUL".into());
         }
         let texts = texts.into_iter().map(str::to_owned).collect();
-        return Ok(Attr::Texts(texts));
+        return Ok(AttributeValue::Texts(texts));
     }
     let Some(values) = list.iter().map(one).collect::<Option<Vec<Value>>>() else {
         // Lists of mixed types or of lists.
-        return Ok(Attr::Text(json.to_string()));
+        return Ok(AttributeValue::Text(json.to_string()));
     };
     let fits = |target: Number| values.iter().all(|value| target.write(*value).is_some());
     let is_whole = values.iter().all(|value| matches!(value, Value::Int(_)));
@@ -217,17 +217,17 @@ fn natural(json: &Json) -> Result<Attr, String> {
     match target {
         Some(target) if target == F8 => {
             let values = values.iter().map(|value| Value::Float(value.float()));
-            Ok(Attr::Numbers(F8, values.collect()))
+            Ok(AttributeValue::Numbers(F8, values.collect()))
         }
-        Some(target) => Ok(Attr::Numbers(target, values)),
+        Some(target) => Ok(AttributeValue::Numbers(target, values)),
         None => Err("integers that no type of netCDF holds together".into()),
     }
 }
 
-fn text_of(text: &str) -> Result<Attr, String> {
+fn text_of(text: &str) -> Result<AttributeValue, String> {
     match text.contains('\0') {
         true => Err("text with NUL".into()),
-        false => Ok(Attr::Text(text.to_owned())),
+        false => Ok(AttributeValue::Text(text.to_owned())),
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn item(kind: NumberKind, size: usize) -> Item {
-        Item::Number(Number::new(kind, size, ByteOrder::Little))
+    fn item(kind: NumberKind, size: usize) -> VariableType {
+        VariableType::Number(Number::new(kind, size, ByteOrder::Little))
     }
 
     fn members(json: &Json) -> Map<String, Json> {
@@ -257,27 +257,39 @@ mod tests {
             &mut |note| notes.push(note),
         );
         let value = |name: &str| &found.iter().find(|a| a.name == name).unwrap().value;
-        assert_eq!(value("text"), &Attr::Text("a".into()));
-        assert_eq!(value("texts"), &Attr::Texts(vec!["a".into(), "b".into()]));
-        assert_eq!(value("int"), &Attr::Numbers(I4, vec![Value::Int(5)]));
-        assert_eq!(value("big"), &Attr::Numbers(I8, vec![Value::Int(1 << 40)]));
+        assert_eq!(value("text"), &AttributeValue::Text("a".into()));
+        assert_eq!(
+            value("texts"),
+            &AttributeValue::Texts(vec!["a".into(), "b".into()])
+        );
+        assert_eq!(
+            value("int"),
+            &AttributeValue::Numbers(I4, vec![Value::Int(5)])
+        );
+        assert_eq!(
+            value("big"),
+            &AttributeValue::Numbers(I8, vec![Value::Int(1 << 40)])
+        );
         assert_eq!(
             value("huge"),
-            &Attr::Numbers(U8, vec![Value::Int(u64::MAX.into())])
+            &AttributeValue::Numbers(U8, vec![Value::Int(u64::MAX.into())])
         );
         let mixed = vec![Value::Float(1.0), Value::Float(2.5)];
-        assert_eq!(value("mixed"), &Attr::Numbers(F8, mixed));
-        assert_eq!(value("flag"), &Attr::Numbers(I4, vec![Value::Int(1)]));
-        assert_eq!(value("nested"), &Attr::Text("{\"a\":[1]}".into()));
+        assert_eq!(value("mixed"), &AttributeValue::Numbers(F8, mixed));
+        assert_eq!(
+            value("flag"),
+            &AttributeValue::Numbers(I4, vec![Value::Int(1)])
+        );
+        assert_eq!(value("nested"), &AttributeValue::Text("{\"a\":[1]}".into()));
         let endless = Value::Float(f64::INFINITY);
         assert_eq!(
             value("endless"),
-            &Attr::Numbers(F8, vec![Value::Float(f64::NEG_INFINITY)])
+            &AttributeValue::Numbers(F8, vec![Value::Float(f64::NEG_INFINITY)])
         );
         let limits = vec![Value::Float(0.0), endless];
-        assert_eq!(value("limits"), &Attr::Numbers(F8, limits));
+        assert_eq!(value("limits"), &AttributeValue::Numbers(F8, limits));
         let words = vec!["Infinity".into(), "a".into()];
-        assert_eq!(value("words"), &Attr::Texts(words));
+        assert_eq!(value("words"), &AttributeValue::Texts(words));
         assert_eq!(found.len(), 12);
         assert_eq!(notes.len(), 4, "{notes:?}");
     }
@@ -292,11 +304,11 @@ mod tests {
         let found = of_variable(members.as_object().unwrap(), i2, &mut |_| {});
         let own = Number::new(NumberKind::Int, 2, ByteOrder::Little);
         let range = vec![Value::Int(0), Value::Int(100)];
-        assert_eq!(found[0].value, Attr::Numbers(own, range));
+        assert_eq!(found[0].value, AttributeValue::Numbers(own, range));
         let flags = vec![Value::Int(1), Value::Int(70000)];
-        assert_eq!(found[1].value, Attr::Numbers(I4, flags));
+        assert_eq!(found[1].value, AttributeValue::Numbers(I4, flags));
         let missing = vec![Value::Int(-1)];
-        assert_eq!(found[2].value, Attr::Numbers(own, missing));
+        assert_eq!(found[2].value, AttributeValue::Numbers(own, missing));
     }
 
     #[test]
@@ -306,13 +318,13 @@ mod tests {
         let of = |item: Number, packing: &Json, name: &str, json: &Json| {
             let mut members = members(packing);
             members.insert(name.into(), json.clone());
-            let found = of_variable(&members, Item::Number(item), &mut |_| {});
+            let found = of_variable(&members, VariableType::Number(item), &mut |_| {});
             let found = found.into_iter().find(|found| found.name == name);
             found.unwrap().value
         };
         let doubles = |values: &[f64]| {
             let values = values.iter().copied().map(Value::Float);
-            Attr::Numbers(F8, values.collect())
+            AttributeValue::Numbers(F8, values.collect())
         };
         let packed = json!({"scale_factor": 0.01});
         for packing in [&packed, &json!({"add_offset": 10.0})] {
@@ -328,7 +340,7 @@ mod tests {
         assert_eq!(of_packed(json!(["-Infinity"])), endless);
         assert_eq!(of(f4, &packed, "valid_min", &json!(0.1)), doubles(&[0.1]));
         // Limits of packed values, and stored values.
-        let stored = |value: i16| Attr::Numbers(own, vec![Value::Int(value.into())]);
+        let stored = |value: i16| AttributeValue::Numbers(own, vec![Value::Int(value.into())]);
         assert_eq!(of_packed(json!(-90)), stored(-90));
         let missing = of(own, &packed, "missing_value", &json!(-9999.0));
         assert_eq!(missing, stored(-9999));
@@ -345,7 +357,10 @@ mod tests {
         let found = of_group(json.as_object().unwrap(), &mut |note| notes.push(note));
         let names: Vec<&str> = found.iter().map(|found| &found.name[..]).collect();
         assert_eq!(names, ["caf\u{e9}", "K"]);
-        assert_eq!(found[1].value, Attr::Numbers(I4, vec![Value::Int(3)]));
+        assert_eq!(
+            found[1].value,
+            AttributeValue::Numbers(I4, vec![Value::Int(3)])
+        );
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes.iter().all(|note| note.contains("same name in NFC")));
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::attributes::name_of;
 use super::dimensions::Scopes;
-use super::{Attr, Attribute, Data, Group, Item, Variable};
-use crate::view::branch::GroupArray;
-use crate::view::georef::grid::{Grid, Member};
+use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
+use crate::view::georef::grid::{Grid, GridAttribute};
 use crate::view::georef::raster::Direction;
+use crate::view::group_tree::GroupArray;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
@@ -46,7 +46,7 @@ pub(super) fn add(
             }
         };
         let name = "grid_mapping".to_owned();
-        let value = Attr::Text(mapping);
+        let value = AttributeValue::Text(mapping);
         variable.attributes.push(Attribute { name, value });
     }
     let mut added = Vec::new();
@@ -102,13 +102,13 @@ fn free_name(stem: &str, names: &mut HashSet<String>) -> String {
     name
 }
 
-fn attributes(members: Vec<(&str, Member)>) -> Vec<Attribute> {
-    let attribute = |(name, value): (&str, Member)| Attribute {
+fn attributes(members: Vec<(&str, GridAttribute)>) -> Vec<Attribute> {
+    let attribute = |(name, value): (&str, GridAttribute)| Attribute {
         name: name.to_owned(),
         value: match value {
-            Member::Text(text) => Attr::Text(text),
-            Member::Numbers(values) => {
-                Attr::Numbers(F8, values.into_iter().map(Value::Float).collect())
+            GridAttribute::Text(text) => AttributeValue::Text(text),
+            GridAttribute::Numbers(values) => {
+                AttributeValue::Numbers(F8, values.into_iter().map(Value::Float).collect())
             }
         },
     };
@@ -119,7 +119,7 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
     Variable {
         name: name.to_owned(),
         dimensions: Vec::new(),
-        item: Item::Number(I4),
+        item: VariableType::Number(I4),
         data: Data::Numbers(Arc::new(vec![Value::Int(0)])),
         attributes: attributes(grid.mapping()),
         fill: None,
@@ -140,7 +140,7 @@ fn coordinates(
     Variable {
         name,
         dimensions: vec![dimension],
-        item: Item::Number(F8),
+        item: VariableType::Number(F8),
         data: Data::Numbers(Arc::new(values.collect())),
         attributes,
         fill: None,

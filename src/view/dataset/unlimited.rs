@@ -14,29 +14,31 @@ const MAX_ROW_ELEMENTS: u64 = u32::MAX as u64 / 16;
 /// Marks the unlimited dimensions of a group and of the groups below it. At least one variable has such a
 /// dimension, and it is the first dimension of each of them.
 pub(super) fn mark(dimensions: &mut [Dimension], root: &Group) {
-    let mut uses = vec![Use::None; dimensions.len()];
+    let mut uses = vec![DimensionUse::None; dimensions.len()];
     look(root, dimensions, &mut uses);
     for (dimension, found) in dimensions.iter_mut().zip(uses) {
-        dimension.is_unlimited = dimension.name == NAME && found == Use::First;
+        dimension.is_unlimited = dimension.name == NAME && found == DimensionUse::First;
     }
 }
 
 /// How variables use a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum DimensionUse {
     None,
     First,
     Otherwise,
 }
 
-fn look(group: &Group, dimensions: &[Dimension], uses: &mut [Use]) {
+fn look(group: &Group, dimensions: &[Dimension], uses: &mut [DimensionUse]) {
     for variable in &group.variables {
         let is_short = has_short_rows(variable, dimensions);
         for (axis, dimension) in variable.dimensions.iter().enumerate() {
             if let Some(found) = uses.get_mut(*dimension) {
                 *found = match *found {
-                    Use::None | Use::First if axis == 0 && is_short => Use::First,
-                    _ => Use::Otherwise,
+                    DimensionUse::None | DimensionUse::First if axis == 0 && is_short => {
+                        DimensionUse::First
+                    }
+                    _ => DimensionUse::Otherwise,
                 };
             }
         }
@@ -58,7 +60,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::view::dataset::{Data, Item};
+    use crate::view::dataset::{Data, VariableType};
 
     fn is_unlimited(lengths: &[(&str, u64)], variables: &[&[usize]]) -> Vec<bool> {
         let dimension = |(name, length): &(&str, u64)| Dimension {
@@ -69,7 +71,7 @@ mod tests {
         let variable = |dimensions: &&[usize]| Variable {
             name: "a".into(),
             dimensions: dimensions.to_vec(),
-            item: Item::Text,
+            item: VariableType::Text,
             data: Data::Texts(Arc::default()),
             attributes: Vec::new(),
             fill: None,

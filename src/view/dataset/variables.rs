@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::attributes::{self, is_of_values, name_of};
 use super::dimensions::Scopes;
 use super::grids;
-use super::{Attr, Attribute, Data, Group, Item, Variable};
+use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
-use crate::view::branch::{GroupArray, GroupTree};
 use crate::view::cf;
-use crate::view::node::{Elements, ViewNode};
+use crate::view::group_tree::{GroupArray, GroupTree};
+use crate::view::node::{NodeElements, ViewNode};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
@@ -120,7 +120,7 @@ fn place(node: &ViewNode) -> String {
 }
 
 /// Returns the type of a variable, if metadata alone prove that the array is a variable.
-pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<Item> {
+pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<VariableType> {
     let Node::Array(array) = node.metadata() else {
         return None;
     };
@@ -171,7 +171,7 @@ fn variable(
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
     }
-    if let (Item::Char, Data::Array(_, chunk_shape)) = (item, &data)
+    if let (VariableType::Char, Data::Array(_, chunk_shape)) = (item, &data)
         && let Some(&length) = chunk_shape.get(array.shape.len())
     {
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
@@ -184,8 +184,8 @@ fn variable(
         }
     };
     let mut fill = match item {
-        Item::Number(number) => cf::fill_value(array, number, &mut note),
-        Item::Char | Item::Text | Item::Structure => None,
+        VariableType::Number(number) => cf::fill_value(array, number, &mut note),
+        VariableType::Char | VariableType::Text | VariableType::Structure => None,
     };
     if parts == PARTS {
         // Such attributes apply to complex numbers, not to each part.
@@ -203,8 +203,8 @@ fn variable(
     if let zarr::DataType::Fixed(fixed) = array.data_type.as_ref().map_err(|e| e.to_string())? {
         add_meaning(&fixed.scalar, &mut attributes, &mut fill, &mut note);
     }
-    if let (Some(fill), Item::Number(number)) = (fill, item) {
-        let value = Attr::Numbers(number, vec![fill]);
+    if let (Some(fill), VariableType::Number(number)) = (fill, item) {
+        let value = AttributeValue::Numbers(number, vec![fill]);
         let name = "_FillValue".to_owned();
         attributes.insert(0, Attribute { name, value });
     }
@@ -224,7 +224,7 @@ fn elements(
     member: &GroupArray,
     array: &zarr::Array,
     scopes: &mut Scopes,
-) -> Result<(Item, Data, u64), String> {
+) -> Result<(VariableType, Data, u64), String> {
     if let Some(texts) = &member.texts {
         let texts = texts.as_ref().map_err(Clone::clone)?;
         let bytes: usize = texts
@@ -237,12 +237,12 @@ fn elements(
         if texts.iter().any(|text| text.contains('\0')) {
             return Err("text with NUL in it".into());
         }
-        return Ok((Item::Text, Data::Texts(Arc::clone(texts)), 1));
+        return Ok((VariableType::Text, Data::Texts(Arc::clone(texts)), 1));
     }
     let reader = match &member.node.elements {
-        Elements::Fixed(reader) => reader,
-        Elements::Unreadable(why) => return Err(why.clone()),
-        Elements::Variable(..) | Elements::None => {
+        NodeElements::Fixed(reader) => reader,
+        NodeElements::Unreadable(why) => return Err(why.clone()),
+        NodeElements::Variable(..) | NodeElements::None => {
             return Err("elements of variable length that are no text".into());
         }
     };
@@ -252,7 +252,7 @@ fn elements(
 }
 
 /// Returns the type of elements of constant size, the chunk shape, and the count of numbers in each element.
-fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String> {
+fn fixed_elements(reader: &ArrayReader) -> Result<(VariableType, Vec<u64>, u64), String> {
     let data_type = reader.chunks().data_type();
     // An array that is one chunk is contiguous.
     let whole = reader.chunks().grid().array_shape();
@@ -260,18 +260,18 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(Item, Vec<u64>, u64), String>
     let (item, parts) = match (Number::of(data_type), &data_type.scalar) {
         // As in xarray: `byte` is the one-byte type that all readers support.
         (_, Scalar::Bool) => (
-            Item::Number(Number::new(NumberKind::Int, 1, ByteOrder::Little)),
+            VariableType::Number(Number::new(NumberKind::Int, 1, ByteOrder::Little)),
             1,
         ),
-        (Some((number, parts)), _) => (Item::Number(number), parts as u64),
+        (Some((number, parts)), _) => (VariableType::Number(number), parts as u64),
         (None, Scalar::Bytes) => {
             // One byte is one character, as in nczarr; longer strings add a dimension.
             if data_type.size_bytes != 1 {
                 chunk_shape.push(data_type.size_bytes as u64);
             }
-            (Item::Char, 1)
+            (VariableType::Char, 1)
         }
-        (None, Scalar::Struct(_)) => (Item::Structure, 1),
+        (None, Scalar::Struct(_)) => (VariableType::Structure, 1),
         (None, _) => return Err(format!("netCDF has no data type for {data_type}")),
     };
     if parts == PARTS {
@@ -294,7 +294,7 @@ fn add_meaning(
 ) {
     let text = |name: &str, text: &str| Attribute {
         name: name.to_owned(),
-        value: Attr::Text(text.to_owned()),
+        value: AttributeValue::Text(text.to_owned()),
     };
     match scalar {
         Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => {

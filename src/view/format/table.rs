@@ -2,8 +2,8 @@
 
 use super::Renderer;
 use crate::translate::{zmetadata_json, zom_json};
-use crate::view::branch::Depth;
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
+use crate::view::group_tree::TreeScope;
 use crate::view::node::{ViewNode, pretty};
 use crate::view::{
     anndata, classic, csv, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, parquet, png,
@@ -12,7 +12,7 @@ use crate::view::{
 
 /// The name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum ViewName {
     /// A fixed name, only in the directory of the node's views.
     Own(&'static str),
     /// A fixed name; `<array>.<name>` in the directory of its group.
@@ -23,10 +23,10 @@ pub(super) enum Name {
 
 /// One row of the table.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct FormatRow {
     /// The name in `--formats`.
     pub(super) word: &'static str,
-    pub(super) name: Name,
+    pub(super) name: ViewName,
     /// A description of the format in a few words.
     pub(super) description: &'static str,
     /// A command that reads a file of the format, without the file.
@@ -38,12 +38,12 @@ pub(super) struct Row {
 
 const fn row(
     word: &'static str,
-    name: Name,
+    name: ViewName,
     description: &'static str,
     command: &'static str,
     renderer: Renderer,
-) -> Row {
-    Row {
+) -> FormatRow {
+    FormatRow {
         word,
         name,
         description,
@@ -69,73 +69,73 @@ const READ_PARQUET: &str =
     "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'";
 
 /// Returns the result of a check that proves whether a file exists.
-fn certain(checked: Result<(), String>) -> Result<bool, NoContent> {
+fn certain(checked: Result<(), String>) -> Result<bool, ContentError> {
     Ok(checked.map(|()| true)?)
 }
 
 /// The rows of all formats, in listing order.
-pub(super) static TABLE: [Row; 31] = [
+pub(super) static TABLE: [FormatRow; 31] = [
     row(
         "attributes",
-        Name::Own("attributes.json"),
+        ViewName::Own("attributes.json"),
         "the attributes",
         JSON_TOOL,
         Renderer::Node(ViewNode::attributes_text),
     ),
     row(
         "info",
-        Name::Own("info.json"),
+        ViewName::Own("info.json"),
         "the metadata",
         JSON_TOOL,
         Renderer::Node(|node| Ok(pretty(&node.info()))),
     ),
     row(
         "readme",
-        Name::Own("README.txt"),
+        ViewName::Own("README.txt"),
         "this list",
         "cat",
         Renderer::Readme,
     ),
     row(
         "views",
-        Name::Member("views.json"),
+        ViewName::Member("views.json"),
         "this list as JSON",
         JSON_TOOL,
         Renderer::ViewList,
     ),
     row(
         "zom",
-        Name::Own("zom.json"),
+        ViewName::Own("zom.json"),
         "the metadata of the group and all nodes below it as a Zarr Object Model",
         JSON_TOOL,
         Renderer::Hierarchy(zom_json),
     ),
     row(
         "zmetadata",
-        Name::Own(".zmetadata"),
+        ViewName::Own(".zmetadata"),
         "consolidated metadata of Zarr v2",
         JSON_TOOL,
         Renderer::Hierarchy(zmetadata_json),
     ),
     row(
         "npy",
-        Name::Suffix(".npy"),
+        ViewName::Suffix(".npy"),
         "NumPy",
         LOAD_NPY,
         Renderer::Array(npy::render),
     ),
     row(
         "bin",
-        Name::Suffix(".bin"),
+        ViewName::Suffix(".bin"),
         "the elements in row-major order, without a header",
         "od -A d -t x1 -N 64",
         Renderer::Array(sidecar::bin),
     ),
-    Row {
+    FormatRow {
         command_suffix: Some(".bin"),
         ..row(
             "hdr",
-            Name::Suffix(".hdr"),
+            ViewName::Suffix(".hdr"),
             "the ENVI header of the .bin file",
             "gdalinfo",
             Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
@@ -143,30 +143,30 @@ pub(super) static TABLE: [Row; 31] = [
     },
     row(
         "vrt",
-        Name::Suffix(".vrt"),
+        ViewName::Suffix(".vrt"),
         "a GDAL virtual raster of the .bin file",
         "gdalinfo",
         Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
     ),
     row(
         "nhdr",
-        Name::Suffix(".nhdr"),
+        ViewName::Suffix(".nhdr"),
         "the NRRD header of the .bin file",
         READ_NRRD,
         Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
     ),
     row(
         "tif",
-        Name::Suffix(".tif"),
+        ViewName::Suffix(".tif"),
         "GeoTIFF",
         "gdalinfo",
         Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::render),
     ),
-    Row {
+    FormatRow {
         command_suffix: Some(".tif"),
         ..row(
             "aux",
-            Name::Suffix(".tif.aux.xml"),
+            ViewName::Suffix(".tif.aux.xml"),
             "the coordinate reference system of the .tif file, for GDAL",
             "gdalinfo",
             Renderer::UncheckedArray(geotiff::render_aux),
@@ -174,126 +174,126 @@ pub(super) static TABLE: [Row; 31] = [
     },
     row(
         "ome",
-        Name::Suffix(".ome.tif"),
+        ViewName::Suffix(".ome.tif"),
         "OME-TIFF with the levels of the pyramid",
         "tiffinfo",
         Renderer::Image(ome_tiff::render),
     ),
     row(
         "imagej",
-        Name::Suffix(".imagej.tif"),
+        ViewName::Suffix(".imagej.tif"),
         "a hyperstack of ImageJ",
         "imagej",
         Renderer::Image(ome_tiff::render_imagej),
     ),
     row(
         "nii",
-        Name::Suffix(".nii"),
+        ViewName::Suffix(".nii"),
         "NIfTI",
         READ_NIFTI,
         Renderer::ArrayWithNodes(|view, _| certain(nifti::check(view)), nifti::render),
     ),
     row(
         "mrc",
-        Name::Suffix(".mrc"),
+        ViewName::Suffix(".mrc"),
         "MRC",
         READ_MRC,
         Renderer::ArrayWithNodes(|view, _| certain(mrc::check(view)), mrc::render),
     ),
     row(
         "fits",
-        Name::Suffix(".fits"),
+        ViewName::Suffix(".fits"),
         "FITS",
         READ_FITS,
         Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
     ),
     row(
         "h5",
-        Name::Suffix(".h5"),
+        ViewName::Suffix(".h5"),
         "HDF5 of the group and all that is below it, as it is",
         "h5dump -H",
-        Renderer::Group(Depth::Raw, h5::is_certain, h5::render),
+        Renderer::Group(TreeScope::RawSubtree, h5::is_certain, h5::render),
     ),
     row(
         "h5ad",
-        Name::Suffix(".h5ad"),
+        ViewName::Suffix(".h5ad"),
         "AnnData",
         READ_H5AD,
         Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
     ),
     row(
         "png",
-        Name::Suffix(".png"),
+        ViewName::Suffix(".png"),
         "a quick look as a picture of at most 1024 x 1024 pixels",
         SHOW_PNG,
         Renderer::Image(png::render),
     ),
     row(
         "parquet",
-        Name::Suffix(".parquet"),
+        ViewName::Suffix(".parquet"),
         "the arrays that share their only dimension as a Parquet table",
         READ_PARQUET,
         Renderer::Table(table::is_certain, parquet::render),
     ),
     row(
         "csv",
-        Name::Suffix(".csv"),
+        ViewName::Suffix(".csv"),
         "the same table as text",
         "head -n 5",
         Renderer::Table(table::is_certain, csv::render),
     ),
     row(
         "packed-tif",
-        Name::Suffix(".packed.tif"),
+        ViewName::Suffix(".packed.tif"),
         "GeoTIFF with the chunks as they are stored",
         "gdalinfo",
         Renderer::StoredArray(geotiff::check_packed, geotiff::render_packed),
     ),
     row(
         "packed-nc",
-        Name::Suffix(".packed.nc"),
+        ViewName::Suffix(".packed.nc"),
         "NetCDF-4 with the chunks as they are stored",
         "ncdump -hs",
         Renderer::StoredChunks(netcdf4::render_packed),
     ),
     row(
         "nc",
-        Name::Suffix(".nc"),
+        ViewName::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
         "ncdump -h",
-        Renderer::Group(Depth::All, netcdf4::is_certain, netcdf4::render),
+        Renderer::Group(TreeScope::Subtree, netcdf4::is_certain, netcdf4::render),
     ),
     row(
         "cdf",
-        Name::Suffix(".cdf.nc"),
+        ViewName::Suffix(".cdf.nc"),
         "classic NetCDF of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::render),
+        Renderer::Group(TreeScope::Group, classic::is_certain, classic::render),
     ),
     row(
         "cdf5",
-        Name::Suffix(".cdf5.nc"),
+        ViewName::Suffix(".cdf5.nc"),
         "CDF-5 of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(Depth::Own, classic::is_certain, classic::render_cdf5),
+        Renderer::Group(TreeScope::Group, classic::is_certain, classic::render_cdf5),
     ),
     row(
         "json",
-        Name::Suffix(".json"),
+        ViewName::Suffix(".json"),
         "the elements, which have variable length",
         JSON_TOOL,
         Renderer::Elements,
     ),
     row(
         "chunks",
-        Name::Member("chunks"),
+        ViewName::Member("chunks"),
         "a directory of decoded chunks",
         "ls",
         Renderer::Chunks,
     ),
     row(
         "inner",
-        Name::Member("inner"),
+        ViewName::Member("inner"),
         "a directory of the decoded inner chunks of the shards",
         "ls",
         Renderer::Inner,

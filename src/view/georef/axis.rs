@@ -7,7 +7,7 @@ use super::crs::Crs;
 use super::epsg::{CrsKind, Unit};
 use super::raster::{Direction, direction_of};
 use crate::view::cf;
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::Scalar;
@@ -54,7 +54,7 @@ impl Axis {
         name: Option<&str>,
         length: u64,
         notes: &mut Notes,
-    ) -> Result<Self, NoContent> {
+    ) -> Result<Self, ContentError> {
         let mut side = Self {
             name: name.unwrap_or_default().to_owned(),
             ..Self::default()
@@ -264,7 +264,7 @@ pub(in crate::view) fn coordinates(
     context: &Context<'_>,
     node: &ViewNode,
     most: u64,
-) -> Result<Result<Coordinates, String>, NoContent> {
+) -> Result<Result<Coordinates, String>, ContentError> {
     let Some(view) = node.array_view() else {
         return Ok(Err("no numbers".into()));
     };
@@ -288,7 +288,7 @@ pub(in crate::view) fn coordinates(
     };
     let numbers = match context.nodes.numbers(node, most) {
         Ok(numbers) => numbers,
-        Err(NoContent::Absent(why)) => return Ok(Err(why)),
+        Err(ContentError::Absent(why)) => return Ok(Err(why)),
         Err(error) => return Err(error),
     };
     let meant = Number {

@@ -7,7 +7,7 @@ use super::context::{Context, Notes, short};
 use super::dates::{TimeUnits, UNIX_EPOCH, gregorian_date};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
 use crate::view::number::Value;
 use crate::zarr::Scalar;
@@ -34,7 +34,7 @@ impl Bands {
         context: &Context<'_>,
         raster: &Raster,
         notes: &mut Notes,
-    ) -> Result<Self, NoContent> {
+    ) -> Result<Self, ContentError> {
         let lengths = match raster.is_chunky {
             true => vec![raster.samples],
             false => raster.planes.clone(),
@@ -124,7 +124,7 @@ fn places(
     context: &Context<'_>,
     node: &ViewNode,
     length: u64,
-) -> Result<Result<Vec<Option<String>>, String>, NoContent> {
+) -> Result<Result<Vec<Option<String>>, String>, ContentError> {
     if let Some(why) = node.broken() {
         return Ok(Err(why.to_owned()));
     }
@@ -135,7 +135,7 @@ fn places(
     if let Some(Scalar::DateTime { unit, .. } | Scalar::TimeDelta { unit, .. }) = scalar {
         let numbers = match context.nodes.numbers(node, length) {
             Ok(numbers) => numbers,
-            Err(NoContent::Absent(why)) => return Ok(Err(why)),
+            Err(ContentError::Absent(why)) => return Ok(Err(why)),
             Err(error) => return Err(error),
         };
         if !matches!(scalar, Some(Scalar::DateTime { .. })) {

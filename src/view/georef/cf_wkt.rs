@@ -11,7 +11,7 @@ use crate::view::cf;
 /// Returns why the grid mapping has no WKT.
 pub(in crate::view) fn wkt(members: &Map<String, Json>) -> Result<String, String> {
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
-    let mapping = Mapping(members);
+    let mapping = GridMappingAttributes(members);
     match name.ok_or("no grid_mapping_name")? {
         "latitude_longitude" => mapping.geographic(),
         "rotated_latitude_longitude" => mapping.rotated(),
@@ -22,12 +22,12 @@ pub(in crate::view) fn wkt(members: &Map<String, Json>) -> Result<String, String
 const DEGREE: &str = "0.0174532925199433";
 
 /// The attributes of a grid mapping.
-struct Mapping<'a>(&'a Map<String, Json>);
+struct GridMappingAttributes<'a>(&'a Map<String, Json>);
 
 /// Semi-major axis and inverse flattening (0 for a sphere).
-type Figure = (f64, f64);
+type Ellipsoid = (f64, f64);
 
-impl Mapping<'_> {
+impl GridMappingAttributes<'_> {
     /// Returns the number of an attribute; `None` if the mapping has no such attribute.
     fn optional(&self, name: &str) -> Result<Option<f64>, String> {
         match some(self.0, name).map(cf::one_of_list) {
@@ -68,7 +68,7 @@ impl Mapping<'_> {
     }
 
     /// Returns the figure of the Earth.
-    fn figure(&self) -> Result<Figure, String> {
+    fn figure(&self) -> Result<Ellipsoid, String> {
         if some(self.0, "towgs84").is_some() {
             return Err("towgs84 is not written".into());
         }
@@ -297,7 +297,7 @@ impl Mapping<'_> {
 
 type Parameters = Vec<(&'static str, f64)>;
 
-fn checked((major, flattening): Figure) -> Result<Figure, String> {
+fn checked((major, flattening): Ellipsoid) -> Result<Ellipsoid, String> {
     let is_figure = major > 0.0 && (flattening == 0.0 || flattening > 1.0);
     is_figure
         .then_some((major, flattening))

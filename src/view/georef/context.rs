@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use crate::store::Key;
-use crate::view::around::{ArrayView, NodeResolver};
-use crate::view::content::NoContent;
+use crate::view::array_view::ArrayView;
+use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
+use crate::view::resolve::NodeResolver;
 
 /// Notes on metadata that are left out, with the reasons.
 #[derive(Debug, Default)]
@@ -37,12 +38,12 @@ pub(in crate::view) struct Context<'a> {
 pub(in crate::view) struct Groups {
     /// The groups, nearest first.
     ancestors: Vec<Arc<ViewNode>>,
-    level: Option<Level>,
+    level: Option<PyramidLevel>,
 }
 
 /// The pyramid that contains an array as a level.
 #[derive(Debug)]
-struct Level {
+struct PyramidLevel {
     /// The group of the pyramid, as an index into the groups above.
     group: usize,
     /// The entry of this level in the layout.
@@ -53,7 +54,7 @@ struct Level {
 
 /// The source of attributes of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Source {
+pub(in crate::view) enum AttributeSource {
     /// The array.
     Own,
     /// The entry of the array's level in the layout of the pyramid.
@@ -80,7 +81,7 @@ impl Groups {
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
         notes: &mut Notes,
-    ) -> Result<Self, NoContent> {
+    ) -> Result<Self, ContentError> {
         let mut groups = Self::default();
         let mut key = view.node.key().clone();
         for _ in 0..MAX_ANCESTORS {
@@ -115,7 +116,7 @@ impl Groups {
         &self,
         key: &Key,
         nodes: &dyn NodeResolver,
-    ) -> Result<Option<Level>, NoContent> {
+    ) -> Result<Option<PyramidLevel>, ContentError> {
         let is_number = |text: &str| text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
         let found = self.ancestors.iter().enumerate().find(|(_, group)| {
             let number = group.name().strip_suffix(".zarr");
@@ -146,14 +147,14 @@ impl Groups {
                 _ => break,
             }
         }
-        Ok((!others.is_empty()).then_some(Level {
+        Ok((!others.is_empty()).then_some(PyramidLevel {
             group: place + 1,
             entry: Map::new(),
             others,
         }))
     }
 
-    fn find_level(&self, key: &Key) -> Option<Level> {
+    fn find_level(&self, key: &Key) -> Option<PyramidLevel> {
         self.ancestors
             .iter()
             .enumerate()
@@ -165,7 +166,7 @@ impl Groups {
                     let other = Key::new(other.as_bytes()).ok()?;
                     Some((group.key().join_key(&other), entry))
                 });
-                Some(Level {
+                Some(PyramidLevel {
                     group: place,
                     entry,
                     others: others.collect(),
@@ -258,7 +259,7 @@ impl<'a> Context<'a> {
     /// inherit its attributes.
     pub(in crate::view) fn sources(
         &self,
-    ) -> impl Iterator<Item = (Source, &'a Map<String, Json>)> + use<'a> {
+    ) -> impl Iterator<Item = (AttributeSource, &'a Map<String, Json>)> + use<'a> {
         let own = self.view.array.attributes.as_ref().ok();
         let level = self.groups.level.as_ref();
         // Attributes of a pyramid do not apply to each of its levels.
@@ -266,14 +267,14 @@ impl<'a> Context<'a> {
         let parent = parent.filter(|_| level.is_none_or(|level| level.group != 0));
         let named = |source| move |members| (source, members);
         own.into_iter()
-            .map(named(Source::Own))
-            .chain(self.level_entry().map(named(Source::Level)))
+            .map(named(AttributeSource::Own))
+            .chain(self.level_entry().map(named(AttributeSource::Level)))
             .chain(
                 parent
                     .and_then(|parent| members(parent))
-                    .map(named(Source::Group)),
+                    .map(named(AttributeSource::Group)),
             )
-            .chain(self.pyramid().map(named(Source::Pyramid)))
+            .chain(self.pyramid().map(named(AttributeSource::Pyramid)))
     }
 
     /// Returns the layout's entry of the array's level.
@@ -315,7 +316,7 @@ impl<'a> Context<'a> {
     pub(in crate::view) fn by_proximity(
         &self,
         name: &str,
-    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
         if let Some(path) = name.strip_prefix('/') {
             return match Key::new(path.as_bytes()) {
                 Ok(key) => self.array_at(&key),
@@ -337,7 +338,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the array at a key, or an invalid node, which may be an array.
-    fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError> {
         let node = self.nodes.node(key)?;
         Ok(node.filter(|node| node.is_array() || node.broken().is_some()))
     }
@@ -352,7 +353,7 @@ impl<'a> Context<'a> {
         &self,
         dimension: &str,
         length: u64,
-    ) -> Result<Option<Arc<ViewNode>>, NoContent> {
+    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
         for (distance, group) in self.groups.ancestors.iter().enumerate() {
             let Ok(key) = group.key().join(dimension.as_bytes()) else {
                 return Ok(None);
@@ -376,7 +377,7 @@ impl<'a> Context<'a> {
     pub(in crate::view) fn other_levels(
         &self,
         notes: &mut Notes,
-    ) -> Result<Vec<OtherLevel<'a>>, NoContent> {
+    ) -> Result<Vec<OtherLevel<'a>>, ContentError> {
         let mut found = Vec::new();
         for (key, entry) in self.groups.level.iter().flat_map(|level| &level.others) {
             match self.array_at(key)? {

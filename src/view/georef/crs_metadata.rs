@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::axis::Axis;
 use super::cf_wkt;
-use super::context::{Context, Notes, Source, number, some};
+use super::context::{AttributeSource, Context, Notes, number, some};
 use super::crs::Crs;
 use super::epsg::CrsKind;
 use super::proj_text::is_proj_text;
@@ -23,7 +23,10 @@ pub(in crate::view) fn crs(
     let mut systems = Vec::new();
     for (source, members) in context.sources().filter(|(_, members)| says_crs(members)) {
         let names_axes = some(members, "spatial:dimensions").is_some();
-        if source != Source::Own && names_axes && !has_axes(context, source, members, raster) {
+        if source != AttributeSource::Own
+            && names_axes
+            && !has_axes(context, source, members, raster)
+        {
             notes.add("the system of the group is that of other axes (spatial:dimensions)");
             continue;
         }
@@ -47,11 +50,11 @@ pub(in crate::view) fn crs(
             None
         }
         Some(Ok(members)) => match of_grid_mapping(members, sides, systems.is_empty(), notes) {
-            Mapped::System(crs) => {
+            GridMappingCrs::System(crs) => {
                 systems.push(crs);
                 None
             }
-            Mapped::CrsKind(kind) => kind,
+            GridMappingCrs::CrsKind(kind) => kind,
         },
     };
     if systems.is_empty()
@@ -157,7 +160,7 @@ pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
 }
 
 /// The system of a grid mapping.
-enum Mapped {
+enum GridMappingCrs {
     /// The system; `None` if it cannot be read.
     System(Option<Crs>),
     /// The kind of the system, if known. The system itself is not read.
@@ -170,17 +173,19 @@ fn of_grid_mapping(
     sides: (&Axis, &Axis),
     is_only: bool,
     notes: &mut Notes,
-) -> Mapped {
+) -> GridMappingCrs {
     if let Some(names) = texts(members) {
-        return Mapped::System(one_of(members, names, notes));
+        return GridMappingCrs::System(one_of(members, names, notes));
     }
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
     if !is_only {
         return match name {
-            None => Mapped::CrsKind(None),
-            Some("latitude_longitude") => Mapped::CrsKind(Some(CrsKind::Geographic)),
-            Some("rotated_latitude_longitude") => Mapped::CrsKind(Some(CrsKind::RotatedPole)),
-            Some(_) => Mapped::CrsKind(Some(CrsKind::Projected)),
+            None => GridMappingCrs::CrsKind(None),
+            Some("latitude_longitude") => GridMappingCrs::CrsKind(Some(CrsKind::Geographic)),
+            Some("rotated_latitude_longitude") => {
+                GridMappingCrs::CrsKind(Some(CrsKind::RotatedPole))
+            }
+            Some(_) => GridMappingCrs::CrsKind(Some(CrsKind::Projected)),
         };
     }
     let of_wkt = |notes: &mut Notes| {
@@ -189,7 +194,7 @@ fn of_grid_mapping(
         if let Some(why) = why {
             notes.add(format!("no system is known of the grid mapping: {why}"));
         }
-        Mapped::System(crs.ok())
+        GridMappingCrs::System(crs.ok())
     };
     if name != Some("latitude_longitude") {
         return of_wkt(notes);
@@ -199,7 +204,7 @@ fn of_grid_mapping(
     let is_in_degrees =
         sides.0.is_in_degrees(Direction::Across) && sides.1.is_in_degrees(Direction::Down);
     if is_wgs84(members) && (is_figure || is_in_degrees) {
-        return Mapped::System(Crs::wgs84().ok());
+        return GridMappingCrs::System(Crs::wgs84().ok());
     }
     of_wkt(notes)
 }

@@ -24,12 +24,12 @@ pub(in crate::view) struct Base {
     pub(in crate::view) datum: String,
     pub(in crate::view) ellipsoid: String,
     pub(in crate::view) meridian: String,
-    pub(in crate::view) figure: Figure,
+    pub(in crate::view) figure: Ellipsoid,
 }
 
 /// The numbers of a geographic system.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::view) struct Figure {
+pub(in crate::view) struct Ellipsoid {
     /// The semi-major axis in metres.
     pub(in crate::view) semi_major: f64,
     /// The inverse flattening; 0 for a sphere.
@@ -121,7 +121,7 @@ impl Definition {
     }
 }
 
-impl Figure {
+impl Ellipsoid {
     fn is_same(self, other: Self) -> bool {
         is_near(self.semi_major, other.semi_major)
             && is_near(self.inverse_flattening, other.inverse_flattening)
@@ -159,7 +159,7 @@ impl Base {
             meridian = prime.value(0)?;
             longitude = degrees(number(prime.value(1)?)?, unit);
         }
-        let figure = Figure {
+        let figure = Ellipsoid {
             semi_major: number(ellipsoid.value(1)?)?,
             inverse_flattening: number(ellipsoid.value(2)?)?,
             meridian: longitude,
@@ -180,7 +180,7 @@ impl Base {
 
 impl Projection {
     /// Reads a projected system; `base_unit` is the unit of angles of its base.
-    fn of(root: Wkt<'_>, base_unit: f64, figure: Figure) -> Option<Self> {
+    fn of(root: Wkt<'_>, base_unit: f64, figure: Ellipsoid) -> Option<Self> {
         let conversion = root.children(&["CONVERSION"]).next().unwrap_or(root);
         let method = conversion.children(&["PROJECTION", "METHOD"]).next()?;
         let is_sphere = figure.inverse_flattening == 0.0;
@@ -276,7 +276,7 @@ fn code_of(datum: &str) -> Option<u64> {
 }
 
 /// Returns whether the geographic system of a code has these numbers.
-fn is_figure_of(code: u64, figure: Figure) -> bool {
+fn is_figure_of(code: u64, figure: Ellipsoid) -> bool {
     let entry = epsg::entry(code).filter(|entry| entry.kind == CrsKind::Geographic);
     let base = entry.and_then(|entry| {
         let root = Wkt::parse(&entry.wkt)?;
@@ -285,7 +285,7 @@ fn is_figure_of(code: u64, figure: Figure) -> bool {
         let ellipsoid = datum.children(&["SPHEROID", "ELLIPSOID"]).next()?;
         let meridian = root.children(&["PRIMEM"]).next();
         let meridian = meridian.map_or(Some(0.0), |meridian| number(meridian.value(1)?))?;
-        Some(Figure {
+        Some(Ellipsoid {
             semi_major: number(ellipsoid.value(1)?)?,
             inverse_flattening: number(ellipsoid.value(2)?)?,
             meridian,

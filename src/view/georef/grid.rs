@@ -19,23 +19,23 @@ pub(in crate::view) struct Grid {
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) enum Member {
+pub(in crate::view) enum GridAttribute {
     Text(String),
     Numbers(Vec<f64>),
 }
 
-type Members = Vec<(&'static str, Member)>;
+type GridAttributes = Vec<(&'static str, GridAttribute)>;
 
 impl Grid {
     /// Returns the attributes of the grid mapping.
-    pub(in crate::view) fn mapping(&self) -> Members {
+    pub(in crate::view) fn mapping(&self) -> GridAttributes {
         let [a, b, c, d, e, f] = self.transform;
         let transform = [c, a, b, f, d, e].map(|value| value.to_string()).join(" ");
         let mut members = parameters(&self.crs).unwrap_or_default();
-        members.push(("crs_wkt", Member::Text(self.crs.wkt.to_string())));
+        members.push(("crs_wkt", GridAttribute::Text(self.crs.wkt.to_string())));
         // The name of `crs_wkt` in rioxarray and in GDAL before 3.5.
-        members.push(("spatial_ref", Member::Text(self.crs.wkt.to_string())));
-        members.push(("GeoTransform", Member::Text(transform)));
+        members.push(("spatial_ref", GridAttribute::Text(self.crs.wkt.to_string())));
+        members.push(("GeoTransform", GridAttribute::Text(transform)));
         members
     }
 
@@ -52,8 +52,8 @@ impl Grid {
     }
 
     /// Returns the attributes of the coordinates along an axis.
-    pub(in crate::view) fn axis(&self, direction: Direction) -> Members {
-        let text = |value: &str| Member::Text(value.to_owned());
+    pub(in crate::view) fn axis(&self, direction: Direction) -> GridAttributes {
+        let text = |value: &str| GridAttribute::Text(value.to_owned());
         let is_across = direction == Direction::Across;
         let name = match (self.crs.kind, is_across) {
             (CrsKind::Geographic, true) => "longitude",
@@ -82,7 +82,7 @@ impl Grid {
 }
 
 /// Returns `grid_mapping_name` and parameters in degrees and metres; `None` for projections that CF lacks.
-fn parameters(crs: &Crs) -> Option<Members> {
+fn parameters(crs: &Crs) -> Option<GridAttributes> {
     let root = Wkt::parse(&crs.wkt)?;
     let is_projected = root.is(&["PROJCS"]);
     let base = match is_projected {
@@ -98,7 +98,7 @@ fn parameters(crs: &Crs) -> Option<Members> {
         wkt.value(place)?
             .parse()
             .ok()
-            .map(|n| Member::Numbers(vec![n]))
+            .map(|n| GridAttribute::Numbers(vec![n]))
     };
     let meridian = base.children(&["PRIMEM"]).next()?;
     let unit: f64 = base.children(&["UNIT"]).next()?.value(1)?.parse().ok()?;
@@ -111,7 +111,7 @@ fn parameters(crs: &Crs) -> Option<Members> {
         ("longitude_of_prime_meridian", number(meridian, 1)?),
     ];
     if !is_projected {
-        let name = Member::Text("latitude_longitude".into());
+        let name = GridAttribute::Text("latitude_longitude".into());
         members.insert(0, ("grid_mapping_name", name));
         return root.is(&["GEOGCS"]).then_some(members);
     }
@@ -121,7 +121,10 @@ fn parameters(crs: &Crs) -> Option<Members> {
     }
     let method = root.children(&["PROJECTION"]).next()?.value(0)?;
     let (_, name, words) = METHODS.iter().find(|(known, ..)| *known == method)?;
-    members.insert(0, ("grid_mapping_name", Member::Text((*name).to_owned())));
+    members.insert(
+        0,
+        ("grid_mapping_name", GridAttribute::Text((*name).to_owned())),
+    );
     let find = |wanted: &str| {
         let mut all = root.children(&["PARAMETER"]);
         let found = all.find(|parameter| parameter.value(0) == Some(wanted))?;
@@ -131,8 +134,8 @@ fn parameters(crs: &Crs) -> Option<Members> {
         let value = find(parameter)?;
         match members.iter_mut().find(|(there, _)| there == attribute) {
             // The second of two standard parallels.
-            Some((_, Member::Numbers(values))) => values.push(value),
-            _ => members.push((attribute, Member::Numbers(vec![value]))),
+            Some((_, GridAttribute::Numbers(values))) => values.push(value),
+            _ => members.push((attribute, GridAttribute::Numbers(vec![value]))),
         }
     }
     Some(members)
@@ -143,10 +146,10 @@ const SHIFT: [(&str, &str); 2] = [
     ("false_northing", "false_northing"),
 ];
 
-type Words = &'static [(&'static str, &'static str)];
+type ParameterNames = &'static [(&'static str, &'static str)];
 
 /// Methods of WKT 1, their names in CF, and the names of their parameters.
-static METHODS: [(&str, &str, Words); 5] = [
+static METHODS: [(&str, &str, ParameterNames); 5] = [
     (
         "Transverse_Mercator",
         "transverse_mercator",
@@ -207,16 +210,16 @@ mod tests {
     fn a_grid_mapping_has_the_parameters_of_its_method() {
         let members = grid("EPSG:32633").mapping();
         let value = |name: &str| &members.iter().find(|(found, _)| *found == name).unwrap().1;
-        let name = Member::Text("transverse_mercator".into());
+        let name = GridAttribute::Text("transverse_mercator".into());
         assert_eq!(value("grid_mapping_name"), &name);
         assert_eq!(
             value("longitude_of_central_meridian"),
-            &Member::Numbers(vec![15.0])
+            &GridAttribute::Numbers(vec![15.0])
         );
-        let transform = Member::Text("500000 10 0 5000000 0 -10".into());
+        let transform = GridAttribute::Text("500000 10 0 5000000 0 -10".into());
         assert_eq!(value("GeoTransform"), &transform);
         let members = grid("EPSG:2154").mapping();
-        let parallels = Member::Numbers(vec![49.0, 44.0]);
+        let parallels = GridAttribute::Numbers(vec![49.0, 44.0]);
         assert!(members.contains(&("standard_parallel", parallels)));
         // Without parameters: those of its WKT method describe the ellipsoidal Mercator.
         let members = grid("EPSG:3857").mapping();

@@ -9,18 +9,18 @@ use super::raster::{Raster, spatial_names};
 use super::samples::SampleMetadata;
 use super::scale::{Vectors, are_scales, of_ome, vector};
 use super::transform::{self, Georef, Transform, count};
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
 use crate::view::number::Conversion;
 
 /// An overview with the conversion of its numbers.
 pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
 
-type Coarse = (Raster, Option<Conversion>);
+type CoarserLevel = (Raster, Option<Conversion>);
 
 /// The full image.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::view) struct Full<'a> {
+pub(in crate::view) struct FullImage<'a> {
     pub(in crate::view) raster: &'a Raster,
     pub(in crate::view) georef: &'a Georef,
     pub(in crate::view) samples: &'a SampleMetadata,
@@ -32,9 +32,9 @@ pub(in crate::view) struct Full<'a> {
 /// Errors of the store.
 pub(in crate::view) fn overviews(
     context: &Context<'_>,
-    full: Full<'_>,
+    full: FullImage<'_>,
     notes: &mut Notes,
-) -> Result<Vec<Overview>, NoContent> {
+) -> Result<Vec<Overview>, ContentError> {
     let mut found: Vec<Overview> = Vec::new();
     for (node, entry) in context.other_levels(notes)? {
         match overview(context, full, &node, entry)? {
@@ -62,10 +62,10 @@ pub(in crate::view) fn overviews(
 /// Returns a level as an overview; `None` if it is finer. The inner error is why it is no overview.
 fn overview(
     context: &Context<'_>,
-    full: Full<'_>,
+    full: FullImage<'_>,
     node: &ViewNode,
     entry: &Map<String, Json>,
-) -> Result<Result<Option<Coarse>, String>, NoContent> {
+) -> Result<Result<Option<CoarserLevel>, String>, ContentError> {
     let Some(view) = node.array_view() else {
         return Ok(Err("its elements cannot be read".into()));
     };
@@ -228,18 +228,18 @@ fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
 
 /// Origin and scale of an axis of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Scaled {
+struct AxisScale {
     scale: f64,
     start: f64,
 }
 
 /// Origin and scale of all axes.
 #[derive(Debug, Clone, PartialEq)]
-struct Declared {
+struct LevelScales {
     /// The y and x axes.
-    sides: [Scaled; 2],
+    sides: [AxisScale; 2],
     /// The other axes.
-    rest: Vec<Scaled>,
+    rest: Vec<AxisScale>,
 }
 
 /// Returns the scales that a layout declares for a level; `None` if it declares none.
@@ -250,7 +250,7 @@ fn declared(
     raster: &Raster,
     entry: &Map<String, Json>,
     entries: &[&Map<String, Json>],
-) -> Result<Option<Declared>, &'static str> {
+) -> Result<Option<LevelScales>, &'static str> {
     let (scale, start) = match some(entry, "coordinateTransformations") {
         Some(steps) => of_ome(steps).ok_or("its coordinateTransformations are not known")?,
         None => match of_layout(entry, entries)? {
@@ -259,7 +259,9 @@ fn declared(
         },
     };
     let axes = scale.into_iter().zip(start);
-    let mut axes: Vec<Scaled> = axes.map(|(scale, start)| Scaled { scale, start }).collect();
+    let mut axes: Vec<AxisScale> = axes
+        .map(|(scale, start)| AxisScale { scale, start })
+        .collect();
     let rank = raster.planes.len() + if raster.is_chunky { 3 } else { 2 };
     if axes.len() != rank && axes.len() != 2 {
         return Err("its scale is of other axes");
@@ -274,7 +276,7 @@ fn declared(
     };
     drop(sides);
     let sides = [down, across];
-    Ok(Some(Declared { sides, rest: axes }))
+    Ok(Some(LevelScales { sides, rest: axes }))
 }
 
 /// Reads GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.

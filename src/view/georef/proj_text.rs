@@ -43,7 +43,7 @@ const IGNORED: [&str; 4] = ["no_defs", "type", "wktext", "over"];
 /// # Errors
 /// Returns why the string is not supported: an unknown projection or parameter.
 pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
-    let mut words = Words::of(text)?;
+    let mut words = ProjParameters::of(text)?;
     if let Some(code) = words.take("init") {
         words.finish()?;
         return Ok(ProjText::Code(code.to_owned()));
@@ -66,9 +66,9 @@ pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
 }
 
 /// The parameters of a PROJ string.
-struct Words<'a>(Vec<(&'a str, &'a str)>);
+struct ProjParameters<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Words<'a> {
+impl<'a> ProjParameters<'a> {
     fn of(text: &'a str) -> Result<Self, String> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("{} bytes of text", text.len()));
@@ -346,7 +346,7 @@ impl Projection {
 }
 
 /// Reads the zone of a UTM string: an EPSG code for WGS 84, else a transverse Mercator.
-fn utm(mut words: Words<'_>, is_wgs84: bool) -> Result<ProjText, String> {
+fn utm(mut words: ProjParameters<'_>, is_wgs84: bool) -> Result<ProjText, String> {
     let zone = words.take("zone").and_then(|zone| zone.parse::<u16>().ok());
     let zone = zone
         .filter(|zone| (1..=60).contains(zone))

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::context::short;
-use crate::view::around::ArrayView;
+use crate::view::array_view::ArrayView;
 use crate::view::cf;
 use crate::view::number::{Conversion, Number, NumberKind};
 use crate::zarr::{Fixed, Scalar};
@@ -61,7 +61,7 @@ impl Raster {
         if dimensions.len() != rank {
             dimensions = vec![None; rank];
         }
-        let is_chunky = sides(&dimensions, names)? == Sides::BeforeBands;
+        let is_chunky = sides(&dimensions, names)? == SpatialAxesPosition::BeforeBands;
         let down_at = rank - if is_chunky { 3 } else { 2 };
         let (height, width) = match shape.get(down_at..) {
             Some([height, width, ..]) => (*height, *width),
@@ -165,7 +165,7 @@ fn sample(data_type: &Fixed) -> Result<(Number, u64, Option<Conversion>), String
 
 /// The position of the spatial axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sides {
+enum SpatialAxesPosition {
     Last,
     BeforeBands,
 }
@@ -242,7 +242,10 @@ pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
 }
 
 /// Returns the position of the spatial axes by their names; without such names, of the last two axes.
-fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Sides, String> {
+fn sides(
+    axes: &[Option<String>],
+    names: Option<&(String, String)>,
+) -> Result<SpatialAxesPosition, String> {
     let place = |known: &dyn Fn(&str) -> bool| {
         let mut found = axes.iter().enumerate().filter(|(_, name)| match name {
             Some(name) => known(name),
@@ -264,11 +267,13 @@ fn sides(axes: &[Option<String>], names: Option<&(String, String)>) -> Result<Si
     }
     let (last, before) = (axes.len() - 1, axes.len() - 2);
     match (down, across) {
-        (None, None) => Ok(Sides::Last),
-        (Some(y), Some(x)) if (y, x) == (before, last) => Ok(Sides::Last),
-        (Some(y), None) if y == before => Ok(Sides::Last),
-        (None, Some(x)) if x == last => Ok(Sides::Last),
-        (Some(y), Some(x)) if last >= 2 && (y, x) == (last - 2, last - 1) => Ok(Sides::BeforeBands),
+        (None, None) => Ok(SpatialAxesPosition::Last),
+        (Some(y), Some(x)) if (y, x) == (before, last) => Ok(SpatialAxesPosition::Last),
+        (Some(y), None) if y == before => Ok(SpatialAxesPosition::Last),
+        (None, Some(x)) if x == last => Ok(SpatialAxesPosition::Last),
+        (Some(y), Some(x)) if last >= 2 && (y, x) == (last - 2, last - 1) => {
+            Ok(SpatialAxesPosition::BeforeBands)
+        }
         _ => {
             let axes: Vec<String> = axes
                 .iter()
@@ -313,10 +318,18 @@ mod tests {
             "y20 x20",
             "south_north west_east",
         ] {
-            assert_eq!(sides(&axes(names), None), Ok(Sides::Last), "{names}");
+            assert_eq!(
+                sides(&axes(names), None),
+                Ok(SpatialAxesPosition::Last),
+                "{names}"
+            );
         }
         for names in ["y x band", "time lat lon -"] {
-            assert_eq!(sides(&axes(names), None), Ok(Sides::BeforeBands), "{names}");
+            assert_eq!(
+                sides(&axes(names), None),
+                Ok(SpatialAxesPosition::BeforeBands),
+                "{names}"
+            );
         }
         for names in [
             "x y",
@@ -337,7 +350,10 @@ mod tests {
             assert!(why.contains("transposed"), "{names}: {why}");
         }
         let said = Some(("u".to_owned(), "v".to_owned()));
-        assert_eq!(sides(&axes("u v c"), said.as_ref()), Ok(Sides::BeforeBands));
+        assert_eq!(
+            sides(&axes("u v c"), said.as_ref()),
+            Ok(SpatialAxesPosition::BeforeBands)
+        );
         assert!(sides(&axes("v u"), said.as_ref()).is_err());
     }
 

@@ -8,7 +8,7 @@ use super::context::{Context, Notes, number};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
 use crate::view::cf;
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::number::{Number, Value};
 use crate::zarr::Scalar;
 
@@ -36,7 +36,7 @@ impl SampleMetadata {
         context: &Context<'_>,
         raster: &Raster,
         notes: &mut Notes,
-    ) -> Result<Self, NoContent> {
+    ) -> Result<Self, ContentError> {
         let no_data = no_data(context, raster, notes);
         // The stored bits as numbers of the file's type.
         let own = context.view.number().map_or(raster.number, |(own, _)| own);

@@ -7,10 +7,11 @@ use super::context::{Context, Groups, Notes};
 use super::raster::direction_of;
 use super::samples::{attribute_text, packing};
 use super::scale::ome_axes;
-use crate::view::around::{ArrayView, NodeResolver};
+use crate::view::array_view::ArrayView;
 use crate::view::cf;
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::number::{Number, Value};
+use crate::view::resolve::NodeResolver;
 
 /// The step along an axis, the coordinate of the first element, and the unit.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,7 +79,7 @@ impl ImageMetadata {
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
         notes: &mut Notes,
-    ) -> Result<Self, NoContent> {
+    ) -> Result<Self, ContentError> {
         let axes = spacings(view, nodes, notes)?;
         let groups = Groups::above(view, nodes, notes)?;
         let context = Context::new(view, nodes, &groups);
@@ -109,7 +110,7 @@ pub(in crate::view) fn spacings(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
     notes: &mut Notes,
-) -> Result<Vec<Spacing>, NoContent> {
+) -> Result<Vec<Spacing>, ContentError> {
     let rank = view.shape().len();
     let groups = Groups::above(view, nodes, notes)?;
     let context = Context::new(view, nodes, &groups);
@@ -151,7 +152,7 @@ fn add_transform(
     axes: &mut [Spacing],
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<(), NoContent> {
+) -> Result<(), ContentError> {
     let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
     let [.., down, across] = axes else {
         return Ok(());

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value as Json};
 
 use super::axis::{Axis, Steps};
-use super::context::{Context, Notes, Source, number, short, some};
+use super::context::{AttributeSource, Context, Notes, number, short, some};
 use super::crs::Crs;
 use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
-use crate::view::content::NoContent;
+use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
@@ -51,12 +51,12 @@ pub(in crate::view) fn find(
     context: &Context<'_>,
     raster: &Raster,
     notes: &mut Notes,
-) -> Result<Georef, NoContent> {
+) -> Result<Georef, ContentError> {
     let mut place = Georef::default();
     let grid_mapping = grid_mapping(context, notes)?;
     let said = declared(context, raster, notes);
-    let needs_numbers = matches!(said, Declared::Nothing);
-    if let Declared::At(affine, is_point) = said {
+    let needs_numbers = matches!(said, SpatialConvention::Nothing);
+    if let SpatialConvention::At(affine, is_point) = said {
         place.transform = Some(affine);
         place.is_point = is_point;
     }
@@ -119,18 +119,18 @@ pub(in crate::view) fn find(
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn is_turned(
+pub(in crate::view) fn flipped_axes(
     context: &Context<'_>,
     raster: &Raster,
-) -> Result<(bool, bool), NoContent> {
+) -> Result<(bool, bool), ContentError> {
     let mut notes = Notes::default();
     let transform = match declared(context, raster, &mut notes) {
-        Declared::At(affine, _) => Some(affine),
-        Declared::Refused => return Ok((false, false)),
-        Declared::Nothing => None,
+        SpatialConvention::At(affine, _) => Some(affine),
+        SpatialConvention::Refused => return Ok((false, false)),
+        SpatialConvention::Nothing => None,
     };
     if let Some(affine) = transform {
-        return Ok(turned(&affine));
+        return Ok(flips(&affine));
     }
     // The axes of OME-NGFF have no north.
     if ome_image(context).is_some_and(|image| image.contains_key("axes")) {
@@ -145,7 +145,7 @@ pub(in crate::view) fn is_turned(
     let members = grid_mapping
         .as_ref()
         .and_then(|node| node.metadata().attributes().ok());
-    let said = computed(&across, &down, raster, members, &mut notes).map(|affine| turned(&affine));
+    let said = computed(&across, &down, raster, members, &mut notes).map(|affine| flips(&affine));
     let (is_up, is_left) = said.unwrap_or_default();
     // The transform applies to an axis without coordinates, or with more coordinates than are read.
     let is_unknown = |axis: &Axis| axis.steps == Steps::Unknown;
@@ -157,7 +157,7 @@ pub(in crate::view) fn is_turned(
 }
 
 /// Returns whether rows run north, and columns west; neither if an axis is nearer to the other direction.
-fn turned(&[a, b, _, d, e, _]: &Transform) -> (bool, bool) {
+fn flips(&[a, b, _, d, e, _]: &Transform) -> (bool, bool) {
     let is_upright = e.abs() > b.abs() && a.abs() > d.abs();
     (is_upright && e > 0.0, is_upright && a < 0.0)
 }
@@ -194,7 +194,7 @@ fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool
 pub(in crate::view) fn declared_crs(
     context: &Context<'_>,
     raster: &Raster,
-) -> Result<Option<Crs>, NoContent> {
+) -> Result<Option<Crs>, ContentError> {
     let mut notes = Notes::default();
     let grid_mapping = grid_mapping(context, &mut notes)?;
     let axes = (&Axis::default(), &Axis::default());
@@ -203,7 +203,7 @@ pub(in crate::view) fn declared_crs(
 }
 
 /// The transform of the convention `spatial:`.
-enum Declared {
+enum SpatialConvention {
     Nothing,
     /// The transform is invalid or ambiguous, and no other metadata replace it.
     Refused,
@@ -212,22 +212,22 @@ enum Declared {
 }
 
 /// Reads the convention `spatial:` (zarr-conventions/spatial, `spatial:transform`).
-fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declared {
-    let mut found: Option<(Source, Transform, bool)> = None;
+fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> SpatialConvention {
+    let mut found: Option<(AttributeSource, Transform, bool)> = None;
     for (source, members) in context.sources() {
-        let is_wider = matches!(source, Source::Group | Source::Pyramid);
+        let is_wider = matches!(source, AttributeSource::Group | AttributeSource::Pyramid);
         let transform = some(members, "spatial:transform");
         let says_more = ["spatial:transform_type", "spatial:shape"]
             .iter()
             .any(|name| some(members, name).is_some());
-        if source == Source::Pyramid || (transform.is_none() && (is_wider || !says_more)) {
+        if source == AttributeSource::Pyramid || (transform.is_none() && (is_wider || !says_more)) {
             continue;
         }
         // The attributes of the array must agree with those of its level and group.
-        if matches!(found, Some((Source::Own, ..))) {
+        if matches!(found, Some((AttributeSource::Own, ..))) {
             break;
         }
-        if source != Source::Own && !has_axes(context, source, members, raster) {
+        if source != AttributeSource::Own && !has_axes(context, source, members, raster) {
             notes.add("spatial:transform is of other axes (spatial:dimensions)");
             continue;
         }
@@ -243,14 +243,14 @@ fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declar
                     if was_point != is_point || !is_same(&other, &affine, raster) =>
                 {
                     notes.add("the layout and the group of the level say different transforms");
-                    return Declared::Refused;
+                    return SpatialConvention::Refused;
                 }
                 Some(_) => {}
                 None => found = Some((source, affine, is_point)),
             },
             Err(why) => {
                 notes.add(why);
-                return Declared::Refused;
+                return SpatialConvention::Refused;
             }
         }
     }
@@ -260,14 +260,14 @@ fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declar
             if !is_box(own_box, &affine, is_point, raster) =>
         {
             notes.add("spatial:bbox is not where spatial:transform is: no place");
-            Declared::Refused
+            SpatialConvention::Refused
         }
-        (Some((_, affine, is_point)), _) => Declared::At(affine, is_point),
+        (Some((_, affine, is_point)), _) => SpatialConvention::At(affine, is_point),
         (None, Some(_)) => {
             notes.add("spatial:bbox alone does not say which row is the first");
-            Declared::Nothing
+            SpatialConvention::Nothing
         }
-        (None, None) => Declared::Nothing,
+        (None, None) => SpatialConvention::Nothing,
     }
 }
 
@@ -277,7 +277,7 @@ fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Declar
 /// Returns why the attribute is no transform.
 fn source_transform(
     context: &Context<'_>,
-    (source, members): (Source, &Map<String, Json>),
+    (source, members): (AttributeSource, &Map<String, Json>),
     raster: &Raster,
 ) -> Result<Option<(Transform, bool)>, &'static str> {
     if some(members, "spatial:transform_type").is_some_and(|kind| kind.as_str() != Some("affine")) {
@@ -294,7 +294,9 @@ fn source_transform(
     let registration = some(members, "spatial:registration");
     // The layout is part of the attributes of the pyramid.
     let registration = match source {
-        Source::Level => registration.or_else(|| some(context.pyramid()?, "spatial:registration")),
+        AttributeSource::Level => {
+            registration.or_else(|| some(context.pyramid()?, "spatial:registration"))
+        }
         _ => registration,
     };
     let is_point = match registration.map(Json::as_str) {
@@ -313,13 +315,13 @@ fn source_transform(
 /// Returns whether the attributes of a group or pyramid apply to the axes of this array.
 pub(in crate::view) fn has_axes(
     context: &Context<'_>,
-    source: Source,
+    source: AttributeSource,
     members: &Map<String, Json>,
     raster: &Raster,
 ) -> bool {
     let said = some(members, "spatial:dimensions");
     let said = match source {
-        Source::Level => said.or_else(|| some(context.pyramid()?, "spatial:dimensions")),
+        AttributeSource::Level => said.or_else(|| some(context.pyramid()?, "spatial:dimensions")),
         _ => said,
     };
     match said {
@@ -403,7 +405,7 @@ fn invertible(affine: Transform) -> Option<Transform> {
 fn grid_mapping(
     context: &Context<'_>,
     notes: &mut Notes,
-) -> Result<Option<std::sync::Arc<ViewNode>>, NoContent> {
+) -> Result<Option<std::sync::Arc<ViewNode>>, ContentError> {
     let Some(value) = context.own("grid_mapping") else {
         return Ok(None);
     };
@@ -550,11 +552,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_run_to_the_north_are_turned() {
-        assert_eq!(turned(&[1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, false));
-        assert_eq!(turned(&[1.0, 0.2, 0.0, 0.2, 1.0, 0.0]), (true, false));
-        assert_eq!(turned(&[-1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, true));
-        assert_eq!(turned(&[0.0, 1.0, 0.0, 1.0, 0.0, 0.0]), (false, false));
+    fn rows_that_run_to_the_north_are_flipped() {
+        assert_eq!(flips(&[1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, false));
+        assert_eq!(flips(&[1.0, 0.2, 0.0, 0.2, 1.0, 0.0]), (true, false));
+        assert_eq!(flips(&[-1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, true));
+        assert_eq!(flips(&[0.0, 1.0, 0.0, 1.0, 0.0, 0.0]), (false, false));
     }
 
     #[test]

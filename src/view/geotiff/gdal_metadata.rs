@@ -4,7 +4,7 @@ use crate::view::georef::context::Notes;
 use crate::view::georef::raster::Raster;
 use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::view::georef::text::item;
-use crate::view::tiff::{Values, tag};
+use crate::view::tiff::{FieldValue, tag};
 
 /// The maximum size of the text of scales and offsets, in bytes: enough for the maximum number of bands.
 const MAX_PACKING_BYTES: usize = 13 << 20;
@@ -18,15 +18,15 @@ impl SampleMetadata {
         &self,
         raster: &Raster,
         notes: &mut Notes,
-    ) -> Result<Vec<(u16, Values)>, String> {
+    ) -> Result<Vec<(u16, FieldValue)>, String> {
         let mut fields = Vec::new();
         if let Some(value) = &self.no_data {
-            fields.push((tag::GDAL_NODATA, Values::Text(value.clone())));
+            fields.push((tag::GDAL_NODATA, FieldValue::Text(value.clone())));
         }
         let metadata = self.metadata(raster.samples, notes)?;
         if !metadata.is_empty() {
             let text = format!("<GDALMetadata>\n{metadata}</GDALMetadata>\n");
-            fields.push((tag::GDAL_METADATA, Values::Text(text)));
+            fields.push((tag::GDAL_METADATA, FieldValue::Text(text)));
         }
         Ok(fields)
     }

@@ -9,7 +9,7 @@ use crate::view::georef::definition::{Base, Definition, Projection};
 use crate::view::georef::epsg::CrsKind;
 use crate::view::georef::methods::Quantity;
 use crate::view::georef::transform::Georef;
-use crate::view::tiff::{Values, tag};
+use crate::view::tiff::{FieldValue, tag};
 
 /// Keys of OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
 mod key {
@@ -48,11 +48,11 @@ enum KeyValue {
 
 use KeyValue::{Double, Short, Text};
 
-type Keys = Vec<(u16, KeyValue)>;
+type GeoKeys = Vec<(u16, KeyValue)>;
 
 /// How the keys of a file express a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expression {
+pub(super) enum CrsEncoding {
     /// The EPSG code, or keys that all readers of GeoTIFF know.
     Keys,
     /// WKT, which GDAL reads.
@@ -62,16 +62,16 @@ pub(super) enum Expression {
 }
 
 /// Returns how the keys of a file express a system.
-pub(super) fn expression(crs: &Crs) -> Expression {
+pub(super) fn crs_encoding(crs: &Crs) -> CrsEncoding {
     match (crs.code, Definition::of_wkt(&crs.wkt)) {
-        (None, None) if wkt_citation(crs).is_none() => Expression::None,
-        (None, None) => Expression::Wkt,
-        _ => Expression::Keys,
+        (None, None) if wkt_citation(crs).is_none() => CrsEncoding::None,
+        (None, None) => CrsEncoding::Wkt,
+        _ => CrsEncoding::Keys,
     }
 }
 
 /// Returns the tags of a georeference.
-pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
+pub(super) fn fields(place: &Georef) -> Vec<(u16, FieldValue)> {
     let mut fields = Vec::new();
     // Readers warn about keys without a system. Without a system, no key marks pixels as points, and the
     // transform is that of the corner.
@@ -83,13 +83,16 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
     if let Some([a, b, c, d, e, f]) = affine {
         // OGC 19-008r4, 7.3.3: a scale needs a north-up image.
         if b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0 {
-            fields.push((tag::MODEL_PIXEL_SCALE, Values::Doubles(vec![a, -e, 0.0])));
+            fields.push((
+                tag::MODEL_PIXEL_SCALE,
+                FieldValue::Doubles(vec![a, -e, 0.0]),
+            ));
             let tiepoint = vec![0.0, 0.0, 0.0, c, f, 0.0];
-            fields.push((tag::MODEL_TIEPOINT, Values::Doubles(tiepoint)));
+            fields.push((tag::MODEL_TIEPOINT, FieldValue::Doubles(tiepoint)));
         } else {
             let mut matrix = vec![a, b, 0.0, c, d, e, 0.0, f];
             matrix.extend([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
-            fields.push((tag::MODEL_TRANSFORMATION, Values::Doubles(matrix)));
+            fields.push((tag::MODEL_TRANSFORMATION, FieldValue::Doubles(matrix)));
         }
     }
     if let Some(mut keys) = keys {
@@ -101,7 +104,7 @@ pub(super) fn fields(place: &Georef) -> Vec<(u16, Values)> {
 }
 
 /// Returns the key directory and its parameters; nothing if 16 bits cannot count the keys.
-fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
+fn directory(mut keys: GeoKeys) -> Vec<(u16, FieldValue)> {
     keys.sort_by_key(|(key, _)| *key);
     let (mut doubles, mut texts) = (Vec::new(), String::new());
     let mut entries = Vec::new();
@@ -134,18 +137,18 @@ fn directory(mut keys: Keys) -> Vec<(u16, Values)> {
     // Version 1, revision 1.1, number of keys; each key: id, tag, count, value or its index in the tag.
     let mut directory = vec![1, 1, 1, count];
     directory.extend(entries.into_iter().flatten());
-    let mut fields = vec![(tag::GEO_KEY_DIRECTORY, Values::Shorts(directory))];
+    let mut fields = vec![(tag::GEO_KEY_DIRECTORY, FieldValue::Shorts(directory))];
     if !doubles.is_empty() {
-        fields.push((tag::GEO_DOUBLE_PARAMS, Values::Doubles(doubles)));
+        fields.push((tag::GEO_DOUBLE_PARAMS, FieldValue::Doubles(doubles)));
     }
     if !texts.is_empty() {
-        fields.push((tag::GEO_ASCII_PARAMS, Values::Text(texts)));
+        fields.push((tag::GEO_ASCII_PARAMS, FieldValue::Text(texts)));
     }
     fields
 }
 
 /// Returns the keys of a system except for the raster type; `None` if keys cannot express it.
-fn keys(crs: &Crs) -> Option<Keys> {
+fn keys(crs: &Crs) -> Option<GeoKeys> {
     if let Some(code) = crs.code {
         let (model, name) = match crs.kind {
             CrsKind::Projected => (1, key::PROJECTED_CRS),
@@ -173,7 +176,7 @@ fn wkt_citation(crs: &Crs) -> Option<String> {
 }
 
 /// Returns the keys of a definition.
-fn user_defined(definition: &Definition) -> Keys {
+fn user_defined(definition: &Definition) -> GeoKeys {
     let model = if definition.projection.is_some() {
         1
     } else {
@@ -194,7 +197,7 @@ fn name(text: &str) -> String {
     name.take(200).collect()
 }
 
-fn base(base: &Base) -> Keys {
+fn base(base: &Base) -> GeoKeys {
     let figure = base.figure;
     let mut keys = vec![
         (key::ANGULAR_UNITS, Short(DEGREE)),
@@ -231,7 +234,7 @@ fn citation(base: &Base) -> String {
     )
 }
 
-fn projected(projection: &Projection) -> Keys {
+fn projected(projection: &Projection) -> GeoKeys {
     let mut keys = vec![
         (key::PROJECTED_CRS, Short(USER_DEFINED)),
         (key::PROJECTION, Short(USER_DEFINED)),
@@ -299,8 +302,8 @@ mod tests {
         assert_eq!(
             fields(&place),
             [
-                (tag::MODEL_PIXEL_SCALE, Values::Doubles(scale)),
-                (tag::MODEL_TIEPOINT, Values::Doubles(tiepoint)),
+                (tag::MODEL_PIXEL_SCALE, FieldValue::Doubles(scale)),
+                (tag::MODEL_TIEPOINT, FieldValue::Doubles(tiepoint)),
             ]
         );
     }
@@ -315,11 +318,14 @@ mod tests {
         let expected = [1, 1, 1, 3, 1024, 0, 1, 1, 1025, 0, 1, 2, 3072, 0, 1, 32633];
         assert_eq!(
             fields(&place),
-            [(tag::GEO_KEY_DIRECTORY, Values::Shorts(expected.to_vec()))]
+            [(
+                tag::GEO_KEY_DIRECTORY,
+                FieldValue::Shorts(expected.to_vec())
+            )]
         );
     }
 
-    fn keys_of(wkt: &str) -> Option<Keys> {
+    fn keys_of(wkt: &str) -> Option<GeoKeys> {
         let mut keys = keys(&Crs::of_wkt(wkt).unwrap())?;
         keys.sort_by_key(|(key, _)| *key);
         Some(keys)
@@ -358,8 +364,8 @@ mod tests {
             (2, Short(7)),
         ]);
         let entries = [1, 1, 1, 3, 1, 34736, 1, 0, 2, 0, 1, 7, 3, 34737, 3, 0];
-        assert_eq!(fields[0].1, Values::Shorts(entries.to_vec()));
-        assert_eq!(fields[2].1, Values::Text("ab|".into()));
+        assert_eq!(fields[0].1, FieldValue::Shorts(entries.to_vec()));
+        assert_eq!(fields[2].1, FieldValue::Text("ab|".into()));
     }
 
     #[test]
@@ -371,8 +377,8 @@ mod tests {
             Some(vec![(1024, Short(32767)), (3073, Text(text))])
         );
         let crs = Crs::of_wkt(wkt).unwrap();
-        assert_eq!(expression(&crs), Expression::Wkt);
+        assert_eq!(crs_encoding(&crs), CrsEncoding::Wkt);
         let bar = Crs::of_wkt(&wkt.replace('a', "|")).unwrap();
-        assert_eq!((keys(&bar), expression(&bar)), (None, Expression::None));
+        assert_eq!((keys(&bar), crs_encoding(&bar)), (None, CrsEncoding::None));
     }
 }

@@ -1,8 +1,8 @@
 //! GeoTIFF files whose tiles and strips are the stored chunks of an array.
 
 use super::{LevelView, pixels, render_with};
-use crate::view::around::{ArrayView, NodeResolver};
-use crate::view::content::NoContent;
+use crate::view::array_view::ArrayView;
+use crate::view::content::ContentError;
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::context::{Context, Groups, Notes};
 use crate::view::georef::raster::Raster;
@@ -10,7 +10,8 @@ use crate::view::georef::samples::SampleMetadata;
 use crate::view::georef::text::shown;
 use crate::view::layout::{StoredExtent, VirtualFile};
 use crate::view::number::Number;
-use crate::view::packed::{swapped, tiff_form};
+use crate::view::packed::{swapped, tiff_encoding};
+use crate::view::resolve::NodeResolver;
 use crate::view::tiff::{self, Image};
 
 /// Checks that the metadata of an array prove that the file exists, whichever chunks are missing.
@@ -20,8 +21,8 @@ use crate::view::tiff::{self, Image};
 pub(in crate::view) fn check(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<(), NoContent> {
-    tiff_form(view)?;
+) -> Result<(), ContentError> {
+    tiff_encoding(view)?;
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
     let context = Context::new(view, nodes, &groups);
     let raster = RasterMetadata::raster(&context)?;
@@ -38,8 +39,8 @@ pub(in crate::view) fn check(
 pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, NoContent> {
-    let form = tiff_form(view)?;
+) -> Result<VirtualFile, ContentError> {
+    let form = tiff_encoding(view)?;
     render_with(view, nodes, form.is_swapped, |level, source| {
         image(&level, nodes, source)
     })
@@ -49,9 +50,9 @@ fn image(
     level: &LevelView<'_>,
     nodes: &dyn NodeResolver,
     source: usize,
-) -> Result<(Image, StoredExtent), NoContent> {
+) -> Result<(Image, StoredExtent), ContentError> {
     let LevelView { view, raster, .. } = level;
-    let form = tiff_form(view)?;
+    let form = tiff_encoding(view)?;
     let order = match form.is_swapped {
         true => swapped(raster.number).order,
         false => raster.number.order,

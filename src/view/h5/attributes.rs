@@ -18,9 +18,9 @@ const NA_VALUE: &str = "na-value";
 
 /// Texts in the heap, with their lengths and entries.
 #[derive(Debug, Default)]
-pub(super) struct Texts(HashMap<String, (u32, usize)>);
+pub(super) struct HeapTexts(HashMap<String, (u32, usize)>);
 
-impl Texts {
+impl HeapTexts {
     fn add(&mut self, text: &str, file: &mut hdf5::File<'_>) -> (u32, usize) {
         match self.0.get(text) {
             Some(known) => *known,
@@ -38,7 +38,7 @@ impl Texts {
 pub(super) fn encode(
     name: &str,
     json: &Json,
-    texts: &mut Texts,
+    texts: &mut HeapTexts,
     file: &mut hdf5::File<'_>,
 ) -> (Attribute, bool) {
     let value = match json {
@@ -68,7 +68,7 @@ pub(super) fn encode(
 
 fn of_text(
     json: &Json,
-    texts: &mut Texts,
+    texts: &mut HeapTexts,
     file: &mut hdf5::File<'_>,
 ) -> Option<(Datatype, Payload)> {
     let text = texts.add(plain_text(json)?, file);
@@ -77,7 +77,7 @@ fn of_text(
 
 fn texts_of_list(
     list: &[Json],
-    texts: &mut Texts,
+    texts: &mut HeapTexts,
     file: &mut hdf5::File<'_>,
 ) -> Option<(Datatype, Payload)> {
     let plain: Vec<&str> = list.iter().map(plain_text).collect::<Option<_>>()?;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn values_have_the_types_of_h5py() {
-        let (mut texts, mut file) = (Texts::default(), hdf5::File::default());
+        let (mut texts, mut file) = (HeapTexts::default(), hdf5::File::default());
         let mut of = |json: Json| {
             let (attribute, is_text) = encode("a", &json, &mut texts, &mut file);
             (attribute.datatype, attribute.payload, is_text)

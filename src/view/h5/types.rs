@@ -1,14 +1,14 @@
 //! HDF5 types of elements, as h5py writes them.
 
 use crate::view::hdf5::{self, Datatype, Member};
-use crate::view::netcdf4::body::Values;
+use crate::view::netcdf4::body::DatasetValues;
 use crate::view::number::{Conversion, Number, NumberKind, code_points};
 use crate::zarr::{ByteOrder, DataType, Field, Fixed, MetadataError, Scalar, Variable};
 
 /// Returns the type of elements in the file, and their conversion.
 ///
 /// # Errors
-/// HDF5 does not support the structure, or its text has to be decoded ([`Records`]).
+/// HDF5 does not support the structure, or its text has to be decoded ([`RecordEncoding`]).
 pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Conversion>), String> {
     let size_bytes = data_type.size_bytes;
     if let Scalar::Text(order) = data_type.scalar {
@@ -18,7 +18,7 @@ pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Convers
         };
         return Ok((datatype, Some(Conversion::utf8(size_bytes, order))));
     }
-    let records = Records::of(data_type)?;
+    let records = RecordEncoding::of(data_type)?;
     match records.parts.iter().any(|part| part.text.is_some()) {
         true => Err("a structure with text".into()),
         false => Ok((records.datatype, None)),
@@ -45,14 +45,14 @@ pub(super) fn of_items(data_type: &Result<DataType, MetadataError>) -> Result<Da
 }
 
 /// The encoding of elements in the file: copied bytes, and texts as references into the heap.
-pub(super) struct Records {
+pub(super) struct RecordEncoding {
     pub(super) datatype: Datatype,
-    parts: Vec<Part>,
+    parts: Vec<RecordPart>,
     stored_bytes: usize,
 }
 
 /// Consecutive bytes of an element, at the offset `from` in the array and at `to` in the file.
-struct Part {
+struct RecordPart {
     from: usize,
     to: usize,
     size_bytes: usize,
@@ -63,7 +63,7 @@ struct Part {
 /// The maximum number of parts of an element.
 const MAX_PARTS: usize = 1 << 16;
 
-impl Records {
+impl RecordEncoding {
     /// Returns the encoding of elements of any type of constant size.
     ///
     /// # Errors
@@ -85,7 +85,11 @@ impl Records {
     ///
     /// # Errors
     /// The code points of a text are invalid.
-    pub(super) fn encode(&self, bytes: &[u8], file: &mut hdf5::File<'_>) -> Result<Values, String> {
+    pub(super) fn encode(
+        &self,
+        bytes: &[u8],
+        file: &mut hdf5::File<'_>,
+    ) -> Result<DatasetValues, String> {
         let item_bytes = self.datatype.size_bytes();
         let (mut encoded, mut texts) = (Vec::new(), Vec::new());
         for element in bytes.chunks_exact(self.stored_bytes.max(1)) {
@@ -108,7 +112,7 @@ impl Records {
                 }
             }
         }
-        Ok(Values::Records(encoded, texts))
+        Ok(DatasetValues::Records(encoded, texts))
     }
 }
 
@@ -117,7 +121,7 @@ fn add(
     data_type: &Fixed,
     from: usize,
     to: usize,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<RecordPart>,
 ) -> Result<Datatype, String> {
     let size_bytes = data_type.size_bytes;
     let (datatype, text) = match &data_type.scalar {
@@ -143,7 +147,7 @@ fn add(
     if parts.len() >= MAX_PARTS {
         return Err(format!("a structure of more than {MAX_PARTS} values"));
     }
-    parts.push(Part {
+    parts.push(RecordPart {
         from,
         to,
         size_bytes,
@@ -156,7 +160,7 @@ fn add_members(
     fields: &[Field],
     from: usize,
     to: usize,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<RecordPart>,
 ) -> Result<Datatype, String> {
     let mut members = Vec::with_capacity(fields.len());
     let mut offset = 0;
@@ -181,16 +185,16 @@ fn add_items(
     item: &Fixed,
     from: usize,
     to: usize,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<RecordPart>,
 ) -> Result<Datatype, String> {
     let first = parts.len();
     let datatype = add(item, from, to, parts)?;
     let count: usize = shape.iter().product();
-    let is_text = |part: &Part| part.text.is_some();
+    let is_text = |part: &RecordPart| part.text.is_some();
     if !parts.get(first..).unwrap_or_default().iter().any(is_text) {
         // The item bytes stay the same, whatever their type is.
         parts.truncate(first);
-        parts.push(Part {
+        parts.push(RecordPart {
             from,
             to,
             size_bytes: item.size_bytes * count,
@@ -244,7 +248,7 @@ mod tests {
         ];
         let data_type = fixed(Scalar::Struct(fields), 29);
         assert!(of_elements(&data_type).is_err());
-        let records = Records::of(&data_type).unwrap();
+        let records = RecordEncoding::of(&data_type).unwrap();
         assert_eq!(records.datatype.size_bytes(), 2 + 3 * REFERENCE_BYTES + 3);
         let mut element = vec![1, 2];
         for text in ["x", "yz", ""] {
@@ -253,7 +257,8 @@ mod tests {
         }
         element.extend(b"end");
         let mut file = hdf5::File::default();
-        let Ok(Values::Records(bytes, texts)) = records.encode(&element.repeat(2), &mut file)
+        let Ok(DatasetValues::Records(bytes, texts)) =
+            records.encode(&element.repeat(2), &mut file)
         else {
             panic!("no records");
         };
@@ -274,7 +279,7 @@ mod tests {
             item: Box::new(fixed(Scalar::Bool, 1)),
         };
         let fields = vec![field("a", 0, fixed(items, 1_000_000))];
-        let records = Records::of(&fixed(Scalar::Struct(fields), 1_000_000)).unwrap();
+        let records = RecordEncoding::of(&fixed(Scalar::Struct(fields), 1_000_000)).unwrap();
         assert_eq!(
             (records.parts.len(), records.datatype.size_bytes()),
             (1, 1_000_000)

@@ -36,7 +36,7 @@ pub(in crate::view) struct Dataset {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) enum Storage {
     /// No storage: all elements are the fill value.
-    Nowhere,
+    Unallocated,
     /// Contiguous in C order at this address.
     Contiguous(u64),
     /// Chunks, with the index at this address.
@@ -241,7 +241,7 @@ impl Dataset {
     fn dataspace(&self) -> Vec<u8> {
         let max_shape = match &self.storage {
             Storage::Chunked(_, chunks) => chunks.max_shape.as_deref(),
-            Storage::Contiguous(_) | Storage::Nowhere => None,
+            Storage::Contiguous(_) | Storage::Unallocated => None,
         };
         dataspace_within(&self.shape, max_shape)
     }
@@ -260,7 +260,7 @@ impl Dataset {
         let (late, incremental) = (0b1010, 0b1011);
         let times = match self.storage {
             Storage::Chunked(..) => incremental,
-            Storage::Contiguous(_) | Storage::Nowhere => late,
+            Storage::Contiguous(_) | Storage::Unallocated => late,
         };
         let is_defined = 0b10_0000;
         match &self.fill {
@@ -277,7 +277,7 @@ impl Dataset {
     /// Encodes a layout message, version 3 (IV.A.2.i).
     fn layout(&self) -> Vec<u8> {
         let (address, chunk) = match &self.storage {
-            Storage::Nowhere => (UNDEFINED, None),
+            Storage::Unallocated => (UNDEFINED, None),
             Storage::Contiguous(address) => (*address, None),
             Storage::Chunked(address, chunks) => (*address, Some(&chunks.extents)),
         };

@@ -12,7 +12,7 @@ const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;
 
 /// The elements of a dataset that are part of the header.
-pub(in crate::view) enum Values {
+pub(in crate::view) enum DatasetValues {
     /// The length and the heap entry of each text or sequence.
     Variable(Vec<(u32, usize)>),
     /// Encoded elements.
@@ -22,24 +22,24 @@ pub(in crate::view) enum Values {
 }
 
 /// A dataset whose elements are those of an array.
-pub(in crate::view) struct Stored {
+pub(in crate::view) struct StoredArray {
     /// The index of the dataset's object.
     pub(in crate::view) object: usize,
     pub(in crate::view) reader: Arc<ArrayReader>,
-    pub(in crate::view) content: Content,
+    pub(in crate::view) content: ArrayContent,
     /// The chunk index, if the dataset has chunks.
     pub(in crate::view) index: Option<ChunkIndex>,
 }
 
 /// The content of an array in the file.
-pub(in crate::view) enum Content {
+pub(in crate::view) enum ArrayContent {
     /// The elements, and the number of padding bytes after them.
     Elements(ArrayExtent, u64),
     /// The stored chunks.
     Chunks(Arc<ChunkTable>),
 }
 
-impl Content {
+impl ArrayContent {
     fn size_bytes(&self) -> u64 {
         match self {
             Self::Elements(extent, padding_bytes) => {
@@ -69,19 +69,19 @@ impl Content {
 /// before them in large files. `None` if the file would be too long.
 pub(in crate::view) fn lay_out(
     mut file: hdf5::File<'_>,
-    values: Vec<(usize, Values, Option<ChunkIndex>)>,
-    arrays: Vec<Stored>,
+    values: Vec<(usize, DatasetValues, Option<ChunkIndex>)>,
+    arrays: Vec<StoredArray>,
 ) -> Option<(FileLayout, Vec<Arc<ArrayReader>>)> {
     let writer = file.writer();
-    let mut body = Body {
+    let mut body = FileBody {
         end: writer.end,
         parts: Vec::new(),
     };
     for (object, values, index) in values {
         let bytes = match values {
-            Values::Variable(elements) => writer.heap_references(&elements),
-            Values::Bytes(bytes) => bytes,
-            Values::Records(mut bytes, texts) => {
+            DatasetValues::Variable(elements) => writer.heap_references(&elements),
+            DatasetValues::Bytes(bytes) => bytes,
+            DatasetValues::Records(mut bytes, texts) => {
                 for (offset, text) in texts {
                     let reference = writer.heap_references(&[text]);
                     let end = offset.checked_add(reference.len())?;
@@ -108,9 +108,9 @@ pub(in crate::view) fn lay_out(
                 let address = body.put_index(index, start)?;
                 file.place(array.object, address);
             }
-            (None, Content::Elements(..)) => file.place(array.object, start),
+            (None, ArrayContent::Elements(..)) => file.place(array.object, start),
             // The array has no stored chunk.
-            (None, Content::Chunks(_)) => {}
+            (None, ArrayContent::Chunks(_)) => {}
         }
         let padding_bytes = array.content.padding_bytes();
         let elements_bytes = size_bytes.checked_sub(padding_bytes)?;
@@ -130,7 +130,7 @@ pub(in crate::view) fn lay_out(
 }
 
 /// Returns the offset of each array's elements, after chunk indexes that begin at `at`.
-fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
+fn starts(arrays: &[StoredArray], at: u64) -> Option<Vec<u64>> {
     let mut at = at;
     for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
@@ -138,8 +138,8 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
     }
     // Only decoded elements need a gap: reading stored chunks along with the header costs little.
     let decoded = arrays.iter().map(|array| match &array.content {
-        Content::Elements(extent, _) => extent.size_bytes,
-        Content::Chunks(_) => 0,
+        ArrayContent::Elements(extent, _) => extent.size_bytes,
+        ArrayContent::Chunks(_) => 0,
     });
     let decoded_bytes = decoded.fold(0, u64::saturating_add);
     at = elements_start(at, decoded_bytes, ARRAY_ALIGNMENT_BYTES)?;
@@ -153,12 +153,12 @@ fn starts(arrays: &[Stored], at: u64) -> Option<Vec<u64>> {
 }
 
 /// Consecutive segments.
-struct Body {
+struct FileBody {
     end: u64,
     parts: Vec<Segment>,
 }
 
-impl Body {
+impl FileBody {
     /// Appends the index of chunks that begin at `chunks_start`, and returns its address.
     fn put_index(&mut self, mut index: ChunkIndex, chunks_start: u64) -> Option<u64> {
         let address = self.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;

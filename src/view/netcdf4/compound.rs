@@ -90,12 +90,12 @@ fn items(shape: &[usize], item: Datatype) -> Datatype {
 
 /// The named types of a file.
 #[derive(Default)]
-pub(super) struct Types {
+pub(super) struct NamedTypes {
     /// A type, the stem of its name, and its object. Types come after the types of their members.
     all: Vec<(Datatype, String, usize)>,
 }
 
-impl Types {
+impl NamedTypes {
     /// Names a compound type of the variable `of` and the types inside it, and returns its object.
     pub(super) fn name(
         &mut self,
@@ -190,7 +190,7 @@ mod tests {
         let datatype = datatype(&outer).unwrap();
         assert_eq!(datatype.size_bytes(), 61);
         let mut file = hdf5::File::default();
-        let mut types = Types::default();
+        let mut types = NamedTypes::default();
         let object = types.name(&datatype, "v", &mut file);
         assert_eq!(types.name(&datatype, "w", &mut file), object);
         let mut links = vec![("v_a_t".to_owned(), 7)];

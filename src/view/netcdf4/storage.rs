@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Plan;
-use super::body::{Content, Values};
+use super::FileBuilder;
+use super::body::{ArrayContent, DatasetValues};
 use crate::array::ArrayReader;
 use crate::view::dataset::{Data, Variable};
 use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
@@ -12,10 +12,10 @@ use crate::view::number::{Conversion, Number};
 use crate::view::packed::StoredChunks;
 
 /// The elements of a dataset.
-pub(super) enum Elements {
-    Nowhere,
-    Values(Values, Option<ChunkIndex>),
-    Array(Arc<ArrayReader>, Content, Option<ChunkIndex>),
+pub(super) enum DatasetElements {
+    Unallocated,
+    Values(DatasetValues, Option<ChunkIndex>),
+    Array(Arc<ArrayReader>, ArrayContent, Option<ChunkIndex>),
 }
 
 /// The maximum length of an unlimited axis.
@@ -24,7 +24,7 @@ const UNLIMITED: u64 = u64::MAX;
 const ROWS_BYTES: u64 = 1 << 20;
 
 /// Returns the storage of a dataset without elements.
-pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
+pub(super) fn unallocated(shape: &[u64], is_unlimited: bool) -> Storage {
     match is_unlimited {
         true => {
             // A chunk has less than 4 GiB, also if a later axis is empty.
@@ -35,7 +35,7 @@ pub(super) fn nowhere(shape: &[u64], is_unlimited: bool) -> Storage {
             let extents = extents.collect();
             Storage::Chunked(UNDEFINED, unlimited(shape, extents))
         }
-        false => Storage::Nowhere,
+        false => Storage::Unallocated,
     }
 }
 
@@ -69,17 +69,20 @@ fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
 
 /// Returns the storage of values in the header: contiguous, or one chunk.
 fn of_values(
-    values: Values,
+    values: DatasetValues,
     shape: &[u64],
     item_bytes: u64,
     is_unlimited: bool,
-) -> Result<(Storage, Elements), String> {
+) -> Result<(Storage, DatasetElements), String> {
     if !is_unlimited {
-        return Ok((Storage::Contiguous(0), Elements::Values(values, None)));
+        return Ok((
+            Storage::Contiguous(0),
+            DatasetElements::Values(values, None),
+        ));
     }
     let index = ChunkIndex::new(shape, shape, item_bytes).ok_or("values that are no chunk")?;
     let storage = Storage::Chunked(0, unlimited(shape, shape.to_vec()));
-    Ok((storage, Elements::Values(values, Some(index))))
+    Ok((storage, DatasetElements::Values(values, Some(index))))
 }
 
 /// Returns the storage of the stored chunks of an array.
@@ -89,7 +92,7 @@ pub(super) fn packed(
     shape: &[u64],
     stored: &StoredChunks,
     is_unlimited: bool,
-) -> Result<(Storage, Elements), String> {
+) -> Result<(Storage, DatasetElements), String> {
     let Data::Array(reader, extents) = &variable.data else {
         return Err("bug: stored chunks of no array".into());
     };
@@ -115,12 +118,12 @@ pub(super) fn packed(
         filters: stored.form.filters.clone(),
         max_shape: (longest != shape).then_some(longest),
     };
-    let content = Content::Chunks(Arc::clone(table));
-    let elements = Elements::Array(Arc::clone(reader), content, index);
+    let content = ArrayContent::Chunks(Arc::clone(table));
+    let elements = DatasetElements::Array(Arc::clone(reader), content, index);
     Ok((Storage::Chunked(UNDEFINED, chunks), elements))
 }
 
-impl<'a> Plan<'a> {
+impl<'a> FileBuilder<'a> {
     /// Returns the storage of the elements, which have `item_bytes` bytes each in the file.
     pub(super) fn storage(
         &mut self,
@@ -129,13 +132,16 @@ impl<'a> Plan<'a> {
         item_bytes: usize,
         shape: &[u64],
         is_unlimited: bool,
-    ) -> Result<(Storage, Elements), String> {
+    ) -> Result<(Storage, DatasetElements), String> {
         if shape.contains(&0) {
-            return Ok((nowhere(shape, is_unlimited), Elements::Nowhere));
+            return Ok((
+                unallocated(shape, is_unlimited),
+                DatasetElements::Unallocated,
+            ));
         }
         let (reader, chunks) = match &variable.data {
             Data::Texts(texts) => {
-                let values = Values::Variable(self.file.push_texts(texts));
+                let values = DatasetValues::Variable(self.file.push_texts(texts));
                 return of_values(values, shape, item_bytes as u64, is_unlimited);
             }
             Data::Numbers(values) => {
@@ -143,14 +149,22 @@ impl<'a> Plan<'a> {
                 let bytes: Option<Vec<Vec<u8>>> =
                     values.iter().map(|value| number.write(*value)).collect();
                 let bytes = bytes.ok_or("no numbers of their type")?.concat();
-                return of_values(Values::Bytes(bytes), shape, item_bytes as u64, is_unlimited);
+                return of_values(
+                    DatasetValues::Bytes(bytes),
+                    shape,
+                    item_bytes as u64,
+                    is_unlimited,
+                );
             }
             Data::Array(reader, chunks) => (reader, chunks),
         };
         let conversion = number.and_then(|number| variable.conversion(number));
         let (storage, content, index) =
             of_array(reader, shape, chunks, item_bytes, conversion, is_unlimited)?;
-        Ok((storage, Elements::Array(Arc::clone(reader), content, index)))
+        Ok((
+            storage,
+            DatasetElements::Array(Arc::clone(reader), content, index),
+        ))
     }
 }
 
@@ -167,7 +181,7 @@ pub(in crate::view) fn of_array(
     item_bytes: usize,
     conversion: Option<Conversion>,
     is_unlimited: bool,
-) -> Result<(Storage, Content, Option<ChunkIndex>), String> {
+) -> Result<(Storage, ArrayContent, Option<ChunkIndex>), String> {
     let item = item_bytes as u64;
     let pairs = || chunks.iter().zip(shape);
     let is_one = pairs().all(|(chunk, length)| chunk >= length);
@@ -203,7 +217,11 @@ pub(in crate::view) fn of_array(
     {
         return Err("bug: its chunks are not those of its file".into());
     }
-    Ok((storage, Content::Elements(extent, padding_bytes), index))
+    Ok((
+        storage,
+        ArrayContent::Elements(extent, padding_bytes),
+        index,
+    ))
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
 
 use crate::store::Key;
-use crate::view::around::{ArrayView, NodeResolver};
-use crate::view::content::NoContent;
+use crate::view::array_view::ArrayView;
+use crate::view::content::ContentError;
 use crate::view::number::{NumberKind, Value};
+use crate::view::resolve::NodeResolver;
 use crate::zarr::ByteOrder;
 
 /// The maximum size of a header with its extensions.
@@ -17,7 +18,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(super) fn find(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<Option<Vec<u8>>, NoContent> {
+) -> Result<Option<Vec<u8>>, ContentError> {
     let group: Key = view.node.key().parent();
     let Ok(key) = group.join(b"nifti") else {
         return Ok(None);
@@ -32,7 +33,7 @@ pub(super) fn find(
     }
     match nodes.numbers(&node, MAX_BYTES) {
         Ok(numbers) => Ok(numbers.into_iter().map(byte).collect()),
-        Err(NoContent::Absent(_)) => Ok(None),
+        Err(ContentError::Absent(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

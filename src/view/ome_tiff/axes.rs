@@ -8,7 +8,7 @@ use super::super::georef::scale::{OmeAxis, ome_axes, ome_image};
 
 /// An axis outside of those of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Above {
+pub(super) enum StackAxis {
     Time,
     Channel,
     Depth,
@@ -16,7 +16,7 @@ pub(super) enum Above {
 
 /// The distance between adjacent elements.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Step {
+pub(super) struct Spacing {
     pub(super) size: f64,
     /// The symbol of the unit in the OME Data Model (`UnitsLength`, `UnitsTime`).
     pub(super) unit: &'static str,
@@ -26,12 +26,12 @@ pub(super) struct Step {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StackAxes {
     /// The axes outside of those of an image with their lengths, in the order of the array.
-    pub(super) above: Vec<(Above, u64)>,
+    pub(super) above: Vec<(StackAxis, u64)>,
     /// The steps along z, y and x, and in time, if known.
-    pub(super) depth: Option<Step>,
-    pub(super) down: Option<Step>,
-    pub(super) across: Option<Step>,
-    pub(super) time: Option<Step>,
+    pub(super) depth: Option<Spacing>,
+    pub(super) down: Option<Spacing>,
+    pub(super) across: Option<Spacing>,
+    pub(super) time: Option<Spacing>,
 }
 
 /// Names of units in OME-NGFF (UDUNITS-2), and their symbols in the OME Data Model.
@@ -85,12 +85,12 @@ impl StackAxes {
         if !is_image || raster.is_chunky || above.len() != raster.planes.len() {
             return Err(wrong());
         }
-        let mut found: Vec<(Above, u64)> = Vec::new();
+        let mut found: Vec<(StackAxis, u64)> = Vec::new();
         for (name, length) in above.iter().zip(&raster.planes) {
             let axis = match name.to_ascii_lowercase().as_str() {
-                "t" => Above::Time,
-                "c" => Above::Channel,
-                "z" => Above::Depth,
+                "t" => StackAxis::Time,
+                "c" => StackAxis::Channel,
+                "z" => StackAxis::Depth,
                 _ => return Err(wrong()),
             };
             if found.iter().any(|(other, _)| *other == axis) {
@@ -111,16 +111,16 @@ impl StackAxes {
             known
         };
         Ok(Self {
-            depth: step("z", place(Above::Depth), &LENGTHS),
+            depth: step("z", place(StackAxis::Depth), &LENGTHS),
             down: step("y", Some(found.len()), &LENGTHS),
             across: step("x", Some(found.len() + 1), &LENGTHS),
-            time: step("t", place(Above::Time), &TIMES),
+            time: step("t", place(StackAxis::Time), &TIMES),
             above: found,
         })
     }
 
     #[cfg(test)]
-    pub(super) fn without_steps(above: &[(Above, u64)]) -> Self {
+    pub(super) fn without_steps(above: &[(StackAxis, u64)]) -> Self {
         Self {
             above: above.to_vec(),
             depth: None,
@@ -131,16 +131,16 @@ impl StackAxes {
     }
 
     /// Returns the length along an axis; 1 if the array lacks it.
-    pub(super) fn length(&self, axis: Above) -> u64 {
+    pub(super) fn length(&self, axis: StackAxis) -> u64 {
         let found = self.above.iter().find(|(other, _)| *other == axis);
         found.map_or(1, |(_, length)| *length)
     }
 
     /// Returns the axes from the slowest to the fastest: first those that the array lacks, then those of the
     /// array.
-    pub(super) fn order(&self) -> Vec<Above> {
+    pub(super) fn order(&self) -> Vec<StackAxis> {
         let own = self.above.iter().map(|(axis, _)| *axis);
-        let all = [Above::Time, Above::Channel, Above::Depth];
+        let all = [StackAxis::Time, StackAxis::Channel, StackAxis::Depth];
         let missing = all
             .into_iter()
             .filter(|axis| self.above.iter().all(|(other, _)| other != axis));
@@ -148,11 +148,11 @@ impl StackAxes {
     }
 }
 
-fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<Step> {
+fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<Spacing> {
     let name = axis.unit.as_deref()?;
     let (_, unit) = units.iter().find(|(names, _)| names.contains(&name))?;
     let size = axis.scale;
-    (size.is_finite() && size > 0.0).then_some(Step { size, unit })
+    (size.is_finite() && size > 0.0).then_some(Spacing { size, unit })
 }
 
 /// Returns the names of the axes: those of the OME-NGFF image, else those of the array.
@@ -189,10 +189,13 @@ mod tests {
 
     #[test]
     fn axes_that_an_array_lacks_are_the_slowest() {
-        let stack = StackAxes::without_steps(&[(Above::Depth, 7), (Above::Channel, 3)]);
-        assert_eq!(stack.order(), [Above::Time, Above::Depth, Above::Channel]);
-        assert_eq!(stack.length(Above::Depth), 7);
-        assert_eq!(stack.length(Above::Time), 1);
+        let stack = StackAxes::without_steps(&[(StackAxis::Depth, 7), (StackAxis::Channel, 3)]);
+        assert_eq!(
+            stack.order(),
+            [StackAxis::Time, StackAxis::Depth, StackAxis::Channel]
+        );
+        assert_eq!(stack.length(StackAxis::Depth), 7);
+        assert_eq!(stack.length(StackAxis::Time), 1);
     }
 
     #[test]
@@ -209,7 +212,7 @@ mod tests {
         };
         assert_eq!(
             step("micrometer", 0.5),
-            Some(Step {
+            Some(Spacing {
                 size: 0.5,
                 unit: "µm"
             })

@@ -8,15 +8,15 @@ use std::fmt::Write as _;
 
 use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::super::number::{Number, NumberKind};
-use super::super::tiff::{self, Values, tag};
-use super::axes::{Above, StackAxes, Step};
-use super::{Stack, pixels};
+use super::super::tiff::{self, FieldValue, tag};
+use super::axes::{Spacing, StackAxes, StackAxis};
+use super::{ImageStack, pixels};
 
 /// Returns the layout of a stack.
 ///
 /// # Errors
 /// Returns why ImageJ could not read the stack.
-pub(super) fn layout(stack: &Stack<'_>) -> Result<FileLayout, String> {
+pub(super) fn layout(stack: &ImageStack<'_>) -> Result<FileLayout, String> {
     let raster = &stack.metadata.raster;
     if !is_known(raster.number, raster.numbers) {
         return Err("ImageJ has uint8, uint16, int16 and float32: see .ome.tif".into());
@@ -53,10 +53,10 @@ fn is_known(number: Number, numbers: u64) -> bool {
 /// # Errors
 /// More than one axis would have to be moved.
 fn moved(axes: &StackAxes) -> Result<Option<[u64; 3]>, String> {
-    let rank = |axis: Above| match axis {
-        Above::Time => 0,
-        Above::Depth => 1,
-        Above::Channel => 2,
+    let rank = |axis: StackAxis| match axis {
+        StackAxis::Time => 0,
+        StackAxis::Depth => 1,
+        StackAxis::Channel => 2,
     };
     let own: Vec<(u8, u64)> = (axes.above.iter())
         .filter(|(_, length)| *length != 1)
@@ -82,9 +82,9 @@ fn moved(axes: &StackAxes) -> Result<Option<[u64; 3]>, String> {
 }
 
 /// Returns the tags of the first directory.
-fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
+fn fields(axes: &StackAxes) -> Vec<(u16, FieldValue)> {
     let [channels, slices, frames] =
-        [Above::Channel, Above::Depth, Above::Time].map(|axis| axes.length(axis));
+        [StackAxis::Channel, StackAxis::Depth, StackAxis::Time].map(|axis| axes.length(axis));
     let mut text = format!(
         "ImageJ=1.54f\nimages={}\nchannels={channels}\nslices={slices}\nframes={frames}\n\
          hyperstack=true\nmode={}\nloop=false\n",
@@ -96,7 +96,7 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
         },
     );
     let unit = axes.across.as_ref().map(|step| step.unit);
-    let in_unit = |step: &Option<Step>| {
+    let in_unit = |step: &Option<Spacing>| {
         let step = step.as_ref().filter(|step| Some(step.unit) == unit);
         step.map(|step| step.size)
     };
@@ -116,17 +116,17 @@ fn fields(axes: &StackAxes) -> Vec<(u16, Values)> {
             let per_unit = in_unit(step).and_then(resolution);
             fields.extend(per_unit.map(|value| (tag, value)));
         }
-        fields.push((tag::RESOLUTION_UNIT, Values::Shorts(vec![1])));
+        fields.push((tag::RESOLUTION_UNIT, FieldValue::Shorts(vec![1])));
     }
     if let Some(step) = axes.time.as_ref().filter(|step| step.unit == "s") {
         let _ = writeln!(text, "finterval={}", step.size);
     }
-    fields.push((tag::IMAGE_DESCRIPTION, Values::Text(text)));
+    fields.push((tag::IMAGE_DESCRIPTION, FieldValue::Text(text)));
     fields
 }
 
 /// Returns pixels per unit with as many digits as a `RATIONAL` can hold; `None` if it cannot hold the number.
-fn resolution(step: f64) -> Option<Values> {
+fn resolution(step: f64) -> Option<FieldValue> {
     // The smaller part is a power of ten, so that the other one has the digits of the step.
     let (larger, is_fine) = match step < 1.0 {
         true => (1.0 / step, true),
@@ -145,8 +145,8 @@ fn resolution(step: f64) -> Option<Values> {
     )]
     let scaled = is_held.then_some(scaled as u32)?;
     Some(match is_fine {
-        true => Values::Rational(scaled, smaller),
-        false => Values::Rational(smaller, scaled),
+        true => FieldValue::Rational(scaled, smaller),
+        false => FieldValue::Rational(smaller, scaled),
     })
 }
 
@@ -156,7 +156,11 @@ mod tests {
 
     #[test]
     fn planes_are_in_the_order_channel_slice_frame() {
-        let (t, c, z) = ((Above::Time, 2), (Above::Channel, 3), (Above::Depth, 5));
+        let (t, c, z) = (
+            (StackAxis::Time, 2),
+            (StackAxis::Channel, 3),
+            (StackAxis::Depth, 5),
+        );
         for (axes, expected) in [
             (&[][..], None),
             (&[t, z, c], None),
@@ -166,7 +170,7 @@ mod tests {
             (&[c, t, z], Some([1, 3, 10])),
             (&[z, t, c], Some([1, 5, 2])),
             (&[z, c, t], Some([1, 15, 2])),
-            (&[c, (Above::Depth, 1), t], Some([1, 3, 2])),
+            (&[c, (StackAxis::Depth, 1), t], Some([1, 3, 2])),
         ] {
             let found = moved(&StackAxes::without_steps(axes));
             assert_eq!(found, Ok(expected), "{axes:?}");
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn resolutions_are_pixels_per_unit() {
-        let rational = |numerator, denominator| Some(Values::Rational(numerator, denominator));
+        let rational = |numerator, denominator| Some(FieldValue::Rational(numerator, denominator));
         assert_eq!(resolution(0.5), rational(2_000_000_000, 1_000_000_000));
         assert_eq!(resolution(0.325), rational(3_076_923_077, 1_000_000_000));
         // Nanometres of a microscope, and of a satellite.

@@ -8,8 +8,8 @@ use super::super::georef::context::Notes;
 use super::super::georef::scale::ome_image;
 use super::super::georef::text::{escape, is_plain};
 use super::super::number::{Number, NumberKind};
-use super::Stack;
-use super::axes::{Above, Step};
+use super::ImageStack;
+use super::axes::{Spacing, StackAxis};
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
@@ -28,7 +28,7 @@ struct Channel {
 ///
 /// # Errors
 /// The data model does not have the data type.
-pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, String> {
+pub(super) fn describe(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<String, String> {
     let raster = &stack.metadata.raster;
     let pixel_type = pixel_type(raster.number, raster.numbers)?;
     let axes = &stack.axes;
@@ -44,9 +44,9 @@ pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, S
         fastest_first(&axes.order()),
         raster.width,
         raster.height,
-        axes.length(Above::Depth),
-        axes.length(Above::Channel),
-        axes.length(Above::Time),
+        axes.length(StackAxis::Depth),
+        axes.length(StackAxis::Channel),
+        axes.length(StackAxis::Time),
         raster.number.order == ByteOrder::Big,
     );
     for (name, step) in [
@@ -55,13 +55,13 @@ pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, S
         ("PhysicalSizeZ", &axes.depth),
         ("TimeIncrement", &axes.time),
     ] {
-        if let Some(Step { size, unit }) = step {
+        if let Some(Spacing { size, unit }) = step {
             // Writing to a String does not fail.
             let _ = write!(text, " {name}=\"{size}\" {name}Unit=\"{unit}\"");
         }
     }
     text.push_str(">\n");
-    let count = axes.length(Above::Channel);
+    let count = axes.length(StackAxis::Channel);
     if count > MAX_NAMED_CHANNELS {
         notes.add(format!("names of {count} channels are left out"));
     }
@@ -87,7 +87,7 @@ pub(super) fn describe(stack: &Stack<'_>, notes: &mut Notes) -> Result<String, S
 }
 
 /// Returns the name of the image; without an image, of the array.
-fn name(stack: &Stack<'_>) -> String {
+fn name(stack: &ImageStack<'_>) -> String {
     let image = ome_image(stack.context);
     let name = image.and_then(|image| image.get("name")?.as_str());
     let name = name.filter(|name| !name.is_empty() && is_plain(name));
@@ -117,17 +117,17 @@ fn pixel_type(number: Number, numbers: u64) -> Result<&'static str, String> {
 }
 
 /// Returns the letters of the axes outside of an image for `DimensionOrder`.
-fn fastest_first(slowest_first: &[Above]) -> String {
-    let letter = |axis: &Above| match axis {
-        Above::Time => 'T',
-        Above::Channel => 'C',
-        Above::Depth => 'Z',
+fn fastest_first(slowest_first: &[StackAxis]) -> String {
+    let letter = |axis: &StackAxis| match axis {
+        StackAxis::Time => 'T',
+        StackAxis::Channel => 'C',
+        StackAxis::Depth => 'Z',
     };
     slowest_first.iter().rev().map(letter).collect()
 }
 
 /// Returns a channel in the `omero` member of the group (OME-NGFF 0.4, 3.5).
-fn channel(stack: &Stack<'_>, index: u64) -> Channel {
+fn channel(stack: &ImageStack<'_>, index: u64) -> Channel {
     let found = || {
         let attributes = stack.context.pyramid()?;
         let omero = attributes.get("ome").and_then(|ome| ome.get("omero"));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn orders_of_dimensions_begin_with_the_fastest() {
-        let order = [Above::Time, Above::Channel, Above::Depth];
+        let order = [StackAxis::Time, StackAxis::Channel, StackAxis::Depth];
         assert_eq!(fastest_first(&order), "ZCT");
     }
 

@@ -26,20 +26,20 @@ pub(super) struct ColumnType {
     length: Option<i32>,
     /// Whether rows may lack a value.
     is_optional: bool,
-    logical: Option<Logical>,
-    stored: Stored,
+    logical: Option<LogicalType>,
+    stored: StoredValues,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Logical {
+enum LogicalType {
     Text,
     Integer { bits: u8, is_signed: bool },
-    Timestamp(Resolution),
+    Timestamp(TimestampUnit),
     Float16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resolution {
+enum TimestampUnit {
     Milliseconds,
     Microseconds,
     Nanoseconds,
@@ -47,7 +47,7 @@ enum Resolution {
 
 /// The conversion of elements to stored values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stored {
+enum StoredValues {
     /// Each element separately, with this conversion if it is a number.
     Elements(Option<Conversion>),
     Encoded(ValueEncoding),
@@ -109,15 +109,15 @@ impl ColumnType {
     /// Returns elements as the file stores them; `None` if a value does not fit, and for text.
     pub(super) fn encode(&self, elements: &[u8]) -> Option<Vec<u8>> {
         match &self.stored {
-            Stored::Elements(None) => Some(elements.to_vec()),
-            Stored::Elements(Some(conversion)) => {
+            StoredValues::Elements(None) => Some(elements.to_vec()),
+            StoredValues::Elements(Some(conversion)) => {
                 let bytes = conversion.target_bytes(elements.len() as u64)?;
                 let mut stored = vec![0; usize::try_from(bytes).ok()?];
                 conversion.convert(elements, &mut stored).ok()?;
                 Some(stored)
             }
-            Stored::Encoded(encoding) => encoding.encode(elements).ok(),
-            Stored::Texts => None,
+            StoredValues::Encoded(encoding) => encoding.encode(elements).ok(),
+            StoredValues::Texts => None,
         }
     }
 
@@ -127,8 +127,8 @@ impl ColumnType {
             physical: 6,
             length: None,
             is_optional,
-            logical: Some(Logical::Text),
-            stored: Stored::Texts,
+            logical: Some(LogicalType::Text),
+            stored: StoredValues::Texts,
         }
     }
 
@@ -144,14 +144,14 @@ impl ColumnType {
                 length: None,
                 is_optional: false,
                 logical: None,
-                stored: Stored::Encoded(ValueEncoding::Bits),
+                stored: StoredValues::Encoded(ValueEncoding::Bits),
             }),
             (Scalar::Bytes | Scalar::Raw, _) => Ok(Self {
                 physical: 7,
                 length: Some(i32::try_from(data_type.size_bytes).map_err(|_| none())?),
                 is_optional: false,
                 logical: None,
-                stored: Stored::Elements(None),
+                stored: StoredValues::Elements(None),
             }),
             (Scalar::DateTime { order, unit }, Some((number, 1))) => {
                 Ok(times(*order, *unit).unwrap_or_else(|| integer(number)))
@@ -178,17 +178,17 @@ impl ColumnType {
     /// Returns the values of an array; `None` if their size overflows.
     pub(super) fn array(&self, source: usize, reader: &ArrayReader) -> Option<ColumnSource> {
         match &self.stored {
-            Stored::Elements(conversion) => {
+            StoredValues::Elements(conversion) => {
                 let order = ElementOrder::RowMajor;
                 let extent = ArrayExtent::new(source, reader, order, *conversion)?;
                 Some(ColumnSource::Array(extent))
             }
-            Stored::Encoded(encoding) => Some(ColumnSource::Encoded(EncodedArray {
+            StoredValues::Encoded(encoding) => Some(ColumnSource::Encoded(EncodedArray {
                 source,
                 encoding: *encoding,
                 elements_bytes: reader.size_bytes(),
             })),
-            Stored::Texts => None,
+            StoredValues::Texts => None,
         }
     }
 
@@ -210,7 +210,7 @@ impl ColumnType {
     }
 }
 
-impl Logical {
+impl LogicalType {
     /// Returns the `ConvertedType`, for older readers. It has no `Float16`, and its timestamps are in UTC.
     fn converted(self) -> Option<i32> {
         match self {
@@ -233,9 +233,9 @@ impl Logical {
             Self::Timestamp(resolution) => union.nested(8, |timestamp| {
                 timestamp.boolean(1, false);
                 let unit = match resolution {
-                    Resolution::Milliseconds => 1,
-                    Resolution::Microseconds => 2,
-                    Resolution::Nanoseconds => 3,
+                    TimestampUnit::Milliseconds => 1,
+                    TimestampUnit::Microseconds => 2,
+                    TimestampUnit::Nanoseconds => 3,
                 };
                 timestamp.nested(2, |units| units.nested(unit, |_| {}));
             }),
@@ -255,14 +255,14 @@ fn integer(number: Number) -> ColumnType {
         physical: if size == 4 { INT32 } else { INT64 },
         length: None,
         is_optional: false,
-        logical: (!is_plain).then_some(Logical::Integer { bits, is_signed }),
-        stored: Stored::Elements(Some(Conversion::new(number, to))),
+        logical: (!is_plain).then_some(LogicalType::Integer { bits, is_signed }),
+        stored: StoredValues::Elements(Some(Conversion::new(number, to))),
     }
 }
 
 fn float(number: Number) -> Option<ColumnType> {
     let (physical, length, logical) = match number.size_bytes {
-        2 => (7, Some(2), Some(Logical::Float16)),
+        2 => (7, Some(2), Some(LogicalType::Float16)),
         4 => (FLOAT, None, None),
         8 => (DOUBLE, None, None),
         _ => return None,
@@ -273,13 +273,13 @@ fn float(number: Number) -> Option<ColumnType> {
         length,
         is_optional: false,
         logical,
-        stored: Stored::Elements(Some(Conversion::new(number, to))),
+        stored: StoredValues::Elements(Some(Conversion::new(number, to))),
     })
 }
 
 /// Returns timestamps; `None` for units that are no multiple of a resolution of Parquet.
 fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
-    use Resolution::{Microseconds, Milliseconds, Nanoseconds};
+    use TimestampUnit::{Microseconds, Milliseconds, Nanoseconds};
     let (factor, resolution) = match unit.base {
         TimeBase::Week => (7 * 86_400_000, Milliseconds),
         TimeBase::Day => (86_400_000, Milliseconds),
@@ -295,18 +295,18 @@ fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
     let stored = match factor {
         1 => {
             let number = |order| Number::new(NumberKind::Int, 8, order);
-            Stored::Elements(Some(Conversion::new(
+            StoredValues::Elements(Some(Conversion::new(
                 number(order),
                 number(ByteOrder::Little),
             )))
         }
-        factor => Stored::Encoded(ValueEncoding::Scaled { order, factor }),
+        factor => StoredValues::Encoded(ValueEncoding::Scaled { order, factor }),
     };
     Some(ColumnType {
         physical: INT64,
         length: None,
         is_optional: false,
-        logical: Some(Logical::Timestamp(resolution)),
+        logical: Some(LogicalType::Timestamp(resolution)),
         stored,
     })
 }
@@ -412,7 +412,7 @@ mod tests {
             (8, true, 15),
             (16, true, 16),
         ] {
-            let logical = Logical::Integer { bits, is_signed };
+            let logical = LogicalType::Integer { bits, is_signed };
             assert_eq!(logical.converted(), Some(converted));
         }
     }

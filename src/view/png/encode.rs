@@ -36,7 +36,7 @@ impl Colours {
 
 /// The format of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct ImageHeader {
     pub(super) width: u32,
     pub(super) height: u32,
     pub(super) colours: Colours,
@@ -53,7 +53,7 @@ const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 /// The highest index of the palette.
 pub(super) const MAX_INDEX: u8 = 255;
 
-impl Format {
+impl ImageHeader {
     /// Returns the size of the rows in bytes, each with a byte for the filter type, which is none.
     fn rows_bytes(self) -> usize {
         (1 + self.width as usize * self.colours.pixel_bytes()) * self.height as usize
@@ -188,7 +188,7 @@ mod tests {
             (0xFFFE, 1, Colours::Indexed, 80),
             (0xFFFE, 2, Colours::Indexed, 80),
         ] {
-            let format = Format {
+            let format = ImageHeader {
                 width,
                 height,
                 colours,
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn pixels_of_another_size_are_no_image() {
-        let format = Format {
+        let format = ImageHeader {
             width: 2,
             height: 2,
             colours: Colours::Indexed,

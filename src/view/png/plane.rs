@@ -15,14 +15,14 @@ const MAX_CHUNKS: u64 = 65_536;
 
 /// An axis of the plane: every `step`th element, starting with the first, is a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct SampledAxis {
     /// The axis of the array.
     pub(super) axis: usize,
     pub(super) length: u64,
     pub(super) step: u64,
 }
 
-impl Side {
+impl SampledAxis {
     /// Returns the side with all elements of an axis.
     pub(super) fn whole(axis: usize, length: u64) -> Self {
         Self {
@@ -41,15 +41,15 @@ impl Side {
 /// The plane at index 0 of all other axes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plane {
-    pub(super) rows: Side,
-    pub(super) columns: Side,
+    pub(super) rows: SampledAxis,
+    pub(super) columns: SampledAxis,
     /// The axis of colour channels, if the pixels are colours.
-    pub(super) channels: Option<Side>,
+    pub(super) channels: Option<SampledAxis>,
 }
 
 /// The layout of the elements: chunk by chunk, or row-major over the whole array.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stored<'a> {
+pub(super) struct ElementLayout<'a> {
     pub(super) shape: &'a [u64],
     /// The shape of the chunks that are decoded one by one, if all have the same shape.
     pub(super) chunk: Option<&'a [u64]>,
@@ -60,7 +60,7 @@ pub(super) struct Stored<'a> {
 
 /// Consecutive samples along a side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) struct Run {
+pub(in crate::view) struct SampleRun {
     /// The index of the first sample in the picture.
     pub(in crate::view) first: u64,
     pub(in crate::view) count: u64,
@@ -68,7 +68,7 @@ pub(in crate::view) struct Run {
     pub(in crate::view) stride: u64,
 }
 
-impl Run {
+impl SampleRun {
     /// Returns the number of bytes from the first sample to the last.
     fn length(self) -> u64 {
         self.count.saturating_sub(1).saturating_mul(self.stride)
@@ -99,7 +99,7 @@ impl Run {
 pub(in crate::view) struct Block {
     pub(in crate::view) extent: Selection,
     pub(in crate::view) offset: u64,
-    pub(in crate::view) runs: [Run; 3],
+    pub(in crate::view) runs: [SampleRun; 3],
 }
 
 impl Plane {
@@ -121,9 +121,9 @@ impl Plane {
     }
 
     /// Returns rows, columns and channels.
-    fn sides(&self) -> [Side; 3] {
+    fn sides(&self) -> [SampledAxis; 3] {
         // An axis with one element has one sample.
-        let none = Side {
+        let none = SampledAxis {
             axis: usize::MAX,
             length: 1,
             step: 1,
@@ -135,7 +135,7 @@ impl Plane {
     ///
     /// # Errors
     /// Returns which limit they exceed.
-    pub(super) fn check(&self, stored: Stored<'_>) -> Result<(), String> {
+    pub(super) fn check(&self, stored: ElementLayout<'_>) -> Result<(), String> {
         let (mut chunks, mut bytes) = (1_u64, stored.element_bytes);
         for (axis, length) in stored.shape.iter().enumerate() {
             let size = stored.largest_chunk.get(axis).copied().unwrap_or(1).max(1);
@@ -154,7 +154,7 @@ impl Plane {
     }
 
     /// Returns the blocks of all samples, chunk by chunk. `None` if an offset overflows.
-    pub(super) fn blocks(&self, stored: Stored<'_>) -> Option<Vec<Block>> {
+    pub(super) fn blocks(&self, stored: ElementLayout<'_>) -> Option<Vec<Block>> {
         let (extent, unit) = match stored.chunk {
             Some(chunk) => (Selection::ChunkMajor, chunk),
             None => (Selection::RowMajor, stored.shape),
@@ -209,7 +209,7 @@ fn strides(shape: &[u64], element_bytes: u64) -> Option<Vec<u64>> {
 
 /// Returns the samples of a side, split by chunk, with the offset of the first sample in each. `unit` is the
 /// side of a chunk; `step` and `unit_step` are the bytes between elements and between chunks.
-fn parts(side: Side, unit: u64, step: u64, unit_step: u64) -> Vec<(u64, Run)> {
+fn parts(side: SampledAxis, unit: u64, step: u64, unit_step: u64) -> Vec<(u64, SampleRun)> {
     let (unit, stride) = (unit.max(1), side.step.max(1));
     let mut parts = Vec::new();
     let mut first = 0;
@@ -220,7 +220,7 @@ fn parts(side: Side, unit: u64, step: u64, unit_step: u64) -> Vec<(u64, Run)> {
         let count = (end - at).div_ceil(stride);
         let offset = (at / unit).saturating_mul(unit_step);
         let offset = offset.saturating_add((at % unit).saturating_mul(step));
-        let run = Run {
+        let run = SampleRun {
             first,
             count,
             stride: stride.saturating_mul(step),
@@ -263,7 +263,7 @@ impl Block {
     /// Returns the index of each sample in the picture (row, column, channel), and its offset in the block.
     pub(in crate::view) fn samples(&self) -> impl Iterator<Item = ([u64; 3], u64)> + use<> {
         let [rows, columns, channels] = self.runs;
-        let of = |run: Run| (0..run.count).map(move |n| (run.first + n, n * run.stride));
+        let of = |run: SampleRun| (0..run.count).map(move |n| (run.first + n, n * run.stride));
         of(rows).flat_map(move |(row, down)| {
             of(columns).flat_map(move |(column, across)| {
                 of(channels)
@@ -273,7 +273,7 @@ impl Block {
     }
 }
 
-fn replaced(mut runs: [Run; 3], place: usize, run: Run) -> [Run; 3] {
+fn replaced(mut runs: [SampleRun; 3], place: usize, run: SampleRun) -> [SampleRun; 3] {
     if let Some(target) = runs.get_mut(place) {
         *target = run;
     }
@@ -335,13 +335,13 @@ mod tests {
                 bytes.extend(value.to_le_bytes());
             }
         }
-        let stored = Stored {
+        let stored = ElementLayout {
             shape,
             chunk,
             largest_chunk: unit,
             element_bytes: 4,
         };
-        let channels = plane.channels.map_or(1, Side::samples);
+        let channels = plane.channels.map_or(1, SampledAxis::samples);
         let mut picture =
             vec![u32::MAX; (plane.rows.samples() * plane.columns.samples() * channels) as usize];
         for block in plane.blocks(stored).unwrap() {
@@ -361,11 +361,11 @@ mod tests {
         columns: (usize, u64, u64),
         channels: Option<(usize, u64)>,
     ) -> Plane {
-        let side = |(axis, length, step)| Side { axis, length, step };
+        let side = |(axis, length, step)| SampledAxis { axis, length, step };
         Plane {
             rows: side(rows),
             columns: side(columns),
-            channels: channels.map(|(axis, length)| Side::whole(axis, length)),
+            channels: channels.map(|(axis, length)| SampledAxis::whole(axis, length)),
         }
     }
 
@@ -383,7 +383,7 @@ mod tests {
             let mut expected = Vec::new();
             for row in 0..plane.rows.samples() {
                 for column in 0..plane.columns.samples() {
-                    for channel in 0..plane.channels.map_or(1, Side::samples) {
+                    for channel in 0..plane.channels.map_or(1, SampledAxis::samples) {
                         let mut place = vec![0; shape.len()];
                         place[plane.rows.axis] = row * plane.rows.step;
                         place[plane.columns.axis] = column * plane.columns.step;
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn long_ranges_are_read_in_parts() {
         let plane = plane((0, 4096, 32), (1, 1 << 20, 8192), None);
-        let stored = |chunk| Stored {
+        let stored = |chunk| ElementLayout {
             shape: &[4096, 1 << 20],
             chunk,
             largest_chunk: &[4096, 1 << 20],

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::view::around::{ArrayView, NodeResolver};
-use crate::view::content::NoContent;
+use crate::view::array_view::ArrayView;
+use crate::view::content::ContentError;
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::context::Notes;
 use crate::view::georef::crs::Crs;
@@ -12,6 +12,7 @@ use crate::view::georef::spacing::{Spacing, spacings};
 use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
 use crate::view::number::Value;
+use crate::view::resolve::NodeResolver;
 
 /// XML elements of a GDAL virtual raster.
 #[derive(Debug, Default)]
@@ -151,7 +152,7 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
 ///
 /// # Errors
 /// Errors of the store.
-pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, NoContent> {
+pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, ContentError> {
     Ok(lines(&spacings(view, nodes, &mut Notes::default())?))
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Pixels;
-use super::ifd::{Values, tag};
+use super::PixelLayout;
+use super::ifd::{FieldValue, tag};
 use crate::array::ChunkTable;
 use crate::view::layout::ElementOrder;
 
@@ -62,7 +62,7 @@ const MAX_STRIP_BYTES: u64 = 1 << 20;
 
 impl Blocks {
     /// Returns the blocks of an image with chunks of this shape.
-    pub(super) fn new(pixels: &Pixels, chunk: &[u64]) -> Self {
+    pub(super) fn new(pixels: &PixelLayout, chunk: &[u64]) -> Self {
         match tiles(pixels, chunk) {
             Some(tiles) => Self::Tiles(tiles),
             None => Self::strips(pixels, chunk),
@@ -70,7 +70,7 @@ impl Blocks {
     }
 
     /// Returns strips, for programs that cannot read tiles.
-    pub(super) fn strips(pixels: &Pixels, chunk: &[u64]) -> Self {
+    pub(super) fn strips(pixels: &PixelLayout, chunk: &[u64]) -> Self {
         Self::Strips(strips(pixels, chunk))
     }
 
@@ -79,7 +79,7 @@ impl Blocks {
     /// # Errors
     /// Returns why chunks of this shape cannot be blocks.
     pub(super) fn stored(
-        pixels: &Pixels,
+        pixels: &PixelLayout,
         chunk: &[u64],
         table: Arc<ChunkTable>,
     ) -> Result<Self, String> {
@@ -117,21 +117,21 @@ impl Blocks {
     }
 
     /// Returns the tags with the shape of a block.
-    pub(super) fn fields(&self) -> Result<Vec<(u16, Values)>, String> {
+    pub(super) fn fields(&self) -> Result<Vec<(u16, FieldValue)>, String> {
         Ok(match self {
             Self::Tiles(tiles) => vec![
-                (tag::TILE_WIDTH, Values::long(tiles.width)?),
-                (tag::TILE_LENGTH, Values::long(tiles.height)?),
+                (tag::TILE_WIDTH, FieldValue::long(tiles.width)?),
+                (tag::TILE_LENGTH, FieldValue::long(tiles.height)?),
             ],
             Self::Strips(strips) => {
-                vec![(tag::ROWS_PER_STRIP, Values::long(strips.rows)?)]
+                vec![(tag::ROWS_PER_STRIP, FieldValue::long(strips.rows)?)]
             }
             Self::Stored(blocks) => match blocks.width {
                 Some(width) => vec![
-                    (tag::TILE_WIDTH, Values::long(width)?),
-                    (tag::TILE_LENGTH, Values::long(blocks.rows)?),
+                    (tag::TILE_WIDTH, FieldValue::long(width)?),
+                    (tag::TILE_LENGTH, FieldValue::long(blocks.rows)?),
                 ],
-                None => vec![(tag::ROWS_PER_STRIP, Values::long(blocks.rows)?)],
+                None => vec![(tag::ROWS_PER_STRIP, FieldValue::long(blocks.rows)?)],
             },
         })
     }
@@ -248,7 +248,7 @@ fn is_side(side: u64) -> bool {
 ///
 /// # Errors
 /// Returns why the chunk is neither.
-pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], String> {
+pub(super) fn stored_sides(pixels: &PixelLayout, chunk: &[u64]) -> Result<[u64; 2], String> {
     let sides = match pixels.is_chunky {
         true => chunk
             .split_last()
@@ -302,7 +302,7 @@ pub(super) fn stored_sides(pixels: &Pixels, chunk: &[u64]) -> Result<[u64; 2], S
 }
 
 /// Returns the chunks as tiles, if their shape allows it.
-fn tiles(pixels: &Pixels, chunk: &[u64]) -> Option<Tiles> {
+fn tiles(pixels: &PixelLayout, chunk: &[u64]) -> Option<Tiles> {
     let (leading, [height, width]) = match pixels.is_chunky {
         false => chunk.split_last_chunk::<2>()?,
         true => {
@@ -335,7 +335,7 @@ fn tiles(pixels: &Pixels, chunk: &[u64]) -> Option<Tiles> {
     (tile_bytes <= MAX_TILE_BYTES && tiles.count() <= MAX_BLOCKS).then_some(tiles)
 }
 
-fn strips(pixels: &Pixels, chunk: &[u64]) -> Strips {
+fn strips(pixels: &PixelLayout, chunk: &[u64]) -> Strips {
     let row_bytes = pixels.width.saturating_mul(pixels.pixel_bytes()).max(1);
     let planes: u64 = pixels.planes.iter().product();
     let height = pixels.height.max(1);
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn tiles_are_planes_of_chunks() {
-        let pixels = Pixels::of_planes(&[3], 20, 40, U2);
+        let pixels = PixelLayout::of_planes(&[3], 20, 40, U2);
         let blocks = Blocks::new(&pixels, &[2, 16, 32]);
         assert_eq!(blocks.order(), ElementOrder::ChunkMajor);
         let tile = 16 * 32 * 2;
@@ -393,7 +393,7 @@ mod tests {
         // Four chunks of two planes, and four chunks with one plane beyond the edge.
         let places = [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14];
         assert_eq!(offsets(&blocks), places.map(|place| place * tile));
-        let deep = Pixels::of_planes(&[2, 3], 16, 16, U2);
+        let deep = PixelLayout::of_planes(&[2, 3], 16, 16, U2);
         let blocks = Blocks::new(&deep, &[1, 2, 16, 16]);
         let places = [0, 1, 2, 4, 5, 6].map(|place| place * 512);
         assert_eq!(offsets(&blocks), places);
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn chunks_that_are_no_tiles_become_strips() {
-        let pixels = Pixels::of_planes(&[2], 1000, 1000, U2);
+        let pixels = PixelLayout::of_planes(&[2], 1000, 1000, U2);
         for chunk in [[1, 100, 16], [1, 16, 8], [1, 1 << 14, 1 << 14], [0, 16, 16]] {
             let blocks = Blocks::new(&pixels, &chunk);
             assert_eq!(blocks.order(), ElementOrder::RowMajor, "{chunk:?}");
@@ -422,7 +422,7 @@ mod tests {
     fn tables_stay_small() {
         let most = 0x7FFF_FFFF;
         for (planes, height, width) in [(65_535, most, 1), (1, most, most), (65_535, 4, most)] {
-            let pixels = Pixels::of_planes(&[planes], height, width, U2);
+            let pixels = PixelLayout::of_planes(&[planes], height, width, U2);
             for chunk in [[1, 16, 16], [1, 1, 1]] {
                 let blocks = Blocks::new(&pixels, &chunk);
                 assert!(blocks.count() <= MAX_BLOCKS, "{planes} {height} {width}");
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn chunky_samples_of_a_pixel_are_in_one_tile() {
-        let mut pixels = Pixels::of_planes(&[], 20, 40, U2);
+        let mut pixels = PixelLayout::of_planes(&[], 20, 40, U2);
         (pixels.samples, pixels.is_chunky) = (3, true);
         let blocks = Blocks::new(&pixels, &[16, 16, 3]);
         assert_eq!(

@@ -49,7 +49,7 @@ pub(in crate::view) mod tag {
 
 /// The values of a tag.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) enum Values {
+pub(in crate::view) enum FieldValue {
     /// `SHORT`.
     Shorts(Vec<u16>),
     /// `LONG`.
@@ -66,7 +66,7 @@ pub(in crate::view) enum Values {
 #[derive(Debug, Clone)]
 pub(in crate::view) struct Image {
     /// All tags except those of the block tables.
-    pub(in crate::view) fields: Vec<(u16, Values)>,
+    pub(in crate::view) fields: Vec<(u16, FieldValue)>,
     /// The blocks of the image data.
     pub(super) blocks: Blocks,
     /// Size of the image data in bytes.
@@ -126,7 +126,7 @@ impl Flavour {
     }
 }
 
-impl Values {
+impl FieldValue {
     /// Returns a `LONG`.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ struct Directory<'a> {
     start: u64,
     blocks: Range<u64>,
     /// Tags of this directory only.
-    own: &'a [(u16, Values)],
+    own: &'a [(u16, FieldValue)],
 }
 
 /// A directory of the file's chain, and the directories in its `SubIFDs`.
@@ -233,15 +233,15 @@ type Chained<'a> = (Directory<'a>, Vec<Directory<'a>>);
 
 /// The input for the header of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Contents<'a> {
+pub(super) struct FileContents<'a> {
     /// The images, of which the first is the main image.
     pub(super) images: &'a [&'a Image],
     pub(super) directories: Directories<'a>,
     /// Tags of the first directory only.
-    pub(super) first: &'a [(u16, Values)],
+    pub(super) first: &'a [(u16, FieldValue)],
 }
 
-impl<'a> Contents<'a> {
+impl<'a> FileContents<'a> {
     /// Returns the directories, with data at these offsets.
     fn chain(self, starts: &'a [u64]) -> impl Iterator<Item = Chained<'a>> {
         let count = match self.directories {
@@ -292,7 +292,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    fn fields(&self) -> impl Iterator<Item = &(u16, Values)> {
+    fn fields(&self) -> impl Iterator<Item = &(u16, FieldValue)> {
         self.image.fields.iter().chain(self.own)
     }
 
@@ -317,7 +317,7 @@ impl<'a> Directory<'a> {
 ///
 /// # Errors
 /// The tables exceed the limit, or the file would exceed 2^63 - 1 bytes.
-pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
+pub(super) fn encode(contents: FileContents<'_>, order: ByteOrder) -> Result<Header, String> {
     let (starts, end) = starts(contents, Flavour::Classic)?;
     let (flavour, starts) = match u32::try_from(end) {
         Ok(_) => (Flavour::Classic, starts),
@@ -331,13 +331,13 @@ pub(super) fn encode(contents: Contents<'_>, order: ByteOrder) -> Result<Header,
 ///
 /// # Errors
 /// As [`encode`]; or the first plane ends beyond 4 GiB.
-pub(super) fn encode_first(contents: Contents<'_>, order: ByteOrder) -> Result<Header, String> {
+pub(super) fn encode_first(contents: FileContents<'_>, order: ByteOrder) -> Result<Header, String> {
     let (starts, _) = starts(contents, Flavour::Classic)?;
     write(contents, starts, Flavour::Classic, order)
 }
 
 fn write(
-    contents: Contents<'_>,
+    contents: FileContents<'_>,
     starts: Vec<u64>,
     flavour: Flavour,
     order: ByteOrder,
@@ -382,7 +382,7 @@ fn size_of(directory: &Directory<'_>, flavour: Flavour, below: u64) -> Result<u6
 const TOO_LONG_TABLES: &str = "its tables take more than 16 MiB";
 
 /// Returns the offset of each image's data, and the end of the last image.
-fn starts(contents: Contents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
+fn starts(contents: FileContents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
     let too_long = || "no file can be so long".to_owned();
     let mut header = flavour.preamble_bytes();
     for (main, below) in contents.chain(&[]) {
@@ -520,11 +520,11 @@ fn push(
 mod tests {
     use super::*;
     use crate::view::number::{Number, NumberKind};
-    use crate::view::tiff::Pixels;
+    use crate::view::tiff::PixelLayout;
 
-    fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, Values)>) -> Image {
+    fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, FieldValue)>) -> Image {
         let number = Number::new(NumberKind::UInt, 2, order);
-        let pixels = Pixels::of_planes(&[planes], side, side, number);
+        let pixels = PixelLayout::of_planes(&[planes], side, side, number);
         Image {
             fields,
             blocks: Blocks::new(&pixels, &[1, side.min(128), side.min(128)]),
@@ -532,8 +532,8 @@ mod tests {
         }
     }
 
-    fn of_images<'a>(images: &'a [&'a Image]) -> Contents<'a> {
-        Contents {
+    fn of_images<'a>(images: &'a [&'a Image]) -> FileContents<'a> {
+        FileContents {
             images,
             directories: Directories::Images,
             first: &[],
@@ -554,14 +554,19 @@ mod tests {
     #[test]
     fn each_plane_has_a_directory_and_its_coarser_images() {
         let order = ByteOrder::Little;
-        let fine = image(3, 128, order, vec![(tag::IMAGE_WIDTH, Values::Long(128))]);
-        let coarse = image(3, 64, order, vec![(tag::IMAGE_WIDTH, Values::Long(64))]);
-        let contents = Contents {
+        let fine = image(
+            3,
+            128,
+            order,
+            vec![(tag::IMAGE_WIDTH, FieldValue::Long(128))],
+        );
+        let coarse = image(3, 64, order, vec![(tag::IMAGE_WIDTH, FieldValue::Long(64))]);
+        let contents = FileContents {
             images: &[&fine, &coarse],
             directories: Directories::Planes(&[0, 2, 1]),
             first: &[(
                 tag::IMAGE_DESCRIPTION,
-                Values::Text("about all planes".into()),
+                FieldValue::Text("about all planes".into()),
             )],
         };
         let Header { bytes, starts } = encode(contents, order).unwrap();
@@ -594,8 +599,8 @@ mod tests {
     #[test]
     fn a_small_file_is_classic_tiff() {
         let fields = vec![
-            (tag::SOFTWARE, Values::Text("abc".into())),
-            (tag::IMAGE_WIDTH, Values::Long(16)),
+            (tag::SOFTWARE, FieldValue::Text("abc".into())),
+            (tag::IMAGE_WIDTH, FieldValue::Long(16)),
         ];
         let image = image(1, 16, ByteOrder::Big, fields);
         let header = encode(of_images(&[&image]), ByteOrder::Big).unwrap();
@@ -644,7 +649,7 @@ mod tests {
     #[test]
     fn too_long_tables_are_errors() {
         let text = "a".repeat(17 << 20);
-        let image = image(1, 16, ByteOrder::Little, vec![(1, Values::Text(text))]);
+        let image = image(1, 16, ByteOrder::Little, vec![(1, FieldValue::Text(text))]);
         let why = encode(of_images(&[&image]), ByteOrder::Little).unwrap_err();
         assert!(why.contains("tables"), "{why}");
         let mut image = self::image(1, 16, ByteOrder::Little, Vec::new());

@@ -1,17 +1,17 @@
-//! Gathers the input of a file: the nodes below a group, and the elements that it needs.
+//! Loads the input of a file: the nodes below a group ([`GroupTree`]), and the elements that the file needs.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::branch::{Depth, GroupArray, GroupTree};
-use super::content::NoContent;
+use super::content::ContentError;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
-use super::node::{Elements, ViewNode};
+use super::group_tree::{GroupArray, GroupTree, TreeScope};
+use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
 use crate::zarr::{Array, Node};
@@ -30,7 +30,7 @@ const MAX_CERTAIN_BYTES: u64 = 1 << 58;
 
 /// The remaining budget of one file.
 #[derive(Debug)]
-struct Room {
+struct TreeBudget {
     nodes: usize,
     bytes: u64,
     /// The maximum of a single node, in bytes.
@@ -39,14 +39,14 @@ struct Room {
     has_elements: bool,
 }
 
-impl Room {
+impl TreeBudget {
     /// Takes one node, or memory for its content, from the budget.
-    fn take(&mut self, bytes: u64) -> Result<(), NoContent> {
+    fn take(&mut self, bytes: u64) -> Result<(), ContentError> {
         let nodes = self.nodes.checked_sub(1).ok_or_else(|| {
-            NoContent::Absent(format!("more than {MAX_NODES} nodes are below it"))
+            ContentError::Absent(format!("more than {MAX_NODES} nodes are below it"))
         })?;
         let left = self.bytes.checked_sub(bytes).ok_or_else(|| {
-            NoContent::Absent("metadata below it are too long for one file".into())
+            ContentError::Absent("metadata below it are too long for one file".into())
         })?;
         (self.nodes, self.bytes) = (nodes, left);
         Ok(())
@@ -54,23 +54,23 @@ impl Room {
 }
 
 impl Nodes {
-    /// Returns a group with its arrays and, depending on `depth`, all nodes below it.
+    /// Returns a group with its arrays and, depending on `scope`, all nodes below it.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if one file cannot contain that many nodes; errors of the store.
+    /// [`ContentError::Absent`] if one file cannot contain that many nodes; errors of the store.
     pub(super) async fn group_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        depth: Depth,
-    ) -> Result<GroupTree, NoContent> {
-        self.group_tree_with(node, depth, true).await
+        scope: TreeScope,
+    ) -> Result<GroupTree, ContentError> {
+        self.group_tree_with(node, scope, true).await
     }
 
     /// Returns the budget of one file.
-    fn room(&self, has_elements: bool) -> Room {
+    fn budget(&self, has_elements: bool) -> TreeBudget {
         let limit = self.engine().memory_limit_bytes();
         let bytes = (limit / 8).min(MAX_BYTES);
-        Room {
+        TreeBudget {
             nodes: MAX_NODES,
             bytes,
             node_bytes: bytes,
@@ -81,14 +81,16 @@ impl Nodes {
     async fn group_tree_with(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        depth: Depth,
+        scope: TreeScope,
         has_elements: bool,
-    ) -> Result<GroupTree, NoContent> {
-        let mut room = self.room(has_elements);
+    ) -> Result<GroupTree, ContentError> {
+        let mut budget = self.budget(has_elements);
         let has_crs = self.is_below_crs(node).await?;
-        let mut tree = self.gather(node, depth, 0, has_crs, &mut room).await?;
-        if matches!(depth, Depth::Own | Depth::All) {
-            self.inherit_coordinates(&mut tree, has_crs, &mut room)
+        let mut tree = self
+            .load_group(node, scope, 0, has_crs, &mut budget)
+            .await?;
+        if matches!(scope, TreeScope::Group | TreeScope::Subtree) {
+            self.inherit_coordinates(&mut tree, has_crs, &mut budget)
                 .await?;
         }
         Ok(tree)
@@ -100,10 +102,10 @@ impl Nodes {
         self: &Arc<Self>,
         tree: &mut GroupTree,
         has_crs: bool,
-        room: &mut Room,
-    ) -> Result<(), NoContent> {
+        budget: &mut TreeBudget,
+    ) -> Result<(), ContentError> {
         let mut inherited = Vec::new();
-        for (dimension, length) in tree.without_coordinates() {
+        for (dimension, length) in tree.dimensions_without_coordinates() {
             let mut group = tree.node.key().clone();
             for _ in 0..MAX_DEPTH {
                 if group.is_root() {
@@ -116,8 +118,11 @@ impl Nodes {
                 if let Some(node) = self.node_if_present(&key).await?
                     && node.is_coordinate_of(&dimension, length)
                 {
-                    room.take(node.memory_bytes)?;
-                    inherited.push(self.gather_array(node, Depth::Own, has_crs, room).await?);
+                    budget.take(node.memory_bytes)?;
+                    inherited.push(
+                        self.load_array(node, TreeScope::Group, has_crs, budget)
+                            .await?,
+                    );
                     break;
                 }
             }
@@ -128,103 +133,105 @@ impl Nodes {
         Ok(())
     }
 
-    fn gather<'a>(
+    fn load_group<'a>(
         self: &'a Arc<Self>,
         node: &'a Arc<ViewNode>,
-        wanted: Depth,
+        scope: TreeScope,
         depth: usize,
         has_crs: bool,
-        room: &'a mut Room,
-    ) -> BoxFuture<'a, Result<GroupTree, NoContent>> {
-        self.gather_level(node, wanted, depth, has_crs, room)
+        budget: &'a mut TreeBudget,
+    ) -> BoxFuture<'a, Result<GroupTree, ContentError>> {
+        self.load_members(node, scope, depth, has_crs, budget)
             .boxed()
     }
 
-    async fn gather_level(
+    async fn load_members(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        wanted: Depth,
+        scope: TreeScope,
         depth: usize,
         has_crs: bool,
-        room: &mut Room,
-    ) -> Result<GroupTree, NoContent> {
+        budget: &mut TreeBudget,
+    ) -> Result<GroupTree, ContentError> {
         let has_crs = has_crs || crs_metadata::may_give_crs(node);
         if depth > MAX_DEPTH {
-            return Err(NoContent::Absent(format!(
+            return Err(ContentError::Absent(format!(
                 "more than {MAX_DEPTH} groups inside each other"
             )));
         }
         if let Some(why) = node.broken() {
-            return Err(NoContent::Absent(why.to_owned()));
+            return Err(ContentError::Absent(why.to_owned()));
         }
-        let mut branch = GroupTree::of_arrays(node, Vec::new());
+        let mut tree = GroupTree::of_arrays(node, Vec::new());
         // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
-        let children = self.child_keys(node, room.nodes).await?;
+        let children = self.child_keys(node, budget.nodes).await?;
         for child in children {
             if !has_text_name(&child) {
-                room.take(child.as_bytes().len() as u64)?;
-                branch.left_out.push((child, "its name is no UTF-8".into()));
+                budget.take(child.as_bytes().len() as u64)?;
+                tree.left_out.push((child, "its name is no UTF-8".into()));
                 continue;
             }
             let child = self.node(&child).await?;
-            if child.memory_bytes > room.node_bytes {
-                room.take(0)?;
+            if child.memory_bytes > budget.node_bytes {
+                budget.take(0)?;
                 let why = format!(
                     "its metadata take {} bytes of memory, {} are allowed for one file",
-                    child.memory_bytes, room.node_bytes
+                    child.memory_bytes, budget.node_bytes
                 );
-                branch.left_out.push((child.key().clone(), why));
+                tree.left_out.push((child.key().clone(), why));
                 continue;
             }
-            room.take(child.memory_bytes)?;
+            budget.take(child.memory_bytes)?;
             if let Some(why) = child.broken() {
                 // The nodes below it may be the chunks of an array.
-                branch.left_out.push((child.key().clone(), why.to_owned()));
+                tree.left_out.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
-                let array = self.gather_array(child, wanted, has_crs, room).await?;
-                branch.arrays.push(array);
-            } else if wanted.is_one_group() {
-                let column = match room.has_elements && wanted == Depth::Table {
-                    true => self.gather_group_column(&child, room).await?,
+                let array = self.load_array(child, scope, has_crs, budget).await?;
+                tree.arrays.push(array);
+            } else if scope.is_one_group() {
+                let column = match budget.has_elements && scope == TreeScope::Table {
+                    true => self.load_group_column(&child, budget).await?,
                     false => None,
                 };
                 match column {
-                    Some(column) => branch.group_columns.push(column),
-                    None => branch.groups_left_out.push(child.name().to_owned()),
+                    Some(column) => tree.group_columns.push(column),
+                    None => tree.groups_left_out.push(child.name().to_owned()),
                 }
             } else {
                 let group = self
-                    .gather(&child, wanted, depth + 1, has_crs, room)
+                    .load_group(&child, scope, depth + 1, has_crs, budget)
                     .await?;
                 let is_empty = group.arrays.is_empty() && group.groups.is_empty();
                 match is_empty && child.is_implicit {
-                    true => branch.left_out.extend(group.left_out),
-                    false => branch.groups.push(group),
+                    true => tree.left_out.extend(group.left_out),
+                    false => tree.groups.push(group),
                 }
             }
         }
-        Ok(branch)
+        Ok(tree)
     }
 
-    async fn gather_array(
+    async fn load_array(
         self: &Arc<Self>,
         node: Arc<ViewNode>,
-        wanted: Depth,
+        scope: TreeScope,
         has_crs: bool,
-        room: &mut Room,
-    ) -> Result<GroupArray, NoContent> {
+        budget: &mut TreeBudget,
+    ) -> Result<GroupArray, ContentError> {
         let (mut texts, mut records, mut sequences) = (None, None, None);
         let (mut times, mut grid) = (None, None);
-        if room.has_elements {
-            texts = self.texts_of(&node, wanted).await?;
-            match wanted {
-                Depth::Raw => {
+        if budget.has_elements {
+            texts = self.texts_of(&node, scope).await?;
+            match scope {
+                TreeScope::RawSubtree => {
                     records = self.records_of(&node).await?;
                     sequences = self.sequences_of(&node).await?;
                 }
-                Depth::Table => times = self.missing_times(&node).await?.map(Arc::new),
-                Depth::Own | Depth::All => grid = self.grid_of(&node, has_crs).await?,
+                TreeScope::Table => times = self.missing_times(&node).await?.map(Arc::new),
+                TreeScope::Group | TreeScope::Subtree => {
+                    grid = self.grid_of(&node, has_crs).await?
+                }
             }
         }
         // At most one of them exists.
@@ -243,8 +250,8 @@ impl Nodes {
             }
             _ => 0,
         };
-        match room.bytes.checked_sub(decoded_bytes as u64) {
-            Some(left) => room.bytes = left,
+        match budget.bytes.checked_sub(decoded_bytes as u64) {
+            Some(left) => budget.bytes = left,
             None => {
                 let too_much = "too much text for one file";
                 texts = texts.map(|_| Err(too_much.into()));
@@ -253,8 +260,8 @@ impl Nodes {
             }
         }
         let times = times.filter(|times| {
-            let left = room.bytes.checked_sub(times.memory_bytes() as u64);
-            room.bytes = left.unwrap_or(room.bytes);
+            let left = budget.bytes.checked_sub(times.memory_bytes() as u64);
+            budget.bytes = left.unwrap_or(budget.bytes);
             left.is_some()
         });
         Ok(GroupArray {
@@ -268,19 +275,19 @@ impl Nodes {
         })
     }
 
-    /// Returns the column that a group is, if its values have room; `None` for other groups.
-    async fn gather_group_column(
+    /// Returns the column that a group is, if the budget allows its values; `None` for other groups.
+    async fn load_group_column(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        room: &mut Room,
-    ) -> Result<Option<GroupColumn>, NoContent> {
+        budget: &mut TreeBudget,
+    ) -> Result<Option<GroupColumn>, ContentError> {
         let Some(mut column) = self.group_column(node).await? else {
             return Ok(None);
         };
         let values = column.values.as_ref();
         let bytes = values.map_or(0, |values| values.memory_bytes());
-        match room.bytes.checked_sub(bytes as u64) {
-            Some(left) => room.bytes = left,
+        match budget.bytes.checked_sub(bytes as u64) {
+            Some(left) => budget.bytes = left,
             None => column.values = Err("too much text for one file".into()),
         }
         Ok(Some(column))
@@ -293,16 +300,16 @@ impl Nodes {
     pub(super) async fn table_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<GroupTree, NoContent> {
+    ) -> Result<GroupTree, ContentError> {
         if !node.is_array() {
-            return self.group_tree(node, Depth::Table).await;
+            return self.group_tree(node, TreeScope::Table).await;
         }
         if !node.key().is_root() {
             let group = self.node(&node.key().parent()).await?;
-            return self.group_tree(&group, Depth::Table).await;
+            return self.group_tree(&group, TreeScope::Table).await;
         }
-        let mut room = self.room(true);
-        let array = self.gather_array(Arc::clone(node), Depth::Table, false, &mut room);
+        let mut budget = self.budget(true);
+        let array = self.load_array(Arc::clone(node), TreeScope::Table, false, &mut budget);
         Ok(GroupTree::of_arrays(node, vec![array.await?]))
     }
 
@@ -314,9 +321,9 @@ impl Nodes {
     pub(super) async fn stored_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-    ) -> Result<GroupTree, NoContent> {
+    ) -> Result<GroupTree, ContentError> {
         let mut tree = match node.metadata() {
-            Node::Group(_) => self.group_tree(node, Depth::All).await?,
+            Node::Group(_) => self.group_tree(node, TreeScope::Subtree).await?,
             Node::Array(array) => self.array_tree(node, array).await?,
         };
         for array in tree.all_arrays_mut() {
@@ -329,7 +336,7 @@ impl Nodes {
                 .find(|array| array.node.key() == node.key())
             && let Some(Err(why)) = &array.stored
         {
-            return Err(NoContent::Absent(why.clone()));
+            return Err(ContentError::Absent(why.clone()));
         }
         Ok(tree)
     }
@@ -339,7 +346,7 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         array: &Array,
-    ) -> Result<GroupTree, NoContent> {
+    ) -> Result<GroupTree, ContentError> {
         let has_crs = self.is_below_crs(node).await?;
         let mut nodes = vec![Arc::clone(node)];
         for (name, length) in array.dimension_names.iter().zip(&array.shape) {
@@ -356,17 +363,17 @@ impl Nodes {
             }
         }
         nodes.sort_by(|one, other| one.name().cmp(other.name()));
-        let mut room = self.room(true);
+        let mut budget = self.budget(true);
         let mut arrays = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let array = self.gather_array(node, Depth::All, has_crs, &mut room);
+            let array = self.load_array(node, TreeScope::Subtree, has_crs, &mut budget);
             arrays.push(array.await?);
         }
         Ok(GroupTree::of_arrays(node, arrays))
     }
 
     /// Returns whether a group above the node declares a coordinate reference system for arrays below it.
-    async fn is_below_crs(&self, node: &ViewNode) -> Result<bool, NoContent> {
+    async fn is_below_crs(&self, node: &ViewNode) -> Result<bool, ContentError> {
         let mut key = node.key().clone();
         for _ in 0..MAX_DEPTH {
             if key.is_root() {
@@ -386,7 +393,7 @@ impl Nodes {
         self: &Arc<Self>,
         node: &ViewNode,
         has_crs: bool,
-    ) -> Result<Option<Arc<Grid>>, NoContent> {
+    ) -> Result<Option<Arc<Grid>>, ContentError> {
         match node.array_view() {
             Some(view) if has_crs || crs_metadata::may_give_crs(node) => {
                 let grid = self
@@ -400,12 +407,12 @@ impl Nodes {
 
     /// Fails if a group may have nodes that its listing lacks. A file without some variables would be
     /// mistaken for a file with all of them.
-    pub(super) async fn check_names(&self, node: &ViewNode) -> Result<(), NoContent> {
+    pub(super) async fn check_names(&self, node: &ViewNode) -> Result<(), ContentError> {
         if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
         }
         match self.store().incomplete_listing(node.key()).await? {
-            Some(unknown) => Err(NoContent::Absent(unknown.what)),
+            Some(unknown) => Err(ContentError::Absent(unknown.what)),
             None => Ok(()),
         }
     }
@@ -422,23 +429,23 @@ impl Nodes {
     /// metadata prove that an array is a variable. No elements are read.
     ///
     /// # Errors
-    /// [`NoContent::Absent`] if the file has too many nodes; errors of the store.
+    /// [`ContentError::Absent`] if the file has too many nodes; errors of the store.
     pub(super) async fn has_certain(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
-        depth: Depth,
+        scope: TreeScope,
         is_certain: fn(&ViewNode) -> bool,
-    ) -> Result<bool, NoContent> {
+    ) -> Result<bool, ContentError> {
         if self.store().capabilities().is_remote {
             // Each node may take a remote request.
-            return match self.finds_certain(node, depth, is_certain).await? {
+            return match self.finds_certain(node, scope, is_certain).await? {
                 true => self.check_names(node).await.map(|()| true),
                 false => Ok(false),
             };
         }
-        let branch = self.group_tree_with(node, depth, false).await?;
-        let arrays = branch.all_arrays();
-        let views = || arrays.iter().filter_map(|leaf| leaf.node.array_view());
+        let tree = self.group_tree_with(node, scope, false).await?;
+        let arrays = tree.all_arrays();
+        let views = || arrays.iter().filter_map(|array| array.node.array_view());
         // Each axis may have its own dimension, and complex parts or characters add one more.
         let dimensions: usize = views().map(|view| view.shape().len() + 1).sum();
         let bytes = views().try_fold(0_u64, |sum, view| {
@@ -446,7 +453,7 @@ impl Nodes {
         });
         let is_within_limits =
             dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_CERTAIN_BYTES);
-        Ok(is_within_limits && arrays.iter().any(|leaf| is_certain(&leaf.node)))
+        Ok(is_within_limits && arrays.iter().any(|array| is_certain(&array.node)))
     }
 
     /// Returns whether `is_certain` is true for an array in a group, or below it. Also true if the group has
@@ -454,7 +461,7 @@ impl Nodes {
     async fn finds_certain(
         &self,
         node: &ViewNode,
-        depth: Depth,
+        scope: TreeScope,
         is_certain: fn(&ViewNode) -> bool,
     ) -> Result<bool, StoreError> {
         let mut left = MAX_LOOKED_AT;
@@ -470,7 +477,7 @@ impl Nodes {
                 let child = self.node(&key).await?;
                 match &child.elements {
                     _ if child.broken().is_some() => {}
-                    Elements::None if !depth.is_one_group() => groups.push(key),
+                    NodeElements::None if !scope.is_one_group() => groups.push(key),
                     _ if is_certain(&child) => return Ok(true),
                     _ => {}
                 }

@@ -10,7 +10,7 @@ use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};
 
 /// A range of the elements of an array, as the file contains them.
-struct Elements<'a> {
+struct ElementSlice<'a> {
     reader: &'a Arc<ArrayReader>,
     conversion: Option<&'a Conversion>,
     encoding: Option<ValueEncoding>,
@@ -23,7 +23,7 @@ struct Elements<'a> {
 }
 
 /// A range of the stored chunks of an array.
-struct Stored<'a> {
+struct StoredSlice<'a> {
     reader: &'a Arc<ArrayReader>,
     table: &'a ChunkTable,
     offset: u64,
@@ -203,7 +203,7 @@ impl VirtualFile {
 
     /// Returns the elements of a read that consists only of elements without a conversion. The decoded chunk
     /// itself then serves as the reply.
-    fn only(&self, offset: u64, size: usize) -> Result<Option<Elements<'_>>, StoreError> {
+    fn only(&self, offset: u64, size: usize) -> Result<Option<ElementSlice<'_>>, StoreError> {
         let Some(part) = self.only_part(offset, size)? else {
             return Ok(None);
         };
@@ -215,7 +215,7 @@ impl VirtualFile {
     }
 
     /// Returns the stored chunks of a read that consists only of them: the reply then comes from the store.
-    fn only_stored(&self, offset: u64, size: usize) -> Result<Option<Stored<'_>>, StoreError> {
+    fn only_stored(&self, offset: u64, size: usize) -> Result<Option<StoredSlice<'_>>, StoreError> {
         match self.only_part(offset, size)? {
             Some(part) => self.stored(&part),
             None => Ok(None),
@@ -252,12 +252,15 @@ impl VirtualFile {
     }
 
     /// Returns the chunks of a slice of stored chunks; `None` for other slices.
-    fn stored<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Stored<'a>>, StoreError> {
+    fn stored<'a>(
+        &'a self,
+        part: &SegmentSlice<'a>,
+    ) -> Result<Option<StoredSlice<'a>>, StoreError> {
         let SegmentSlice::Stored(extent, range) = part else {
             return Ok(None);
         };
         let reader = self.sources.get(extent.source);
-        Ok(Some(Stored {
+        Ok(Some(StoredSlice {
             reader: reader.ok_or_else(|| StoreError::internal("a layout without its array"))?,
             table: &extent.table,
             offset: range.start,
@@ -266,20 +269,23 @@ impl VirtualFile {
     }
 
     /// Returns the elements of a slice of an array; `None` for other slices.
-    fn elements<'a>(&'a self, part: &SegmentSlice<'a>) -> Result<Option<Elements<'a>>, StoreError> {
-        let (placed, range) = match part {
-            SegmentSlice::Array(placed, range) => (placed, range),
+    fn elements<'a>(
+        &'a self,
+        part: &SegmentSlice<'a>,
+    ) -> Result<Option<ElementSlice<'a>>, StoreError> {
+        let (array, range) = match part {
+            SegmentSlice::Array(array, range) => (array, range),
             SegmentSlice::Encoded(array, range) => return self.encoded(array, range).map(Some),
             _ => return Ok(None),
         };
-        let reader = self.source(placed.source)?;
-        let extent = match placed.order {
+        let reader = self.source(array.source)?;
+        let extent = match array.order {
             ElementOrder::RowMajor => Selection::RowMajor,
             ElementOrder::ChunkMajor => Selection::ChunkMajor,
         };
-        let whole = Elements {
+        let whole = ElementSlice {
             reader,
-            conversion: placed.conversion.as_ref(),
+            conversion: array.conversion.as_ref(),
             encoding: None,
             extent,
             offset: range.start,
@@ -296,7 +302,7 @@ impl VirtualFile {
         );
         let first = range.start / to;
         let count = range.end.div_ceil(to) - first;
-        Ok(Some(Elements {
+        Ok(Some(ElementSlice {
             offset: first * stored,
             size: in_memory(count * stored)?,
             skip: in_memory(range.start - first * to)?,
@@ -314,9 +320,9 @@ impl VirtualFile {
         &self,
         array: &EncodedArray,
         range: &Range<u64>,
-    ) -> Result<Elements<'_>, StoreError> {
+    ) -> Result<ElementSlice<'_>, StoreError> {
         let (elements, skip) = array.elements(range);
-        Ok(Elements {
+        Ok(ElementSlice {
             reader: self.source(array.source)?,
             conversion: None,
             encoding: Some(array.encoding),
@@ -328,7 +334,7 @@ impl VirtualFile {
     }
 }
 
-impl Stored<'_> {
+impl StoredSlice<'_> {
     fn try_read(
         &self,
         buffer: &mut [u8],
@@ -357,7 +363,7 @@ impl Stored<'_> {
     }
 }
 
-impl Elements<'_> {
+impl ElementSlice<'_> {
     fn try_read(
         &self,
         buffer: &mut [u8],

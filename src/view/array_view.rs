@@ -1,12 +1,10 @@
-//! The view of an array and of the nodes around it that a format receives.
+//! The array that a format renders.
 
 use std::sync::Arc;
 
-use super::content::NoContent;
 use super::node::ViewNode;
-use super::number::{Number, Value};
-use crate::array::{ArrayReader, ChunkTable};
-use crate::store::Key;
+use super::number::Number;
+use crate::array::ArrayReader;
 use crate::zarr::{self, Fixed};
 
 /// An array of elements of constant size.
@@ -35,30 +33,6 @@ impl<'a> ArrayView<'a> {
     pub fn shape(&self) -> &'a [u64] {
         &self.array.shape
     }
-}
-
-/// The other nodes of a hierarchy, for formats of an array that need more than its metadata.
-pub trait NodeResolver {
-    /// Returns the node at a key; `None` if the store has no such prefix.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, NoContent>;
-
-    /// Returns all numbers of a small array in C order.
-    ///
-    /// # Errors
-    /// [`NoContent::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
-    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, NoContent>;
-
-    /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
-    fn assumes_wgs84(&self) -> bool;
-
-    /// Returns the sizes and offsets of the stored chunks of an array.
-    ///
-    /// # Errors
-    /// [`NoContent::Absent`] if the array has too many chunks or the node is no array; errors of the store.
-    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, NoContent>;
 }
 
 impl ViewNode {

@@ -1,4 +1,4 @@
-//! A group with all nodes below it: the input of the formats of groups.
+//! A group and the nodes below it: the input of the formats of groups.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use super::node::ViewNode;
 use super::packed::StoredChunks;
 use crate::store::Key;
 
-/// The part of a hierarchy that a file of a group contains.
+/// The nodes of a hierarchy that a file of a group contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// The arrays in the group itself.
-    Own,
-    /// Also the groups in the group that are columns of a table.
+pub enum TreeScope {
+    /// The arrays in the group.
+    Group,
+    /// The arrays in the group, and the groups in it that are columns of a table.
     Table,
-    /// Also all groups below the group.
-    All,
-    /// As [`Depth::All`], for a file with the unchanged hierarchy: with more text, with structures that
-    /// contain text, and without georeferencing.
-    Raw,
+    /// All nodes below the group.
+    Subtree,
+    /// All nodes below the group, unchanged: with more text, with structures that contain text, and without
+    /// georeferencing.
+    RawSubtree,
 }
 
-impl Depth {
+impl TreeScope {
     /// Returns whether the file has no groups below the group.
     pub(super) fn is_one_group(self) -> bool {
-        matches!(self, Self::Own | Self::Table)
+        matches!(self, Self::Group | Self::Table)
     }
 }
 
@@ -40,9 +40,9 @@ pub struct GroupTree {
     /// The groups in the group. Directories without a metadata document are left out unless they contain an
     /// array or a group.
     pub groups: Vec<GroupTree>,
-    /// The groups in the group that are columns ([`Depth::Table`]).
+    /// The groups in the group that are columns ([`TreeScope::Table`]).
     pub(super) group_columns: Vec<GroupColumn>,
-    /// Names of the groups that the [`Depth`] excludes.
+    /// Names of the groups that the [`TreeScope`] excludes.
     pub groups_left_out: Vec<String>,
     /// Nodes below the group that have no known type or no usable name, and the reasons.
     pub left_out: Vec<(Key, String)>,
@@ -61,8 +61,8 @@ impl GroupTree {
         }
     }
 
-    /// Returns why a file without any variable cannot be made; `notes` say which arrays were left out.
-    pub(super) fn without_variables(&self, notes: Vec<String>) -> String {
+    /// Returns why the file has no variables, and thus does not exist; `notes` say which arrays it leaves out.
+    pub(super) fn why_no_variables(&self, notes: Vec<String>) -> String {
         let names = &self.groups_left_out;
         if !self.all_arrays().is_empty() || !self.left_out.is_empty() {
             let why = notes.into_iter().next();
@@ -85,9 +85,9 @@ impl GroupTree {
 
     /// Returns the dimensions that have no array of their name in the groups that their arrays are in. Dimensions
     /// of one name and several lengths, or of the name of a group, are left out.
-    pub(super) fn without_coordinates(&self) -> Vec<(String, u64)> {
+    pub(super) fn dimensions_without_coordinates(&self) -> Vec<(String, u64)> {
         let mut found = BTreeMap::new();
-        self.find_without_coordinates(&mut Vec::new(), &mut found);
+        self.collect_without_coordinates(&mut Vec::new(), &mut found);
         let is_group = |name: &str| {
             let names = self.groups.iter().map(|group| group.node.name());
             let others = self.groups_left_out.iter().map(String::as_str);
@@ -98,8 +98,9 @@ impl GroupTree {
         found.filter_map(only).collect()
     }
 
-    /// `names` are the names of the arrays in the groups above; `found` gets no length for a name with several.
-    fn find_without_coordinates<'a>(
+    /// Adds the dimensions without coordinates of this group and the groups below it to `found`, which gets no
+    /// length for a name with several. `names` are the names of the arrays in the groups above.
+    fn collect_without_coordinates<'a>(
         &'a self,
         names: &mut Vec<HashSet<&'a str>>,
         found: &mut BTreeMap<&'a str, Option<u64>>,
@@ -118,7 +119,7 @@ impl GroupTree {
             }
         }
         for group in &self.groups {
-            group.find_without_coordinates(names, found);
+            group.collect_without_coordinates(names, found);
         }
         names.pop();
     }
@@ -138,13 +139,13 @@ pub struct GroupArray {
     /// The decoded elements, if they are text that a read cannot decode by itself; or why they are not
     /// decoded.
     pub texts: Option<DecodedTexts>,
-    /// The elements as bytes, if they are structures that contain text ([`Depth::Raw`]); or why they are not
-    /// read.
+    /// The elements as bytes, if they are structures that contain text ([`TreeScope::RawSubtree`]); or why they
+    /// are not read.
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
-    /// The items of each element, if the elements are byte strings or lists ([`Depth::Raw`]); or why they are
-    /// not decoded.
+    /// The items of each element, if the elements are byte strings or lists ([`TreeScope::RawSubtree`]); or why
+    /// they are not decoded.
     pub(super) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
-    /// The elements, if they are times of which some are missing ([`Depth::Table`]).
+    /// The elements, if they are times of which some are missing ([`TreeScope::Table`]).
     pub(super) times: Option<Arc<NullableElements>>,
     /// The grid of the array, if other conventions than CF georeference it.
     pub(super) grid: Option<Arc<Grid>>,

@@ -8,15 +8,15 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
-use super::around::ArrayView;
-use super::branch::Depth;
-use super::content::{CachedFile, Content, InputTime, NoContent, Rendering};
+use super::array_view::ArrayView;
+use super::content::{CachedFile, Content, ContentError, ContentId, InputTime};
 use super::format::{Format, Renderer};
+use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
-use super::node::{Elements, ViewNode};
+use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use super::ome_tiff;
-use super::packed::{self, hdf5_form};
+use super::packed::{self, hdf5_encoding};
 use super::table;
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
@@ -31,7 +31,7 @@ impl Nodes {
         self: &'a Arc<Self>,
         node: &'a Arc<ViewNode>,
         format: Format,
-    ) -> BoxFuture<'a, Result<Content, NoContent>> {
+    ) -> BoxFuture<'a, Result<Content, ContentError>> {
         self.find_content(node, format).boxed()
     }
 
@@ -39,7 +39,7 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
-    ) -> Result<Content, NoContent> {
+    ) -> Result<Content, ContentError> {
         match (format.renderer(), &node.elements) {
             (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
             (Renderer::Readme | Renderer::ViewList, _) => match self.cached_file(node, format) {
@@ -57,8 +57,8 @@ impl Nodes {
                     ))
                 }
             },
-            (Renderer::Elements, Elements::Variable(..)) => {
-                Ok(Content::Elements(self.rendering(node).await?))
+            (Renderer::Elements, NodeElements::Variable(..)) => {
+                Ok(Content::Elements(self.content_id(node).await?))
             }
             (Renderer::Elements, _) => {
                 array_of(node)?;
@@ -86,11 +86,11 @@ impl Nodes {
                 | Renderer::Table(..),
                 _,
             )
-            | (Renderer::StoredChunks(..), Elements::None) => {
+            | (Renderer::StoredChunks(..), NodeElements::None) => {
                 self.rendered_file(node, format).await
             }
             (Renderer::StoredChunks(..), _) => {
-                hdf5_form(&array_of(node)?)?;
+                hdf5_encoding(&array_of(node)?)?;
                 self.rendered_file(node, format).await
             }
             (
@@ -102,11 +102,11 @@ impl Nodes {
                 array_of(node)?;
                 self.rendered_file(node, format).await
             }
-            (Renderer::Image(_), Elements::None) if !ome_tiff::is_image(node) => {
+            (Renderer::Image(_), NodeElements::None) if !ome_tiff::is_image(node) => {
                 Err("the group is no image of OME-NGFF".to_owned().into())
             }
             (Renderer::Image(_), elements) => {
-                if !matches!(elements, Elements::None) {
+                if !matches!(elements, NodeElements::None) {
                     array_of(node)?;
                 }
                 self.rendered_file(node, format).await
@@ -147,13 +147,13 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
-    ) -> Result<(), NoContent> {
+    ) -> Result<(), ContentError> {
         let is_certain = match (format.renderer(), &node.elements) {
             // This function provides the entries of both lists. Decoding elements can fail, but the file
             // exists in any case.
             (Renderer::Readme | Renderer::ViewList, _)
-            | (Renderer::Elements, Elements::Variable(..)) => true,
-            (Renderer::ArrayWithNodes(is_certain, _), Elements::Fixed(_)) => {
+            | (Renderer::Elements, NodeElements::Variable(..)) => true,
+            (Renderer::ArrayWithNodes(is_certain, _), NodeElements::Fixed(_)) => {
                 let array = array_of(node)?;
                 self.resolve(|nodes| is_certain(&array, nodes)).await?
             }
@@ -164,7 +164,7 @@ impl Nodes {
                 self.resolve(|nodes| check(&array, nodes)).await?;
                 true
             }
-            (Renderer::StoredChunks(_), Elements::None) => {
+            (Renderer::StoredChunks(_), NodeElements::None) => {
                 let is_certain = |node: &ViewNode| packed::is_certain(node);
                 match self.store().capabilities().is_remote {
                     true => {
@@ -172,7 +172,13 @@ impl Nodes {
                             .to_owned()
                             .into());
                     }
-                    false if self.has_certain(node, Depth::All, is_certain).await? => true,
+                    false
+                        if self
+                            .has_certain(node, TreeScope::Subtree, is_certain)
+                            .await? =>
+                    {
+                        true
+                    }
                     false => {
                         let why = "no array in it has chunks that HDF5 reads as they are";
                         return Err(why.to_owned().into());
@@ -197,10 +203,10 @@ impl Nodes {
                 return Err(why.to_owned().into());
             }
             (Renderer::Table(is_certain, _), _) => {
-                self.has_certain(node, Depth::Table, is_certain).await?
+                self.has_certain(node, TreeScope::Table, is_certain).await?
             }
-            (Renderer::Group(depth, is_certain, _), Elements::None) => {
-                self.has_certain(node, depth, is_certain).await?
+            (Renderer::Group(scope, is_certain, _), NodeElements::None) => {
+                self.has_certain(node, scope, is_certain).await?
             }
             _ => false,
         };
@@ -215,7 +221,7 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
-    ) -> Result<Content, NoContent> {
+    ) -> Result<Content, ContentError> {
         if let Some(file) = self.cached_file(node, format) {
             return Ok(Content::File(file));
         }
@@ -226,9 +232,9 @@ impl Nodes {
             let file = nodes.render(&own, format).await?;
             nodes.cache_file(&own, format, file, inputs, inputs.oldest)
         };
-        let place = (node.key.clone(), node.version, format.number());
+        let id = (node.key.clone(), node.version, format.number());
         let panicked = StoreError::internal(format!("a panic while {format} was made"));
-        let file = self.file_loads.run(place, load, panicked.into()).await?;
+        let file = self.file_loads.run(id, load, panicked.into()).await?;
         Ok(Content::File(file))
     }
 
@@ -236,7 +242,7 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
-    ) -> Result<VirtualFile, NoContent> {
+    ) -> Result<VirtualFile, ContentError> {
         match format.renderer() {
             Renderer::Hierarchy(make) => {
                 let whole = make(&**self.store(), &node.key, self.engine()).await?;
@@ -246,12 +252,14 @@ impl Nodes {
                     ..VirtualFile::text(whole.text)
                 })
             }
-            Renderer::Group(depth, _, make) => Ok(make(&self.group_tree(node, depth).await?)?),
+            Renderer::Group(scope, _, make) => Ok(make(&self.group_tree(node, scope).await?)?),
             Renderer::Table(_, make) => {
                 let along = node.is_array().then_some(&**node);
                 Ok(make(&self.table_tree(node).await?, along)?)
             }
-            Renderer::GroupOfKind(_, make) => Ok(make(&self.group_tree(node, Depth::Raw).await?)?),
+            Renderer::GroupOfKind(_, make) => {
+                Ok(make(&self.group_tree(node, TreeScope::RawSubtree).await?)?)
+            }
             Renderer::StoredChunks(make) => Ok(make(&self.stored_tree(node).await?)?),
             Renderer::ArrayWithNodes(_, make)
             | Renderer::StoredArray(_, make)
@@ -265,9 +273,9 @@ impl Nodes {
     }
 
     fn cached_file(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
-        let place = (node.key.clone(), node.version, format.number());
+        let id = (node.key.clone(), node.version, format.number());
         let mut files = self.files.lock();
-        let file = files.get(&place)?;
+        let file = files.get(&id)?;
         let is_immutable = self.store().capabilities().immutable;
         let is_trusted = file.is_trusted(is_immutable, self.options().ttl.present);
         is_trusted.then(|| Arc::clone(file))
@@ -280,7 +288,7 @@ impl Nodes {
         rendered: VirtualFile,
         inputs: InputTime,
         begun: Instant,
-    ) -> Result<Arc<CachedFile>, NoContent> {
+    ) -> Result<Arc<CachedFile>, ContentError> {
         let mut hasher = SipHasher13::new();
         for header in rendered.layout.headers() {
             hasher.write(header);
@@ -292,18 +300,18 @@ impl Nodes {
             hasher.write(reader.key().as_bytes());
             hasher.write_u64(reader.document_version());
         }
-        let rendering = Rendering {
+        let content_id = ContentId {
             hash: hasher.finish(),
             size_bytes: rendered.layout.size_bytes(),
         };
         let file = CachedFile {
             render_time: begun.elapsed(),
-            ..self.file(node, format, rendered, Some(rendering), inputs)?
+            ..self.file(node, format, rendered, Some(content_id), inputs)?
         };
         let file = Arc::new(file);
         let bytes = file.file.layout.header_bytes();
-        let place = (node.key.clone(), node.version, format.number());
-        let evicted = self.files.lock().insert(place, Arc::clone(&file), bytes);
+        let id = (node.key.clone(), node.version, format.number());
+        let evicted = self.files.lock().insert(id, Arc::clone(&file), bytes);
         drop(evicted);
         Ok(file)
     }
@@ -313,22 +321,22 @@ impl Nodes {
         node: &ViewNode,
         format: Format,
         rendered: VirtualFile,
-        rendering: Option<Rendering>,
+        content_id: Option<ContentId>,
         inputs: InputTime,
-    ) -> Result<CachedFile, NoContent> {
+    ) -> Result<CachedFile, ContentError> {
         let bytes = rendered.layout.header_bytes();
         let most = self.engine().memory_limit_bytes() / 8;
         if bytes > most {
             let why = format!("a header of {bytes} bytes; {most} are the limit for {format}");
-            return Err(NoContent::Absent(why));
+            return Err(ContentError::Absent(why));
         }
         let memory = self.engine().reserve_now(&node.key, bytes);
         Ok(CachedFile {
             file: rendered,
-            rendering,
+            content_id,
             inputs,
             render_time: Duration::ZERO,
-            _memory: memory.map_err(NoContent::Failed)?,
+            _memory: memory.map_err(ContentError::Failed)?,
         })
     }
 }
@@ -336,9 +344,9 @@ impl Nodes {
 /// Returns the node as an array with elements of constant size, or why it is not one.
 fn array_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
     match &node.elements {
-        Elements::None => Err("this is a group".into()),
-        Elements::Variable(..) => Err("elements of variable length: they are in .json".into()),
-        Elements::Unreadable(why) => Err(why.clone()),
-        Elements::Fixed(_) => node.array_view().ok_or_else(|| "this is a group".into()),
+        NodeElements::None => Err("this is a group".into()),
+        NodeElements::Variable(..) => Err("elements of variable length: they are in .json".into()),
+        NodeElements::Unreadable(why) => Err(why.clone()),
+        NodeElements::Fixed(_) => node.array_view().ok_or_else(|| "this is a group".into()),
     }
 }
