@@ -4,7 +4,7 @@
 //!
 //! A node is translated only if every reader of the other version gets the same elements. Any other
 //! node is left out, with the reason. A translation depends only on the node's own documents; in a
-//! remote store, on their copies in consolidated metadata.
+//! remote store, on consolidated metadata.
 //!
 //! **Architecture Invariant:** this module decodes no Zarr chunk. A translated chunk is the same object
 //! of the inner store, or a range of it that a shard index names; only the header of a Zstandard frame
@@ -20,18 +20,18 @@ mod consolidated;
 mod decoded;
 mod fill;
 mod fill_mask;
+mod hierarchy;
 mod listing;
 mod n5;
 mod node;
-mod outline;
+mod rendered_document;
 mod resolve;
-mod root_copies;
 mod shards;
+mod source_consolidated;
 #[cfg(test)]
 mod tests;
-mod text;
 mod types;
-mod unreadable;
+mod unreadable_chunk;
 mod zstd_frame;
 
 use std::collections::HashSet;
@@ -43,15 +43,15 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-pub use self::outline::{HierarchyError, Whole, zmetadata_json, zom_json};
+pub use self::hierarchy::{HierarchyDocument, HierarchyError, zmetadata_json, zom_json};
 
-use self::consolidated::Consolidated;
+use self::consolidated::RenderedConsolidated;
+use self::hierarchy::{Hierarchy, MAX_NODES};
 use self::node::{Translation, implicit_group, of_version_1, translate};
-use self::outline::{Hierarchy, MAX_NODES};
+use self::rendered_document::RenderedDocument;
 use self::resolve::Resolved;
-use self::root_copies::CachedCopies;
-use self::shards::InnerChunks;
-use self::text::Text;
+use self::shards::InnerChunkOpener;
+use self::source_consolidated::CachedSourceConsolidated;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
@@ -129,13 +129,13 @@ struct Shared {
     /// The engine that memory is reserved from.
     engine: Arc<Engine>,
     nodes: Mutex<WeightedLru<Key, (Arc<NodeView>, Instant)>>,
-    inner_chunks: InnerChunks,
-    consolidated: Mutex<Option<Consolidated>>,
+    inner_chunks: InnerChunkOpener,
+    consolidated: Mutex<Option<RenderedConsolidated>>,
     /// Loads of a whole hierarchy in flight, by the version of its root.
-    consolidating: SingleFlight<u64, Consolidated, StoreError>,
+    consolidated_loads: SingleFlight<u64, RenderedConsolidated, StoreError>,
     /// The consolidated metadata of the root of a remote store.
-    copies: Mutex<Option<CachedCopies>>,
-    copying: SingleFlight<(), CachedCopies, StoreError>,
+    source_consolidated: Mutex<Option<CachedSourceConsolidated>>,
+    source_consolidated_loads: SingleFlight<(), CachedSourceConsolidated, StoreError>,
     /// Left out nodes whose reason was logged.
     logged: Mutex<HashSet<Key>>,
 }
@@ -145,7 +145,7 @@ struct Shared {
 struct NodeView {
     translation: Translation,
     /// The rendered documents of the node.
-    texts: Vec<RenderedText>,
+    texts: Vec<DocumentText>,
     /// The version of the node's own documents.
     version: u64,
     modified: SystemTime,
@@ -157,7 +157,7 @@ struct NodeView {
 }
 
 /// The name and the text of a rendered document.
-type RenderedText = (&'static str, Arc<Vec<u8>>);
+type DocumentText = (&'static str, Arc<Vec<u8>>);
 
 /// Limits of the node cache: a number of nodes, a size in bytes, and a divisor of the memory limit
 /// that gives another largest size.
@@ -188,12 +188,12 @@ impl Translated {
             target,
             ttl,
             nodes: Mutex::new(WeightedLru::new(budget_bytes, MAX_CACHED_NODES)),
-            inner_chunks: InnerChunks::new(Arc::clone(&engine)),
+            inner_chunks: InnerChunkOpener::new(Arc::clone(&engine)),
             engine,
             consolidated: Mutex::default(),
-            consolidating: SingleFlight::default(),
-            copies: Mutex::default(),
-            copying: SingleFlight::default(),
+            consolidated_loads: SingleFlight::default(),
+            source_consolidated: Mutex::default(),
+            source_consolidated_loads: SingleFlight::default(),
             logged: Mutex::default(),
         }))
     }
@@ -207,7 +207,7 @@ impl Translated {
             return Ok(false);
         };
         Ok(match (&root.translation, self.0.target) {
-            (Translation::LeftOut(_) | Translation::Same, _) => false,
+            (Translation::Unsupported(_) | Translation::Same, _) => false,
             (Translation::Array(..) | Translation::Group(Some(_)), _) => true,
             // Only a walk of all arrays could tell whether any has shards.
             (Translation::Group(None), target) => target == Target::Unsharded,
@@ -221,37 +221,37 @@ impl Translated {
 ///
 /// # Errors
 /// The reason why they cannot be determined.
-pub async fn left_out(
+pub async fn diagnostics(
     store: &dyn Store,
     root: &Key,
     engine: &Engine,
-) -> Result<Vec<LeftOut>, HierarchyError> {
-    let mut left_out = Vec::new();
-    let Hierarchy { outline, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
-    let unread = outline.unread();
+) -> Result<Vec<TranslationDiagnostic>, HierarchyError> {
+    let mut diagnostics = Vec::new();
+    let Hierarchy { tree, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
+    let unread = tree.unreadable();
     for target in Target::ALL {
         let mut leave_out = |key: &Key, why: &str| {
-            left_out.push(LeftOut {
+            diagnostics.push(TranslationDiagnostic {
                 target,
                 key: key.clone(),
                 path: key.below(root).unwrap_or_default().to_vec(),
                 why: why.to_owned(),
             });
         };
-        outline.left_out(target, root, &mut leave_out);
-        if let Some(why) = unread.filter(|_| outline.is_consolidated(target)) {
+        tree.diagnostics(target, root, &mut leave_out);
+        if let Some(why) = unread.filter(|_| tree.is_consolidated(target)) {
             let document = root.join(target.consolidated().as_bytes());
             let why = format!("no copies of the metadata below it, some cannot be read: {why}");
             leave_out(&document.unwrap_or_default(), &why);
         }
     }
-    Ok(left_out)
+    Ok(diagnostics)
 }
 
 /// A difference of a translation: a node that is left out with all nodes below it, missing
 /// consolidated metadata, or elements that xarray masks differently.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LeftOut {
+pub struct TranslationDiagnostic {
     /// The translation.
     pub target: Target,
     /// The node.
@@ -262,7 +262,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for TranslationDiagnostic {
     /// Writes a line for the diagnostics.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -325,7 +325,7 @@ impl Shared {
     /// Translates the documents of a node.
     fn translate(&self, key: &Key, documents: NodeDocuments) -> Result<NodeView, StoreError> {
         let translation = self.translation(key, &documents)?;
-        if let Translation::LeftOut(why) = &translation {
+        if let Translation::Unsupported(why) = &translation {
             let mut logged = self.logged.lock();
             if logged.len() < MAX_LOGGED && logged.insert(key.clone()) {
                 log::warn!("{key} is not in {}: {why}", self.target.word());
@@ -335,9 +335,9 @@ impl Shared {
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
             _ => &[],
         };
-        let texts: Vec<RenderedText> = rendered
+        let texts: Vec<DocumentText> = rendered
             .iter()
-            .map(|(name, document)| (*name, Arc::new(outline::text(document))))
+            .map(|(name, document)| (*name, Arc::new(hierarchy::text(document))))
             .collect();
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         Ok(NodeView {
@@ -385,13 +385,15 @@ impl Shared {
 
     fn translation(&self, key: &Key, documents: &NodeDocuments) -> Result<Translation, StoreError> {
         if let Some(problem) = &documents.problem {
-            return Ok(Translation::LeftOut(problem.clone()));
+            return Ok(Translation::Unsupported(problem.clone()));
         }
         let texts = documents.texts.iter().flatten();
         let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();
         let bytes = bytes as u64;
         if bytes > at_most(&self.engine, MAX_NODE_BYTES, MAX_NODE_PART) {
-            return Ok(Translation::LeftOut("its metadata are too large".into()));
+            return Ok(Translation::Unsupported(
+                "its metadata are too large".into(),
+            ));
         }
         let _memory = self.engine.reserve_now(key, bytes)?;
         let Some(detected) = documents.documents().node() else {
@@ -407,13 +409,13 @@ impl Shared {
                 let raw = raw.map(document::parse).and_then(Result::ok);
                 match &node {
                     Node::Array(array) if self.target == Target::V2 && documents.is_v1() => {
-                        of_version_1(array, raw.as_ref()).unwrap_or_else(Translation::LeftOut)
+                        of_version_1(array, raw.as_ref()).unwrap_or_else(Translation::Unsupported)
                     }
                     _ => translate(self.target, &node, raw.as_ref()),
                 }
             }
             Err(_) if self.target.shows_broken(detected.format) => Translation::Same,
-            Err(error) => Translation::LeftOut(error.to_string()),
+            Err(error) => Translation::Unsupported(error.to_string()),
         })
     }
 
@@ -442,7 +444,7 @@ impl Shared {
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
             Err(error) => return Err(error),
         };
-        self.remove_copies();
+        self.invalidate_source_consolidated();
         self.nodes.lock().remove(key);
         Err(StoreError::Stale {
             key: document.clone(),
@@ -474,7 +476,7 @@ impl Store for Translated {
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.0.resolve(key).await? {
             Resolved::Same(key) => self.0.store.stat(&key).await,
-            Resolved::Document(text, modified) => Text::new(text, modified).stat(),
+            Resolved::Document(text, modified) => RenderedDocument::new(text, modified).stat(),
             Resolved::Directory(node, key) => self.0.directory_stat(&node, &key).await,
             Resolved::ChunkDir(node, array, dir) => self.0.chunk_dir_stat(&node, &array, dir).await,
             Resolved::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk).await,
@@ -484,7 +486,9 @@ impl Store for Translated {
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         match self.0.resolve(key).await? {
             Resolved::Same(key) => self.0.store.open(&key, hint).await,
-            Resolved::Document(text, modified) => Ok(Arc::new(Text::new(text, modified))),
+            Resolved::Document(text, modified) => {
+                Ok(Arc::new(RenderedDocument::new(text, modified)))
+            }
             Resolved::Chunk(node, array, chunk) => {
                 self.0.open_chunk(&node, &array, chunk, hint).await
             }

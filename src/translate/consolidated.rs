@@ -5,20 +5,20 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::Value;
 
+use super::hierarchy::{self, Hierarchy, HierarchyError, MAX_NODES};
 use super::node::Translation;
-use super::outline::{self, Hierarchy, HierarchyError, MAX_NODES};
 use super::{NodeView, Shared, Target};
 use crate::array::Reservation;
 use crate::hierarchy::Document;
 use crate::store::{Kind, StoreError};
 
 /// A document, and the time of the last modification of any document in it.
-pub(super) type Dated = (Arc<Vec<u8>>, SystemTime);
+pub(super) type DatedDocument = (Arc<Vec<u8>>, SystemTime);
 
 /// The result of rendering consolidated metadata.
 #[derive(Debug, Clone)]
-pub(super) struct Consolidated {
-    document: Option<Dated>,
+pub(super) struct RenderedConsolidated {
+    document: Option<DatedDocument>,
     /// The version of the root's documents in it.
     version: u64,
     read: Instant,
@@ -31,7 +31,7 @@ const MAX_LIVE_NODES: usize = 1000;
 impl Shared {
     /// Returns the consolidated metadata of this root, if they are valid. They expire like
     /// documents, because their readers read no documents.
-    fn cached_consolidated(&self, root: &NodeView) -> Option<Consolidated> {
+    fn cached_consolidated(&self, root: &NodeView) -> Option<RenderedConsolidated> {
         let cached = self.consolidated.lock().clone()?;
         let is_fresh = self
             .ttl
@@ -44,7 +44,7 @@ impl Shared {
     pub(super) async fn consolidated(
         self: &Arc<Self>,
         root: &Arc<NodeView>,
-    ) -> Result<Option<Dated>, StoreError> {
+    ) -> Result<Option<DatedDocument>, StoreError> {
         match &root.translation {
             Translation::Group(Some(_)) => {}
             Translation::Group(None) if self.has_zmetadata().await? => {}
@@ -63,7 +63,10 @@ impl Shared {
             Ok(consolidated)
         };
         let panicked = StoreError::internal("consolidating metadata panicked");
-        let consolidated = self.consolidating.run(root.version, load, panicked).await?;
+        let consolidated = self
+            .consolidated_loads
+            .run(root.version, load, panicked)
+            .await?;
         Ok(consolidated.document)
     }
 
@@ -83,7 +86,7 @@ impl Shared {
         }
     }
 
-    async fn consolidate(&self, root: &NodeView) -> Result<Consolidated, StoreError> {
+    async fn consolidate(&self, root: &NodeView) -> Result<RenderedConsolidated, StoreError> {
         let read = Instant::now();
         let texts: &[(&str, Value)] = match &root.translation {
             Translation::Group(Some(texts)) => texts,
@@ -95,20 +98,20 @@ impl Shared {
         };
         let hierarchy = Hierarchy::read_all(&*self.store, &self.root, &self.engine, most).await;
         let document = match hierarchy {
-            Ok(hierarchy) => hierarchy.outline.translated(self.target).map(|outline| {
+            Ok(hierarchy) => hierarchy.tree.translated(self.target).map(|tree| {
                 let document = match self.target {
-                    Target::V2 => outline.zmetadata(),
+                    Target::V2 => tree.zmetadata(),
                     Target::V3 | Target::Unsharded => {
                         let document = texts.first().map(|(_, document)| document.clone());
                         let mut document = document.unwrap_or_default();
                         if let Some(members) = document.as_object_mut() {
-                            let copies = outline.consolidated_metadata();
-                            members.insert("consolidated_metadata".into(), copies);
+                            let consolidated = tree.consolidated_metadata();
+                            members.insert("consolidated_metadata".into(), consolidated);
                         }
                         document
                     }
                 };
-                (Arc::new(outline::text(&document)), hierarchy.modified)
+                (Arc::new(hierarchy::text(&document)), hierarchy.modified)
             }),
             Err(HierarchyError::Absent(why)) => {
                 log::info!("{} has no consolidated metadata: {why}", self.target.word());
@@ -118,7 +121,7 @@ impl Shared {
         };
         let bytes = document.as_ref().map_or(0, |(text, _)| text.len());
         let memory = self.engine.reserve_now(&self.root, bytes as u64)?;
-        Ok(Consolidated {
+        Ok(RenderedConsolidated {
             document,
             version: root.version,
             read,

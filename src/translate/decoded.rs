@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::unreadable::Unreadable;
+use super::unreadable_chunk::UnreadableChunk;
 use super::{NodeView, Shared, hash};
 use crate::array::{ArrayReader, not_a_chunk};
 use crate::store::{Data, Key, Kind, Object, Stat, StoreError, Version};
@@ -74,7 +74,7 @@ impl Shared {
             }
             Err(error @ StoreError::Corrupt { .. }) => {
                 let stat = self.unreadable(node, &source, &error).await?;
-                Ok(Arc::new(Unreadable { stat, error }))
+                Ok(Arc::new(UnreadableChunk { stat, error }))
             }
             Err(error) => Err(error),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::node::Translation;
+use super::rendered_document::RenderedDocument;
 use super::resolve::Resolved;
-use super::text::Text;
 use super::{NodeView, Shared};
 use crate::hierarchy::{AssembledListing, is_document_name};
 use crate::runtime::leave_session_thread;
@@ -89,7 +89,7 @@ impl Shared {
             }
         }
         for (name, text, modified) in texts {
-            let stat = Text::new(text, modified).stat()?;
+            let stat = RenderedDocument::new(text, modified).stat()?;
             names.push(name.as_bytes(), Kind::Object, Some(stat));
         }
         if node.chunks().is_some() {
@@ -202,7 +202,7 @@ impl Shared {
             return false;
         };
         match self.node(&below).await {
-            Ok(Some(node)) => !matches!(node.translation, Translation::LeftOut(_)),
+            Ok(Some(node)) => !matches!(node.translation, Translation::Unsupported(_)),
             Ok(None) => false,
             Err(_) => true,
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::fill;
-use super::node::{Chunks, Translation, array_to_v3, attributes};
+use super::node::{TranslatedChunks, Translation, array_to_v3, attributes};
 use super::types;
 use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
@@ -20,7 +20,7 @@ use crate::zarr::{Array, ByteOrder, CodecChain, Order, ZarrFormat};
 
 /// The decoder of the chunks of an array.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct N5Decoder {
     pub(super) array: Array,
     pub(super) pipeline: Arc<Pipeline>,
 }
@@ -79,20 +79,20 @@ pub(super) fn to_v3(array: &Array) -> Result<Translation, String> {
 }
 
 /// Returns the decoded chunks of a dataset, under other keys.
-fn chunks(array: &Array, keys: ChunkKeys) -> Result<Chunks, String> {
+fn chunks(array: &Array, keys: ChunkKeys) -> Result<TranslatedChunks, String> {
     let parts = array.decodable().map_err(|error| error.to_string())?;
     let shape = parts.grid.regular_chunk_shape();
     let shape = shape.ok_or("chunks of different shapes")?;
     let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value);
     let pipeline = pipeline.map_err(|error| error.to_string())?;
-    Ok(Chunks {
+    Ok(TranslatedChunks {
         names: Arc::new(ChunkNames::of_keys(keys, parts.grid.shape())),
         keys,
         grid: parts.grid.clone(),
         source_keys: parts.chunk_keys,
         shards: None,
         frame_content_bytes: None,
-        decoder: Some(Decoder {
+        decoder: Some(N5Decoder {
             array: array.clone(),
             pipeline: Arc::new(pipeline),
         }),

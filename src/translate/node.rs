@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::n5::Decoder;
+use super::n5::N5Decoder;
 use super::shards::{SHARDING, Shards};
 use super::{Target, codecs, fill, fill_mask, n5, types};
 use crate::codec::Pipeline;
@@ -20,21 +20,21 @@ pub(super) enum Translation {
     /// The node and all nodes below it are unchanged.
     Same,
     /// A group, with its documents if they change.
-    Group(Option<Texts>),
+    Group(Option<JsonDocuments>),
     /// An array with other documents, and possibly other chunk keys.
-    Array(Texts, Box<Chunks>),
+    Array(JsonDocuments, Box<TranslatedChunks>),
     /// A directory without documents.
     Directory,
     /// The target version cannot express the node, for this reason.
-    LeftOut(String),
+    Unsupported(String),
 }
 
 /// The documents of a node by their names.
-pub(super) type Texts = Vec<(&'static str, Value)>;
+pub(super) type JsonDocuments = Vec<(&'static str, Value)>;
 
 /// The names of an array's chunks, and their location in the store.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(super) struct TranslatedChunks {
     /// The names in the translation.
     pub(super) names: Arc<ChunkNames>,
     pub(super) keys: ChunkKeys,
@@ -47,10 +47,10 @@ pub(super) struct Chunks {
     /// If each chunk is a Zstandard frame, the content size in bytes that its header must have.
     pub(super) frame_content_bytes: Option<u64>,
     /// The decoder of the chunks, if the translated chunks are decoded.
-    pub(super) decoder: Option<Decoder>,
+    pub(super) decoder: Option<N5Decoder>,
 }
 
-impl Chunks {
+impl TranslatedChunks {
     fn new(array: &Array, keys: ChunkKeys, shards: Option<Shards>) -> Result<Self, String> {
         let source_keys = array
             .chunk_keys
@@ -99,7 +99,7 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
         (Target::V2, Node::Array(array), ZarrFormat::N5) => n5::to_v2(array),
         (Target::V3, Node::Array(array), ZarrFormat::N5) => n5::to_v3(array),
     };
-    translated.unwrap_or_else(Translation::LeftOut)
+    translated.unwrap_or_else(Translation::Unsupported)
 }
 
 fn group_to_v2(group: &Group) -> Result<Translation, String> {
@@ -193,7 +193,7 @@ fn with_documents(
             (".zattrs", attributes.clone().into()),
         ],
     };
-    let chunks = Chunks::new(array, keys, None)?;
+    let chunks = TranslatedChunks::new(array, keys, None)?;
     Ok(Translation::Array(texts, Box::new(chunks)))
 }
 
@@ -240,7 +240,7 @@ fn unsharded(array: &Array, raw: Option<&Value>) -> Result<Translation, String> 
         members.insert(FILL_VALUE.into(), fill_value);
     }
     members.shift_remove("consolidated_metadata");
-    let chunks = Chunks::new(array, keys, Some(shards))?;
+    let chunks = TranslatedChunks::new(array, keys, Some(shards))?;
     Ok(Translation::Array(
         vec![("zarr.json", document)],
         Box::new(chunks),
@@ -276,7 +276,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     };
     let rank = array.shape.len();
     let chain = codecs::to_v2(&inner, parts.data_type, rank)?;
-    let mut chunks = Chunks::new(array, keys, shards)?;
+    let mut chunks = TranslatedChunks::new(array, keys, shards)?;
     let chunk_shape = chunks.grid.regular_chunk_shape();
     let chunk_shape = chunk_shape.ok_or("chunks of different shapes have no form in v2")?;
     if inner.last().is_some_and(codecs::is_zstd) {
@@ -340,7 +340,7 @@ pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
         encoding: KeyEncoding::Default,
         separator: Separator::Slash,
     };
-    let chunks = Chunks::new(array, keys, None)?;
+    let chunks = TranslatedChunks::new(array, keys, None)?;
     let chunk_shape = chunks
         .grid
         .regular_chunk_shape()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::node::{Chunks, Translation};
-use super::unreadable::Unreadable;
+use super::node::{TranslatedChunks, Translation};
+use super::unreadable_chunk::UnreadableChunk;
 use super::{NodeView, Shared, Target, zstd_frame};
 use crate::array::not_a_chunk;
 use crate::hierarchy::is_document_name;
@@ -40,7 +40,7 @@ impl Shared {
         loop {
             let node = self.node(&at).await?.ok_or_else(absent)?;
             match &node.translation {
-                Translation::LeftOut(_) => return Err(absent()),
+                Translation::Unsupported(_) => return Err(absent()),
                 Translation::Same => return Ok(Resolved::Same(key.clone())),
                 _ if rest.is_empty() => return Ok(Resolved::Directory(node, at)),
                 Translation::Array(_, chunks) => {
@@ -161,7 +161,7 @@ impl Shared {
         match opened {
             Err(error) if is_misplaced || is_changed && error.is_lasting() => {
                 let stat = self.unreadable(node, &source, &error).await?;
-                Ok(Arc::new(Unreadable { stat, error }))
+                Ok(Arc::new(UnreadableChunk { stat, error }))
             }
             opened => opened,
         }
@@ -202,8 +202,9 @@ impl Shared {
         array: &Key,
         chunk: u64,
     ) -> Result<Stat, StoreError> {
-        let is_opened =
-            |chunks: &Chunks| chunks.shards.is_some() || chunks.frame_content_bytes.is_some();
+        let is_opened = |chunks: &TranslatedChunks| {
+            chunks.shards.is_some() || chunks.frame_content_bytes.is_some()
+        };
         if node.reader.is_some() || node.chunks().is_some_and(is_opened) {
             let hint = AccessHint::Ranges;
             return self.open_chunk(node, array, chunk, hint).await?.stat();
@@ -260,7 +261,7 @@ impl Shared {
 }
 
 impl NodeView {
-    pub(super) fn chunks(&self) -> Option<&Chunks> {
+    pub(super) fn chunks(&self) -> Option<&TranslatedChunks> {
         match &self.translation {
             Translation::Array(_, chunks) => Some(chunks),
             _ => None,
@@ -276,7 +277,7 @@ impl NodeView {
 
 /// Returns the store directory of a translated chunk directory; `None` if it is the array's own
 /// directory.
-fn source_prefix(chunks: &Chunks, array: &Key, dir: ChunkDir) -> Option<Key> {
+fn source_prefix(chunks: &TranslatedChunks, array: &Key, dir: ChunkDir) -> Option<Key> {
     // In N5, with its reversed axes, the chunks of one directory are spread over many.
     let is_n5 = chunks.source_keys.encoding == KeyEncoding::N5;
     if chunks.source_keys.separator == Separator::Dot || is_n5 {

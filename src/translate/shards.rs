@@ -136,7 +136,7 @@ fn codecs(spec: &CodecSpec) -> Result<Vec<CodecSpec>, String> {
 
 /// Opens inner chunks and caches shard indexes.
 #[derive(Debug)]
-pub(super) struct InnerChunks {
+pub(super) struct InnerChunkOpener {
     engine: Arc<Engine>,
     indexes: ShardIndexCache<Reservation>,
 }
@@ -150,7 +150,7 @@ const MAX_INDEX_PART: u64 = 8;
 /// The largest index that is fetched with the open of a shard, before its memory is reserved, in bytes.
 const MAX_TAIL_BYTES: u64 = 1 << 20;
 
-impl InnerChunks {
+impl InnerChunkOpener {
     /// Creates an empty cache. Memory of indexes is reserved from `engine`.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
         let budget_bytes = MAX_CACHED_BYTES.min(engine.memory_limit_bytes() / MAX_CACHED_PART);

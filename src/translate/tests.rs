@@ -33,7 +33,7 @@ pub(super) fn engine() -> Arc<Engine> {
 
 /// A store that can change, be remote, and fail for keys with a suffix.
 #[derive(Debug)]
-pub(super) struct Odd {
+pub(super) struct TestStore {
     values: MemoryStore,
     capabilities: Capabilities,
     fails: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Odd {
     reads: Arc<AtomicU64>,
 }
 
-impl Odd {
+impl TestStore {
     /// Creates a local store.
     pub(super) fn local(values: MemoryStore, fails: &'static str, is_denied: bool) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Odd {
 }
 
 #[async_trait]
-impl Store for Odd {
+impl Store for TestStore {
     fn label(&self) -> &str {
         "odd"
     }
@@ -113,7 +113,7 @@ impl Store for Odd {
             leave_session_thread().await;
         }
         self.check(key)?;
-        Ok(Arc::new(Versioned {
+        Ok(Arc::new(VersionedObject {
             object: self.values.open(key, hint).await?,
             version: Version(self.version.load(Ordering::Relaxed)),
             reads: Arc::clone(&self.reads),
@@ -127,14 +127,14 @@ impl Store for Odd {
 }
 
 #[derive(Debug)]
-struct Versioned {
+struct VersionedObject {
     object: Arc<dyn Object>,
     version: Version,
     reads: Arc<AtomicU64>,
 }
 
 #[async_trait]
-impl Object for Versioned {
+impl Object for VersionedObject {
     fn size_bytes(&self) -> u64 {
         self.object.size_bytes()
     }
@@ -229,13 +229,13 @@ fn translated(target: Target) -> Translated {
     Translated::new(store, Key::root(), target, Duration::ZERO, engine())
 }
 
-fn over(fails: &'static str, is_remote: bool, ttl: Duration) -> (Arc<Odd>, Translated) {
-    let mut store = Odd::local(MemoryStore::new(values()), fails, false);
+fn over(fails: &'static str, is_remote: bool, ttl: Duration) -> (Arc<TestStore>, Translated) {
+    let mut store = TestStore::local(MemoryStore::new(values()), fails, false);
     store.capabilities.is_remote = is_remote;
     over_store(store, ttl)
 }
 
-fn over_store(store: Odd, ttl: Duration) -> (Arc<Odd>, Translated) {
+fn over_store(store: TestStore, ttl: Duration) -> (Arc<TestStore>, Translated) {
     let store = Arc::new(store);
     let inner = Arc::clone(&store) as Arc<dyn Store>;
     let translated = Translated::new(inner, Key::root(), Target::V2, ttl, engine());
@@ -566,7 +566,7 @@ fn an_index_of_other_metadata_is_read_again() {
 #[test]
 fn there_are_no_copies_where_a_node_cannot_be_read() {
     let asked = |fails: &'static str, is_denied: bool| {
-        let odd = Odd::local(MemoryStore::new(values()), fails, is_denied);
+        let odd = TestStore::local(MemoryStore::new(values()), fails, is_denied);
         stat(&over_store(odd, Duration::ZERO).1, ".zmetadata")
     };
     assert!(asked("", false).is_ok());
@@ -741,7 +741,7 @@ fn what_is_consolidated_is_what_nodes_are() {
     for (name, copy) in copies.as_object().unwrap() {
         assert_eq!(parsed(&v2, name), *copy, "{name}");
     }
-    let remote: Arc<dyn Store> = Arc::new(Odd::remote(of_two_minds()));
+    let remote: Arc<dyn Store> = Arc::new(TestStore::remote(of_two_minds()));
     for (store, data_type) in [(local, "int16"), (remote, "uint8")] {
         let v3 = shown(store, Target::V3);
         let copies = parsed(&v3, "zarr.json")["consolidated_metadata"]["metadata"].take();

@@ -19,7 +19,7 @@ use super::readme::shell_quoted;
 use super::resolve::NodeResolver;
 use crate::array::Engine;
 use crate::store::{Key, Store};
-use crate::translate::{HierarchyError, Target, Whole};
+use crate::translate::{HierarchyDocument, HierarchyError, Target};
 
 /// Separates the name of the node and the suffix if a group or another file has the plain name.
 pub const ESCAPE: &str = "~view";
@@ -29,8 +29,11 @@ pub const ESCAPE: &str = "~view";
 pub struct Format(u8);
 
 /// A function that renders a text from the documents of all nodes below a group.
-pub type RenderHierarchy =
-    for<'a> fn(&'a dyn Store, &'a Key, &'a Engine) -> BoxFuture<'a, Result<Whole, HierarchyError>>;
+pub type RenderHierarchy = for<'a> fn(
+    &'a dyn Store,
+    &'a Key,
+    &'a Engine,
+) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>>;
 
 /// The function that renders a format, by kind of node.
 #[derive(Debug, Clone, Copy)]

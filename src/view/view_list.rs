@@ -10,7 +10,9 @@ use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
-use crate::translate::{HierarchyError, Target, Translated, left_out};
+use crate::translate::{
+    HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
+};
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
@@ -141,7 +143,9 @@ impl Nodes {
                 }
             }
         }
-        let diagnostics = match left_out(&**self.store(), &node.key, self.engine()).await {
+        let diagnostics = match translation_diagnostics(&**self.store(), &node.key, self.engine())
+            .await
+        {
             // A translation that leaves out the root is absent as a whole.
             Ok(nodes) => nodes
                 .into_iter()

@@ -80,7 +80,7 @@ fn shards_that_other_codecs_go_around_are_left_out() {
     for target in [Target::V2, Target::Unsharded] {
         let found = translate(target, &v3(&array), Some(&array));
         assert!(
-            matches!(&found, Translation::LeftOut(why) if why == "shards that other codecs go around"),
+            matches!(&found, Translation::Unsupported(why) if why == "shards that other codecs go around"),
             "{found:?}"
         );
     }
@@ -117,7 +117,7 @@ fn names_of_axes_go_both_ways() {
     assert_eq!(back[0].1["dtype"], ">i2");
     assert_eq!(back[0].1["order"], "F");
     assert_eq!(back[1].1["_ARRAY_DIMENSIONS"], json!(["y", "x"]));
-    let Translation::LeftOut(why) = translate(Target::Unsharded, &node, None) else {
+    let Translation::Unsupported(why) = translate(Target::Unsharded, &node, None) else {
         panic!();
     };
     assert_eq!(why, "it is not of version 3");
@@ -152,7 +152,7 @@ fn an_index_that_is_never_read_has_no_array() {
     array["chunk_grid"]["configuration"]["chunk_shape"] = json!([4_194_304, 4]);
     array["codecs"][0]["configuration"]["chunk_shape"] = json!([1, 4]);
     for target in [Target::V2, Target::Unsharded] {
-        let Translation::LeftOut(why) = translate(target, &v3(&array), Some(&array)) else {
+        let Translation::Unsupported(why) = translate(target, &v3(&array), Some(&array)) else {
             panic!();
         };
         assert_eq!(

@@ -1,6 +1,6 @@
-//! The outline of a hierarchy: the documents of a node and of all nodes below it.
+//! The documents of a node and of all nodes below it, as a tree.
 //!
-//! `read` builds an outline from a store, `serialize` converts it to documents.
+//! `read` reads a tree from a store, `serialize` converts it to one document.
 
 mod read;
 mod serialize;
@@ -15,34 +15,35 @@ use crate::hierarchy::{NODE_DOCUMENT_NAMES, is_document_name};
 use crate::store::{Key, StoreError};
 use crate::zarr::{Detected, Documents, MetadataError, Node, ZarrFormat, is_n5_dataset};
 
-pub(super) use read::{Hierarchy, copies_at};
+pub(super) use read::{Hierarchy, consolidated_at};
 pub(super) use serialize::text;
-pub use serialize::{Whole, zmetadata_json, zom_json};
+pub use serialize::{HierarchyDocument, zmetadata_json, zom_json};
 
-/// The largest number of nodes in an outline.
+/// The largest number of nodes in a tree.
 pub(super) const MAX_NODES: usize = 10_000;
+
 /// The documents of a node and of the nodes below it.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Outline {
+pub(super) struct DocumentTree {
     /// The parsed documents, in the order of [`NODE_DOCUMENT_NAMES`].
     documents: [Option<Value>; 5],
-    problem: Option<Problem>,
-    members: BTreeMap<String, Outline>,
+    problem: Option<DocumentProblem>,
+    members: BTreeMap<String, DocumentTree>,
 }
 
 /// The reason why the documents of a node do not describe it.
 #[derive(Debug, PartialEq)]
-enum Problem {
+enum DocumentProblem {
     /// The documents, or the names below the node, could not be read.
-    Unread(String),
+    Unreadable(String),
     /// The documents are not valid metadata.
-    Wrong(String),
+    Invalid(String),
 }
 
-impl Problem {
+impl DocumentProblem {
     fn why(&self) -> &str {
         match self {
-            Self::Unread(why) | Self::Wrong(why) => why,
+            Self::Unreadable(why) | Self::Invalid(why) => why,
         }
     }
 }
@@ -62,12 +63,12 @@ impl From<StoreError> for HierarchyError {
     }
 }
 
-impl Outline {
+impl DocumentTree {
     /// Returns why one of the nodes could not be read, if any could not.
-    pub(super) fn unread(&self) -> Option<&str> {
+    pub(super) fn unreadable(&self) -> Option<&str> {
         match &self.problem {
-            Some(Problem::Unread(why)) => Some(why),
-            _ => self.members.values().find_map(Self::unread),
+            Some(DocumentProblem::Unreadable(why)) => Some(why),
+            _ => self.members.values().find_map(Self::unreadable),
         }
     }
 
@@ -108,14 +109,14 @@ impl Outline {
     /// Returns the translation of the node; `None` if its document is invalid and stays as it is.
     fn translation(&self, target: Target) -> Option<Translation> {
         if let Some(problem) = &self.problem {
-            return Some(Translation::LeftOut(problem.why().to_owned()));
+            return Some(Translation::Unsupported(problem.why().to_owned()));
         }
         let Some(detected) = self.detected() else {
             return Some(Translation::Directory);
         };
         match detected.node {
             Err(_) if target.shows_broken(detected.format) => None,
-            Err(error) => Some(Translation::LeftOut(error.to_string())),
+            Err(error) => Some(Translation::Unsupported(error.to_string())),
             Ok(node) => {
                 let [zarr_json, zarray, ..] = &self.documents;
                 let raw = zarr_json.as_ref().or(zarray.as_ref());
@@ -124,7 +125,7 @@ impl Outline {
         }
     }
 
-    /// Returns the outline of a translation, without left out nodes.
+    /// Returns the tree of a translation, without left out nodes.
     pub(super) fn translated(self, target: Target) -> Option<Self> {
         let translation = self.translation(target)?;
         self.translated_to(target, translation)
@@ -146,7 +147,7 @@ impl Outline {
                 }
             }
             Translation::Directory => {}
-            Translation::LeftOut(_) => return None,
+            Translation::Unsupported(_) => return None,
         }
         for (name, member) in self.members {
             if is_document_name(name.as_bytes()) {
@@ -164,15 +165,20 @@ impl Outline {
         Some(translated)
     }
 
-    /// Calls `tell` with the key and the reason for each node that a translation leaves out, or
+    /// Calls `report` with the key and the reason for each node that a translation leaves out, or
     /// that xarray masks differently.
-    pub(super) fn left_out(&self, target: Target, key: &Key, tell: &mut dyn FnMut(&Key, &str)) {
+    pub(super) fn diagnostics(
+        &self,
+        target: Target,
+        key: &Key,
+        report: &mut dyn FnMut(&Key, &str),
+    ) {
         match self.translation(target) {
             None => {}
-            Some(Translation::LeftOut(why)) => tell(key, &why),
+            Some(Translation::Unsupported(why)) => report(key, &why),
             Some(Translation::Array(texts, _)) => {
                 if let Some(why) = fill_mask::lost(&texts) {
-                    tell(key, &why);
+                    report(key, &why);
                 }
             }
             Some(_) => {
@@ -181,8 +187,8 @@ impl Outline {
                         continue;
                     };
                     match is_document_name(name.as_bytes()) {
-                        true => tell(&below, "its name is that of a document"),
-                        false => member.left_out(target, &below, tell),
+                        true => report(&below, "its name is that of a document"),
+                        false => member.diagnostics(target, &below, report),
                     }
                 }
             }
@@ -196,18 +202,18 @@ impl Outline {
     }
 
     /// Returns the problem of the first invalid version 2 document, if any.
-    fn wrong_v2(&self) -> Option<String> {
-        if let Some(Problem::Wrong(why)) = &self.problem {
+    fn invalid_v2(&self) -> Option<String> {
+        if let Some(DocumentProblem::Invalid(why)) = &self.problem {
             // Readers of version 2 ignore `zarr.json`, and consolidated metadata have no `attributes.json`.
             let [zarr_json, .., attributes_json] = NODE_DOCUMENT_NAMES;
             let is_other = why.starts_with(zarr_json) || why.starts_with(attributes_json);
             return (!is_other).then(|| why.clone());
         }
         let mut members = self.members.iter();
-        members.find_map(|(name, member)| Some(format!("{name}/{}", member.wrong_v2()?)))
+        members.find_map(|(name, member)| Some(format!("{name}/{}", member.invalid_v2()?)))
     }
 
-    /// Returns the outlines of all nodes below this one, by their paths.
+    /// Returns the trees of all nodes below this one, by their paths.
     fn below(&self) -> Vec<(String, &Self)> {
         let mut found = Vec::new();
         for (name, member) in &self.members {

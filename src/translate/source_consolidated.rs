@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::Shared;
-use super::outline;
+use super::hierarchy;
 use crate::array::Reservation;
 use crate::hierarchy::{NODE_DOCUMENT_NAMES, NodeDocuments};
 use crate::store::{Key, StoreError, Version};
@@ -16,7 +16,7 @@ use crate::zarr::Consolidated;
 
 /// The consolidated metadata of a root.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct SourceConsolidated {
     pub(super) nodes: Consolidated,
     pub(super) modified: SystemTime,
     /// The key and version of the document that contains them.
@@ -26,8 +26,8 @@ pub(super) struct Copies {
 
 /// The consolidated metadata of a root; `None` if it has none.
 #[derive(Debug, Clone)]
-pub(super) struct CachedCopies {
-    copies: Option<Arc<Copies>>,
+pub(super) struct CachedSourceConsolidated {
+    source_consolidated: Option<Arc<SourceConsolidated>>,
     read: Instant,
 }
 
@@ -42,51 +42,58 @@ impl Shared {
     ) -> Result<NodeDocuments, StoreError> {
         if self.is_remote()
             && let Some(path) = key.below(&self.root)
-            && let Some(copies) = self.copies().await?
-            && let Some(documents) = copies.documents(path)
+            && let Some(consolidated) = self.source_consolidated().await?
+            && let Some(documents) = consolidated.documents(path)
         {
             return Ok(documents);
         }
         NodeDocuments::read(&*self.store, key).await
     }
 
-    async fn copies(self: &Arc<Self>) -> Result<Option<Arc<Copies>>, StoreError> {
-        if let Some(cached) = self.cached_copies() {
-            return Ok(cached.copies);
+    async fn source_consolidated(
+        self: &Arc<Self>,
+    ) -> Result<Option<Arc<SourceConsolidated>>, StoreError> {
+        if let Some(cached) = self.cached_source_consolidated() {
+            return Ok(cached.source_consolidated);
         }
         let shared = Arc::clone(self);
         let load = || async move {
-            if let Some(cached) = shared.cached_copies() {
+            if let Some(cached) = shared.cached_source_consolidated() {
                 return Ok(cached);
             }
             let read = Instant::now();
-            let copies = outline::copies_at(&*shared.store, &shared.root, &shared.engine).await?;
-            let cached = CachedCopies {
-                copies: copies.map(Arc::new),
+            let consolidated =
+                hierarchy::consolidated_at(&*shared.store, &shared.root, &shared.engine).await?;
+            let cached = CachedSourceConsolidated {
+                source_consolidated: consolidated.map(Arc::new),
                 read,
             };
-            *shared.copies.lock() = Some(cached.clone());
+            *shared.source_consolidated.lock() = Some(cached.clone());
             Ok(cached)
         };
         let panicked = StoreError::internal("reading consolidated metadata panicked");
-        Ok(self.copying.run((), load, panicked).await?.copies)
+        Ok(self
+            .source_consolidated_loads
+            .run((), load, panicked)
+            .await?
+            .source_consolidated)
     }
 
-    fn cached_copies(&self) -> Option<CachedCopies> {
-        let cached = self.copies.lock();
-        let is_fresh = |cached: &&CachedCopies| {
+    fn cached_source_consolidated(&self) -> Option<CachedSourceConsolidated> {
+        let cached = self.source_consolidated.lock();
+        let is_fresh = |cached: &&CachedSourceConsolidated| {
             self.ttl
                 .is_none_or(|ttl| cached.read.elapsed() < ttl.present)
         };
         cached.as_ref().filter(is_fresh).cloned()
     }
 
-    pub(super) fn remove_copies(&self) {
-        *self.copies.lock() = None;
+    pub(super) fn invalidate_source_consolidated(&self) {
+        *self.source_consolidated.lock() = None;
     }
 }
 
-impl Copies {
+impl SourceConsolidated {
     /// Returns the documents of the node at a path below the root.
     fn documents(&self, path: &[u8]) -> Option<NodeDocuments> {
         let path = std::str::from_utf8(path)

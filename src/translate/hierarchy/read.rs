@@ -1,12 +1,12 @@
-//! Reads an outline from a store: from the documents of each node, or from consolidated metadata.
+//! Reads a tree of documents from a store: from the documents of each node, or from consolidated metadata.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::super::root_copies::Copies;
-use super::{HierarchyError, MAX_NODES, Outline, Problem};
+use super::super::source_consolidated::SourceConsolidated;
+use super::{DocumentProblem, DocumentTree, HierarchyError, MAX_NODES};
 use crate::array::{Engine, Reservation};
 use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
 use crate::runtime::leave_session_thread;
@@ -24,17 +24,17 @@ const MAX_REMOTE_NODES: usize = 1000;
 /// The largest depth of a hierarchy.
 const MAX_DEPTH: usize = 64;
 
-/// An outline that was read, with its memory.
+/// A tree that was read, with its memory.
 #[derive(Debug)]
 pub(in crate::translate) struct Hierarchy {
-    pub(in crate::translate) outline: Outline,
+    pub(in crate::translate) tree: DocumentTree,
     /// The time of the last modification of any document.
     pub(in crate::translate) modified: SystemTime,
     _memory: Vec<Reservation>,
 }
 
 /// Consolidated metadata, and the key and version of the document that contains them.
-type Copied = (Consolidated, (Key, Version));
+type ConsolidatedDocument = (Consolidated, (Key, Version));
 
 /// The remaining limits of a read, and the memory reserved so far.
 struct Budget<'a> {
@@ -85,11 +85,11 @@ impl<'a> Budget<'a> {
 }
 
 impl Hierarchy {
-    /// Reads the outline of the node at a key, from the documents of at most `most` nodes, or from
+    /// Reads the tree of the node at a key, from the documents of at most `most` nodes, or from
     /// consolidated metadata if the store is remote. Unreadable nodes contain the reason.
     ///
     /// # Errors
-    /// The reason why the hierarchy has no outline.
+    /// The reason why the hierarchy cannot be read.
     pub(in crate::translate) async fn read(
         store: &dyn Store,
         key: &Key,
@@ -102,14 +102,14 @@ impl Hierarchy {
     /// As [`Hierarchy::read_all`], but also from the documents of a remote store whose names are known.
     ///
     /// # Errors
-    /// The reason why the hierarchy has no outline.
+    /// The reason why the hierarchy cannot be read.
     pub(in crate::translate) async fn read_documents(
         store: &dyn Store,
         key: &Key,
         engine: &Engine,
     ) -> Result<Self, HierarchyError> {
         let most = [MAX_NODES, MAX_REMOTE_NODES];
-        whole(Self::read_up_to(store, key, engine, most).await)
+        complete(Self::read_up_to(store, key, engine, most).await)
     }
 
     /// `most` are the largest numbers of nodes that are read one by one from a local and from a remote store.
@@ -121,9 +121,9 @@ impl Hierarchy {
     ) -> Result<Self, HierarchyError> {
         leave_session_thread().await;
         let mut budget = Budget::new(engine);
-        let outline = Outline::read(store, key, most, &mut budget).await?;
+        let tree = DocumentTree::read(store, key, most, &mut budget).await?;
         Ok(Self {
-            outline,
+            tree,
             modified: budget.modified,
             _memory: budget.memory,
         })
@@ -132,25 +132,25 @@ impl Hierarchy {
     /// As [`Hierarchy::read`], but fails if any node is unreadable: readers of the result read no documents.
     ///
     /// # Errors
-    /// The reason why the hierarchy has no outline; [`HierarchyError::Absent`] if a node cannot be read.
+    /// The reason why the hierarchy cannot be read; [`HierarchyError::Absent`] if a node cannot be read.
     pub(in crate::translate) async fn read_all(
         store: &dyn Store,
         key: &Key,
         engine: &Engine,
         most: usize,
     ) -> Result<Self, HierarchyError> {
-        whole(Self::read(store, key, engine, most).await)
+        complete(Self::read(store, key, engine, most).await)
     }
 }
 
 /// Fails if any node of a hierarchy could not be read.
-fn whole(read: Result<Hierarchy, HierarchyError>) -> Result<Hierarchy, HierarchyError> {
+fn complete(read: Result<Hierarchy, HierarchyError>) -> Result<Hierarchy, HierarchyError> {
     let read = read.map_err(|none| match none {
-        HierarchyError::Failed(error) if error.is_lasting() => unread(&error.to_string()),
+        HierarchyError::Failed(error) if error.is_lasting() => unreadable_error(&error.to_string()),
         none => none,
     })?;
-    match read.outline.unread() {
-        Some(why) => Err(unread(why)),
+    match read.tree.unreadable() {
+        Some(why) => Err(unreadable_error(why)),
         None => Ok(read),
     }
 }
@@ -170,11 +170,11 @@ fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
     rest.strip_prefix('/')
 }
 
-fn unread(why: &str) -> HierarchyError {
+fn unreadable_error(why: &str) -> HierarchyError {
     HierarchyError::Absent(format!("not all of it can be read: {why}"))
 }
 
-impl Outline {
+impl DocumentTree {
     async fn read(
         store: &dyn Store,
         key: &Key,
@@ -182,17 +182,19 @@ impl Outline {
         budget: &mut Budget<'_>,
     ) -> Result<Self, HierarchyError> {
         let documents = NodeDocuments::read(store, key).await?;
-        let mut outline = Self::new(key, &documents, budget)?;
-        if matches!(outline.node(), Some(Ok(Node::Array(_)))) {
-            return Ok(outline);
+        let mut tree = Self::new(key, &documents, budget)?;
+        if matches!(tree.node(), Some(Ok(Node::Array(_)))) {
+            return Ok(tree);
         }
         if store.capabilities().is_remote {
-            if let Some((copies, _)) = outline.copies(store, key, &documents, budget).await? {
-                outline.add_copies(&copies, b"", budget)?;
-                return Ok(outline);
+            if let Some((consolidated, _)) =
+                tree.consolidated(store, key, &documents, budget).await?
+            {
+                tree.add_consolidated(&consolidated, b"", budget)?;
+                return Ok(tree);
             }
-            if outline.add_copies_above(store, key, budget).await? {
-                return Ok(outline);
+            if tree.add_consolidated_above(store, key, budget).await? {
+                return Ok(tree);
             }
             // The names in a zip are known, but each document takes a request.
             if store.index().is_none() || most_remote == 0 {
@@ -203,25 +205,25 @@ impl Outline {
             budget.nodes = budget.nodes.min(most_remote);
         }
         budget.nodes = budget.nodes.min(most);
-        outline.walk(store, key, 0, budget).await?;
-        Ok(outline)
+        tree.walk(store, key, 0, budget).await?;
+        Ok(tree)
     }
 
     /// Returns the consolidated metadata of a group, and the document that contains them.
-    async fn copies(
+    async fn consolidated(
         &self,
         store: &dyn Store,
         key: &Key,
         documents: &NodeDocuments,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<Copied>, HierarchyError> {
+    ) -> Result<Option<ConsolidatedDocument>, HierarchyError> {
         let Some(Ok(Node::Group(group))) = self.node() else {
             return Ok(None);
         };
         match (group.consolidated, &documents.array) {
-            (Some(copies), Some(document)) => {
+            (Some(consolidated), Some(document)) => {
                 budget.take_bytes(key, twice(documents.texts.iter().flatten()))?;
-                Ok(Some((copies, document.clone())))
+                Ok(Some((consolidated, document.clone())))
             }
             (None, _) if group.format == ZarrFormat::V2 => zmetadata_at(store, key, budget).await,
             _ => Ok(None),
@@ -248,13 +250,13 @@ impl Outline {
         });
         if problem.is_some() {
             return Ok(Self {
-                problem: problem.map(Problem::Wrong),
+                problem: problem.map(DocumentProblem::Invalid),
                 ..Self::default()
             });
         }
         budget.take_bytes(key, bytes)?;
-        let mut outline = Self::default();
-        for ((slot, name), text) in outline
+        let mut tree = Self::default();
+        for ((slot, name), text) in tree
             .documents
             .iter_mut()
             .zip(NODE_DOCUMENT_NAMES)
@@ -263,19 +265,19 @@ impl Outline {
             match text.as_deref().map(document::parse).transpose() {
                 Ok(document) => *slot = document,
                 Err(error) => {
-                    outline.problem = Some(Problem::Wrong(format!("{name}: {error}")));
+                    tree.problem = Some(DocumentProblem::Invalid(format!("{name}: {error}")));
                 }
             }
         }
-        if outline.problem.is_some() {
-            outline.documents = Default::default();
+        if tree.problem.is_some() {
+            tree.documents = Default::default();
         }
-        Ok(outline)
+        Ok(tree)
     }
 
     /// Adds the nodes below a key from the consolidated metadata of the nearest group above it.
     /// Returns whether these contain the node itself.
-    async fn add_copies_above(
+    async fn add_consolidated_above(
         &mut self,
         store: &dyn Store,
         key: &Key,
@@ -289,31 +291,33 @@ impl Outline {
                 documents => documents?,
             };
             let group = Self::new(&above, &documents, budget)?;
-            let copies = group.copies(store, &above, &documents, budget).await?;
-            let Some((copies, _)) = copies else {
+            let consolidated = group
+                .consolidated(store, &above, &documents, budget)
+                .await?;
+            let Some((consolidated, _)) = consolidated else {
                 continue;
             };
             let path = key.below(&above).ok_or_else(|| {
                 StoreError::internal(format!("{key} is not below its parent {above}"))
             })?;
-            let has_node = |path| copies.documents(path).next().is_some();
+            let has_node = |path| consolidated.documents(path).next().is_some();
             if !std::str::from_utf8(path).is_ok_and(has_node) {
                 return Ok(false);
             }
-            self.add_copies(&copies, path, budget)?;
+            self.add_consolidated(&consolidated, path, budget)?;
             return Ok(true);
         }
         Ok(false)
     }
 
     /// Adds the nodes of consolidated metadata below a path.
-    fn add_copies(
+    fn add_consolidated(
         &mut self,
-        copies: &Consolidated,
+        consolidated: &Consolidated,
         below: &[u8],
         budget: &mut Budget<'_>,
     ) -> Result<(), HierarchyError> {
-        for full_path in copies.paths() {
+        for full_path in consolidated.paths() {
             let Some(path) = path_below(full_path, below).filter(|path| !path.is_empty()) else {
                 continue;
             };
@@ -328,7 +332,7 @@ impl Outline {
                 node = node.members.entry(name.to_owned()).or_default();
             }
             for (slot, name) in node.documents.iter_mut().zip(NODE_DOCUMENT_NAMES) {
-                *slot = copies.copy(full_path, name).cloned();
+                *slot = consolidated.copy(full_path, name).cloned();
             }
         }
         Ok(())
@@ -365,7 +369,7 @@ impl Outline {
         .boxed()
     }
 
-    /// Returns the outline of the node at a key; `None` if the node was removed meanwhile.
+    /// Returns the tree of the node at a key; `None` if the node was removed meanwhile.
     async fn member(
         store: &dyn Store,
         key: &Key,
@@ -375,7 +379,7 @@ impl Outline {
         let mut member = match NodeDocuments::read(store, key).await {
             Ok(documents) => Self::new(key, &documents, budget)?,
             Err(error) if error.is_lasting() => Self {
-                problem: Some(Problem::Unread(error.to_string())),
+                problem: Some(DocumentProblem::Unreadable(error.to_string())),
                 ..Self::default()
             },
             Err(error) => return Err(error.into()),
@@ -390,7 +394,7 @@ impl Outline {
                 return Ok(None);
             }
             Err(HierarchyError::Failed(error)) if error.is_lasting() => {
-                member.problem = Some(Problem::Unread(error.to_string()));
+                member.problem = Some(DocumentProblem::Unreadable(error.to_string()));
             }
             walked => walked?,
         }
@@ -402,24 +406,26 @@ impl Outline {
 ///
 /// # Errors
 /// Temporary errors of the store.
-pub(in crate::translate) async fn copies_at(
+pub(in crate::translate) async fn consolidated_at(
     store: &dyn Store,
     key: &Key,
     engine: &Engine,
-) -> Result<Option<Copies>, StoreError> {
+) -> Result<Option<SourceConsolidated>, StoreError> {
     let mut budget = Budget::new(engine);
     let documents = NodeDocuments::read(store, key).await?;
-    let read = match Outline::new(key, &documents, &mut budget) {
-        Ok(outline) => outline.copies(store, key, &documents, &mut budget).await,
+    let read = match DocumentTree::new(key, &documents, &mut budget) {
+        Ok(tree) => tree.consolidated(store, key, &documents, &mut budget).await,
         Err(none) => Err(none),
     };
     match read {
-        Ok(Some((nodes, document))) if nodes.paths().count() <= MAX_NODES => Ok(Some(Copies {
-            nodes,
-            modified: budget.modified,
-            document,
-            _memory: budget.memory,
-        })),
+        Ok(Some((nodes, document))) if nodes.paths().count() <= MAX_NODES => {
+            Ok(Some(SourceConsolidated {
+                nodes,
+                modified: budget.modified,
+                document,
+                _memory: budget.memory,
+            }))
+        }
         Ok(_) | Err(HierarchyError::Absent(_)) => Ok(None),
         Err(HierarchyError::Failed(error)) => Err(error),
     }
@@ -430,7 +436,7 @@ async fn zmetadata_at(
     store: &dyn Store,
     key: &Key,
     budget: &mut Budget<'_>,
-) -> Result<Option<Copied>, HierarchyError> {
+) -> Result<Option<ConsolidatedDocument>, HierarchyError> {
     let read = match read_document(store, key, Document::Zmetadata).await {
         Ok(None) => return Ok(None),
         Ok(Some(document)) => match document.text {
@@ -450,9 +456,9 @@ async fn zmetadata_at(
     }
     budget.take_bytes(&document.0, bytes)?;
     // An invalid document is ignored.
-    let Ok(copies) = Consolidated::from_zmetadata(&text) else {
+    let Ok(consolidated) = Consolidated::from_zmetadata(&text) else {
         return Ok(None);
     };
     budget.modified = budget.modified.max(modified);
-    Ok(Some((copies, document)))
+    Ok(Some((consolidated, document)))
 }

@@ -12,13 +12,13 @@ use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
 /// A document without a key in the store.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct RenderedDocument {
     text: Arc<Vec<u8>>,
     version: Version,
     modified: SystemTime,
 }
 
-impl Text {
+impl RenderedDocument {
     /// Creates a document whose version is a hash of its bytes.
     pub(super) fn new(text: Arc<Vec<u8>>, modified: SystemTime) -> Self {
         let mut hasher = SipHasher13::new();
@@ -32,7 +32,7 @@ impl Text {
     }
 }
 
-impl Text {
+impl RenderedDocument {
     fn part(&self, offset: u64, size_bytes: usize) -> Data {
         let length = self.text.len();
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
@@ -42,7 +42,7 @@ impl Text {
 }
 
 #[async_trait]
-impl Object for Text {
+impl Object for RenderedDocument {
     fn size_bytes(&self) -> u64 {
         self.text.len() as u64
     }

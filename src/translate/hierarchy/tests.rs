@@ -4,8 +4,8 @@ use super::*;
 use crate::array::Engine;
 use crate::runtime::block_on;
 use crate::store::{MemoryStore, Store};
-use crate::translate::left_out;
-use crate::translate::tests::{Odd, engine, engine_of};
+use crate::translate::diagnostics;
+use crate::translate::tests::{TestStore, engine, engine_of};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
@@ -61,7 +61,8 @@ fn the_object_model_holds_what_documents_say_and_members() {
     }});
     let zom = |path: &str| block_on(zom_json(&store, &key(path), &engine()));
     let zmetadata = |path: &str| block_on(zmetadata_json(&store, &key(path), &engine()));
-    let parsed = |whole: &Whole| -> Value { serde_json::from_slice(&whole.text).unwrap() };
+    let parsed =
+        |whole: &HierarchyDocument| -> Value { serde_json::from_slice(&whole.text).unwrap() };
     let found = zom("").unwrap();
     assert_eq!(parsed(&found), expected);
     assert_eq!(found.notes, ["without broken: its document is no object"]);
@@ -91,8 +92,8 @@ fn of_two_minds() -> MemoryStore {
     ])
 }
 
-fn copied(outline: Outline) -> Vec<String> {
-    let copies = outline.translated(Target::V2).unwrap().zmetadata();
+fn copied(tree: DocumentTree) -> Vec<String> {
+    let copies = tree.translated(Target::V2).unwrap().zmetadata();
     let names = copies["metadata"].as_object().unwrap().keys();
     names
         .filter(|name| !name.ends_with(".zattrs"))
@@ -102,13 +103,13 @@ fn copied(outline: Outline) -> Vec<String> {
 
 #[test]
 fn copies_describe_nodes_of_remote_stores() {
-    let remote = Odd::remote(of_two_minds());
-    let outline = read(&remote).unwrap().outline;
-    outline.left_out(Target::V2, &Key::root(), &mut |key, why| {
+    let remote = TestStore::remote(of_two_minds());
+    let tree = read(&remote).unwrap().tree;
+    tree.diagnostics(Target::V2, &Key::root(), &mut |key, why| {
         panic!("{key}: {why}");
     });
     let expected = [".zgroup", "g/.zgroup", "g/x/.zarray", "gone/.zarray"];
-    assert_eq!(copied(outline), expected);
+    assert_eq!(copied(tree), expected);
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
         store(&values)
     };
     for path in ["g", "g/h"] {
-        let (local, remote) = (values(), Odd::remote(values()));
+        let (local, remote) = (values(), TestStore::remote(values()));
         for make in [zom_json, zmetadata_json] {
             let [local, remote]: [&dyn Store; 2] = [&local, &remote];
             let [local, remote] =
@@ -138,7 +139,7 @@ fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
         }
     }
     // Consolidated metadata that do not contain the node prove nothing about it.
-    let remote = Odd::remote(values());
+    let remote = TestStore::remote(values());
     let none = block_on(zom_json(&remote, &key("other"), &engine()));
     assert!(matches!(none, Err(HierarchyError::Absent(_))), "{none:?}");
 }
@@ -146,8 +147,8 @@ fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
 #[test]
 fn documents_describe_nodes_of_local_stores() {
     let store = of_two_minds();
-    let outline = read(&store).unwrap().outline;
-    assert_eq!(copied(outline), [".zgroup", "g/.zgroup", "y/.zarray"]);
+    let tree = read(&store).unwrap().tree;
+    assert_eq!(copied(tree), [".zgroup", "g/.zgroup", "y/.zarray"]);
     assert_eq!(
         lines(&store),
         ["as-v2/g/x: data type bfloat16 has no name in v2"]
@@ -158,7 +159,7 @@ fn documents_describe_nodes_of_local_stores() {
 fn what_no_document_calls_a_group_is_one_in_copies() {
     let zgroup = json!({"zarr_format": 2});
     let store = store(&[(".zgroup", zgroup.clone()), ("a/b/.zarray", zarray())]);
-    let copies = |target| read(&store).unwrap().outline.translated(target).unwrap();
+    let copies = |target| read(&store).unwrap().tree.translated(target).unwrap();
     let found = copies(Target::V3).consolidated_metadata();
     let node_type = |path: &str| found["metadata"][path]["node_type"].clone();
     assert_eq!(node_type("a"), "group");
@@ -179,11 +180,8 @@ fn nodes_with_the_names_of_documents_are_left_out() {
     let why = "its name is that of a document";
     let expected = ["as-v2", "as-v3", "unsharded"].map(|target| format!("{target}/.zattrs: {why}"));
     assert_eq!(lines(&store), expected);
-    assert_eq!(
-        copied(read(&store).unwrap().outline),
-        [".zgroup", "x/.zarray"]
-    );
-    let below = block_on(left_out(&store, &key("x"), &engine())).unwrap();
+    assert_eq!(copied(read(&store).unwrap().tree), [".zgroup", "x/.zarray"]);
+    let below = block_on(diagnostics(&store, &key("x"), &engine())).unwrap();
     assert!(below.is_empty());
 }
 
@@ -193,13 +191,13 @@ fn what_is_left_out_is_named_by_its_path_in_the_translation() {
         ("sub/zarr.json", group()),
         ("sub/.zarray/zarr.json", array()),
     ]);
-    let found = block_on(left_out(&store, &key("sub"), &engine())).unwrap();
+    let found = block_on(diagnostics(&store, &key("sub"), &engine())).unwrap();
     assert_eq!(found[0].key, key("sub/.zarray"));
     assert!(found[0].to_string().starts_with("as-v2/.zarray: "));
 }
 
 #[test]
-fn what_is_left_out_is_told_with_its_reason() {
+fn what_is_left_out_is_reported_with_its_reason() {
     let mut odd = array();
     odd["data_type"] = "bfloat16".into();
     odd["codecs"] = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
@@ -220,7 +218,7 @@ fn what_is_left_out_is_told_with_its_reason() {
 }
 
 #[test]
-fn too_many_nodes_and_too_deep_ones_have_no_outline() {
+fn too_many_nodes_and_too_deep_ones_are_errors() {
     let names: Vec<String> = (0..=MAX_NODES).map(|i| format!("{i}/.zgroup")).collect();
     let values = names.iter().map(|name| (key(name), b"{}".to_vec()));
     let many = MemoryStore::new(values.take(200));
@@ -247,23 +245,23 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
             ("b/x/.zarray", zarray()),
         ])
     };
-    let wholes = |store: &Odd| {
+    let wholes = |store: &TestStore| {
         let root = &Key::root();
         [
             block_on(zom_json(store, root, &engine())),
             block_on(zmetadata_json(store, root, &engine())),
-            read_all(store).map(|_| Whole {
+            read_all(store).map(|_| HierarchyDocument {
                 text: Vec::new(),
                 notes: Vec::new(),
             }),
         ]
     };
-    for whole in wholes(&Odd::local(values(), "", true)) {
+    for whole in wholes(&TestStore::local(values(), "", true)) {
         assert!(whole.unwrap().notes.is_empty());
     }
     // Failures of a document, and of the listing of a group.
     for fails in ["a/.zarray", "b"] {
-        for whole in wholes(&Odd::local(values(), fails, true)) {
+        for whole in wholes(&TestStore::local(values(), fails, true)) {
             let Err(HierarchyError::Absent(why)) = whole else {
                 panic!("{fails}: {whole:?}");
             };
@@ -271,7 +269,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
         }
     }
     for fails in ["a/.zarray", "b"] {
-        for whole in wholes(&Odd::local(values(), fails, false)) {
+        for whole in wholes(&TestStore::local(values(), fails, false)) {
             assert!(matches!(whole, Err(HierarchyError::Failed(_))), "{whole:?}");
         }
     }
@@ -279,7 +277,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
     let denied = "a/.zarray: access denied: as the test wants it";
     let copies = "no copies of the metadata below it, some cannot be read";
     assert_eq!(
-        lines(&Odd::local(values(), "a/.zarray", true)),
+        lines(&TestStore::local(values(), "a/.zarray", true)),
         [
             &format!("as-v2/a: {denied}"),
             &format!("as-v3/a: {denied}"),
@@ -338,6 +336,6 @@ fn read_all(store: &dyn Store) -> Result<Hierarchy, HierarchyError> {
 }
 
 fn lines(store: &dyn Store) -> Vec<String> {
-    let left_out = block_on(left_out(store, &Key::root(), &engine())).unwrap();
-    left_out.iter().map(ToString::to_string).collect()
+    let diagnostics = block_on(diagnostics(store, &Key::root(), &engine())).unwrap();
+    diagnostics.iter().map(ToString::to_string).collect()
 }

@@ -7,13 +7,13 @@ use crate::store::{Data, Object, Stat, StoreError, Version};
 /// A chunk that opens, but whose reads fail. Some programs treat a chunk that does not open as
 /// absent.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableChunk {
     pub(super) stat: Stat,
     pub(super) error: StoreError,
 }
 
 #[async_trait]
-impl Object for Unreadable {
+impl Object for UnreadableChunk {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
     }

@@ -1,4 +1,4 @@
-//! Conversion of an outline to one document: consolidated metadata (`.zmetadata` of v2, inline in
+//! Conversion of a tree of documents to one document: consolidated metadata (`.zmetadata` of v2, inline in
 //! the `zarr.json` of v3) or the Zarr Object Model (ZEP 6).
 
 use futures_util::FutureExt;
@@ -6,13 +6,13 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::read::Hierarchy;
-use super::{HierarchyError, Outline};
+use super::{DocumentTree, HierarchyError};
 use crate::array::Engine;
 use crate::hierarchy::NODE_DOCUMENT_NAMES;
 use crate::store::{Key, Store};
 use crate::translate::Target;
 
-impl Outline {
+impl DocumentTree {
     /// Returns `.zmetadata` of the version 2 nodes (zarr-python's consolidated metadata).
     pub(in crate::translate) fn zmetadata(&self) -> Value {
         let mut metadata = Map::new();
@@ -103,7 +103,7 @@ fn inline(metadata: Map<String, Value>) -> Value {
 
 /// The document of a whole hierarchy.
 #[derive(Debug)]
-pub struct Whole {
+pub struct HierarchyDocument {
     /// The document.
     pub text: Vec<u8>,
     /// Messages for users about missing nodes and the reasons.
@@ -119,21 +119,21 @@ pub fn zom_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
     engine: &'a Engine,
-) -> BoxFuture<'a, Result<Whole, HierarchyError>> {
+) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>> {
     async move {
         let read = Hierarchy::read_documents(store, key, engine).await?;
         let mut notes = Vec::new();
-        let mut outline = read.outline;
-        if outline.is_n5() {
-            outline.left_out(Target::V3, key, &mut |key, why| {
+        let mut tree = read.tree;
+        if tree.is_n5() {
+            tree.diagnostics(Target::V3, key, &mut |key, why| {
                 notes.push(format!("without {key}: {why}"));
             });
-            outline = outline.translated(Target::V3).unwrap_or_default();
+            tree = tree.translated(Target::V3).unwrap_or_default();
         }
-        let model = outline.zom(key, &mut notes);
+        let model = tree.zom(key, &mut notes);
         let model = model.ok_or_else(|| HierarchyError::Absent("no document of a node".into()))?;
         let text = text(&model);
-        Ok(Whole { text, notes })
+        Ok(HierarchyDocument { text, notes })
     }
     .boxed()
 }
@@ -147,24 +147,24 @@ pub fn zmetadata_json<'a>(
     store: &'a dyn Store,
     key: &'a Key,
     engine: &'a Engine,
-) -> BoxFuture<'a, Result<Whole, HierarchyError>> {
+) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>> {
     async move {
-        let Hierarchy { outline, .. } = &Hierarchy::read_documents(store, key, engine).await?;
-        if outline.documents[0].is_some() {
+        let Hierarchy { tree, .. } = &Hierarchy::read_documents(store, key, engine).await?;
+        if tree.documents[0].is_some() {
             let what = "consolidated metadata of version 3 are in zarr.json";
             return Err(HierarchyError::Absent(what.into()));
         }
-        if outline.is_n5() {
+        if tree.is_n5() {
             let what = "consolidated metadata of N5 are those of as-v2";
             return Err(HierarchyError::Absent(what.into()));
         }
-        if let Some(why) = outline.wrong_v2() {
+        if let Some(why) = tree.invalid_v2() {
             return Err(HierarchyError::Absent(format!(
                 "a document has no copy: {why}"
             )));
         }
-        Ok(Whole {
-            text: text(&outline.zmetadata()),
+        Ok(HierarchyDocument {
+            text: text(&tree.zmetadata()),
             notes: Vec::new(),
         })
     }
