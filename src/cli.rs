@@ -10,9 +10,9 @@ mod help;
 mod helper;
 mod inspection;
 mod man;
-mod mistakes;
 mod overview;
 mod remote;
+mod suggestions;
 mod targets;
 mod validate;
 
@@ -193,7 +193,7 @@ pub enum Passthrough {
 
 /// Whether directories have the name `.zarrfs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Views {
+pub enum ViewsListing {
     /// No directory has it.
     Off,
     /// It can be opened and is not listed.
@@ -204,7 +204,7 @@ pub enum Views {
 
 /// The trees of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TreeShown {
+pub enum MountedTree {
     /// The store's keys.
     Native,
     /// The views, one directory for each group.
@@ -267,7 +267,7 @@ pub struct MountOptions {
 
     /// The directory `.zarrfs` of views: absent, present but not listed, or listed
     #[arg(long, value_enum, default_value = "hidden", help_heading = "Views")]
-    pub views: Views,
+    pub views: ViewsListing,
     /// The tree that is mounted: the store's keys, the views, or both in directories of these names
     #[arg(
         hide_short_help = true,
@@ -276,7 +276,7 @@ pub struct MountOptions {
         default_value = "native",
         help_heading = "Views"
     )]
-    pub tree: TreeShown,
+    pub tree: MountedTree,
     /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
     /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej, png) in
     /// that of an array]
@@ -385,7 +385,7 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
                 .get_subcommands()
                 .flat_map(clap::Command::get_name_and_visible_aliases)
                 .any(|named| first == named)
-            || mistakes::is_unknown_word(first)
+            || suggestions::is_unknown_word(first)
     });
     if !is_named {
         arguments.insert(1, "mount".into());
@@ -403,8 +403,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     match expand_mount_options(arguments) {
         Ok(arguments) => {
             let cli = Cli::try_parse_from(with_command(arguments.clone()))
-                .unwrap_or_else(|error| mistakes::explained(error, &arguments).exit());
-            if let Err(error) = mistakes::command_first(&cli).and_then(|()| cli.validate()) {
+                .unwrap_or_else(|error| suggestions::with_suggestion(error, &arguments).exit());
+            if let Err(error) = suggestions::command_first(&cli).and_then(|()| cli.validate()) {
                 error.exit();
             }
             cli

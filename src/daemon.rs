@@ -41,7 +41,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit};
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::{HelperOptions, MountOptions, Passthrough, TreeShown, Views};
+use crate::cli::{HelperOptions, MountOptions, MountedTree, Passthrough, ViewsListing};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
@@ -155,7 +155,7 @@ fn serve(
         namespace::enter(file)?;
     }
     let name = match source {
-        Source::Given(source) => Some(SourceName::parse(source)?),
+        Source::Argument(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
     let created = match options.mkdir && mount_target::descriptor(path).is_none() {
@@ -170,7 +170,7 @@ fn serve(
     }
     raise_descriptor_limit();
     let threads = threads(options);
-    let memory = Memory::new(options, threads)?;
+    let memory = MemoryBudget::new(options, threads)?;
     runtime::start(cores())?;
     let waiting = waiting_note::start(name.as_ref(), options.remote.timeout);
     let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
@@ -285,7 +285,7 @@ fn build_fs(
     store: Arc<dyn Store>,
     root: Key,
     options: &MountOptions,
-    memory: Memory,
+    memory: MemoryBudget,
 ) -> Result<(Arc<Fs>, MetricsSocket), Failure> {
     let policy = policy(options, store.capabilities());
     let tree = block_on(build_tree(
@@ -366,10 +366,10 @@ async fn build_tree(
     store: Arc<dyn Store>,
     root: Key,
     options: &MountOptions,
-    memory: Memory,
+    memory: MemoryBudget,
 ) -> Result<Box<dyn Tree>, Failure> {
     let native = tree::native(Arc::clone(&store), &root).await?;
-    if options.tree == TreeShown::Native && options.views == Views::Off {
+    if options.tree == MountedTree::Native && options.views == ViewsListing::Off {
         return Ok(native);
     }
     let engine = Engine::new(EngineOptions {
@@ -404,23 +404,23 @@ async fn build_tree(
         },
     );
     let trees = match options.tree {
-        TreeShown::Native => MountedTrees::Native,
-        TreeShown::Views => MountedTrees::Views,
-        TreeShown::Both => MountedTrees::Both,
+        MountedTree::Native => MountedTrees::Native,
+        MountedTree::Views => MountedTrees::Views,
+        MountedTree::Both => MountedTrees::Both,
     };
-    let is_listed = options.views == Views::List;
+    let is_listed = options.views == ViewsListing::List;
     let tree = MuxTree::new(native, root, Arc::new(nodes), trees, is_listed).await?;
     Ok(Box::new(tree))
 }
 
 /// The memory budget of a mount.
 #[derive(Debug, Clone, Copy)]
-struct Memory {
+struct MemoryBudget {
     cache_bytes: u64,
     limit_bytes: u64,
 }
 
-impl Memory {
+impl MemoryBudget {
     fn new(options: &MountOptions, threads: limits::Threads) -> Result<Self, Failure> {
         let memory = memory_bytes();
         let wanted = limits::wanted_memory_bytes(options);
@@ -455,7 +455,7 @@ fn threads(options: &MountOptions) -> limits::Threads {
 async fn open(
     source: Option<&SourceName>,
     options: &MountOptions,
-    memory: Memory,
+    memory: MemoryBudget,
 ) -> Result<Box<dyn Store>, Failure> {
     let remote_bytes = (memory.limit_bytes / 8).min(MAX_REMOTE_BYTES);
     let mut remote = options.remote.options(options.ttl(), remote_bytes);

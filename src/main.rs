@@ -194,9 +194,9 @@ fn man(arguments: &ManArgs) -> Result<(), Failure> {
 }
 
 /// The names of nodes and mountpoints for completions.
-struct Names;
+struct LocalCompletions;
 
-impl CompletionSource for Names {
+impl CompletionSource for LocalCompletions {
     fn children(&self, source: &Path, group: &str) -> Vec<String> {
         // A source that cannot be read has no completions.
         inspect::child_nodes(source, group).unwrap_or_default()
@@ -208,6 +208,6 @@ impl CompletionSource for Names {
 }
 
 fn complete(arguments: &CompleteArgs) -> Result<(), Failure> {
-    let completion = cli::complete(&arguments.words, arguments.quoted, &Names);
+    let completion = cli::complete(&arguments.words, arguments.quoted, &LocalCompletions);
     Ok(inspect::print(completion.to_string().as_bytes())?)
 }

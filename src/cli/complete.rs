@@ -93,7 +93,7 @@ pub fn complete(words: &[OsString], is_quoted: bool, source: &dyn CompletionSour
     let Some((command, arguments)) = command_of(&program, before) else {
         return first_word(&program, current, source);
     };
-    let line = Line::read(command, arguments);
+    let line = CommandLine::read(command, arguments);
     Completer {
         program: &program,
         line,
@@ -130,7 +130,7 @@ fn first_word(program: &Command, current: &str, source: &dyn CompletionSource) -
     if current.starts_with('-')
         && let Some(command) = program.find_subcommand("mount")
     {
-        let line = Line::read(command, &[]);
+        let line = CommandLine::read(command, &[]);
         completion = Completer {
             program,
             line,
@@ -179,7 +179,7 @@ impl Completion {
 }
 
 /// The part of a command line before the cursor.
-struct Line<'a> {
+struct CommandLine<'a> {
     command: &'a Command,
     /// The values of positional arguments.
     positional: Vec<&'a str>,
@@ -189,7 +189,7 @@ struct Line<'a> {
     is_past_options: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> CommandLine<'a> {
     fn read(command: &'a Command, words: &'a [String]) -> Self {
         let mut line = Self {
             command,
@@ -243,7 +243,7 @@ impl<'a> Line<'a> {
 
 struct Completer<'a> {
     program: &'a Command,
-    line: Line<'a>,
+    line: CommandLine<'a>,
     source: &'a dyn CompletionSource,
 }
 

@@ -63,7 +63,7 @@ const MAX_EDITS: usize = 2;
 
 /// The handling of unknown options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unknown {
+pub(super) enum UnknownOptions {
     /// Unknown options are an error.
     Rejected,
     /// Unknown options are ignored, for `-s` of mount(8).
@@ -93,13 +93,13 @@ pub fn expand_mount_options(
                 continue;
             }
         };
-        expanded.extend(expand_list(&list, Unknown::Rejected)?);
+        expanded.extend(expand_list(&list, UnknownOptions::Rejected)?);
     }
     Ok(expanded)
 }
 
 /// Returns the long options of one `-o` list.
-pub(super) fn expand_list(list: &OsStr, unknown: Unknown) -> Result<Vec<OsString>, String> {
+pub(super) fn expand_list(list: &OsStr, unknown: UnknownOptions) -> Result<Vec<OsString>, String> {
     let list = list.to_str().ok_or("-o: options must be UTF-8")?;
     let mut expanded = Vec::new();
     for option in split(list).into_iter().filter(|option| !option.is_empty()) {
@@ -118,7 +118,7 @@ fn split(list: &str) -> Vec<&str> {
     list.split(at_comma).collect()
 }
 
-fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String> {
+fn expand_one(option: &str, unknown: UnknownOptions) -> Result<Option<OsString>, String> {
     let (name, value) = match option.split_once('=') {
         Some((name, value)) => (name, Some(unquoted(value))),
         None => (option, None),
@@ -143,7 +143,7 @@ fn expand_one(option: &str, unknown: Unknown) -> Result<Option<OsString>, String
         .find(|arg| arg.get_long() == Some(&long))
         .filter(|_| !NOT_IN_O.contains(&long.as_str()));
     match (known, value) {
-        (None, _) if unknown == Unknown::Ignored => Ok(None),
+        (None, _) if unknown == UnknownOptions::Ignored => Ok(None),
         (None, _) => Err(unknown_option(name, &command)),
         (Some(arg), None) if arg.get_action().takes_values() => {
             Err(format!("mount option `{name}` needs a value: {name}=..."))
@@ -246,7 +246,7 @@ mod tests {
             assert!(message.contains(named), "{message}");
         }
         assert!(expand(&["zarrfs", "-o"]).is_err());
-        let dropped = expand_list(OsStr::new("bogus=1,ttl=2s"), Unknown::Ignored);
+        let dropped = expand_list(OsStr::new("bogus=1,ttl=2s"), UnknownOptions::Ignored);
         assert_eq!(dropped, Ok(vec!["--ttl=2s".into()]));
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 
 use super::Cli;
-use super::mistakes::nearest;
+use super::suggestions::nearest;
 
 /// `zarrfs help [COMMAND | TOPIC]`.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, Parser};
 
 use super::Cli;
-use super::expand::{Unknown, expand_list};
+use super::expand::{UnknownOptions, expand_list};
 
 /// The names of links to the binary for mount(8), for `-t zarrfs` and for `-t fuse.zarrfs`, the
 /// type in the mount table.
@@ -82,8 +82,8 @@ pub(super) fn parse(arguments: Vec<OsString>) -> Cli {
 fn read(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let given = HelperArgs::try_parse_from(arguments)?;
     let unknown = match given.sloppy {
-        true => Unknown::Ignored,
-        false => Unknown::Rejected,
+        true => UnknownOptions::Ignored,
+        false => UnknownOptions::Rejected,
     };
     let mut ours: Vec<OsString> = vec!["mount.zarrfs".into(), "mount".into()];
     for list in &given.options {

@@ -39,10 +39,10 @@ struct Page {
     name: String,
     section: u8,
     about: String,
-    content: Content,
+    content: PageContent,
 }
 
-enum Content {
+enum PageContent {
     Program,
     Command(Box<clap::Command>),
     Topic(Topic),
@@ -73,7 +73,7 @@ fn pages() -> Vec<Page> {
         name: "zarrfs".into(),
         section: COMMANDS,
         about: about(&program),
-        content: Content::Program,
+        content: PageContent::Program,
     }];
     let commands = program.get_subcommands();
     pages.extend(
@@ -83,7 +83,7 @@ fn pages() -> Vec<Page> {
                 name: format!("zarrfs-{}", found.get_name()),
                 section: COMMANDS,
                 about: about(found),
-                content: Content::Command(Box::new(found.clone())),
+                content: PageContent::Command(Box::new(found.clone())),
             }),
     );
     let helper = HelperArgs::command();
@@ -91,13 +91,13 @@ fn pages() -> Vec<Page> {
         name: helper.get_name().into(),
         section: ADMINISTRATION,
         about: about(&helper),
-        content: Content::Command(Box::new(helper)),
+        content: PageContent::Command(Box::new(helper)),
     });
     pages.extend(TOPICS.iter().map(|topic| Page {
         name: format!("zarrfs-{}", topic.name),
         section: TOPICS_SECTION,
         about: topic.title().into(),
-        content: Content::Topic(*topic),
+        content: PageContent::Topic(*topic),
     }));
     pages
 }
@@ -117,9 +117,9 @@ impl Page {
         roff.section("Name");
         roff.text(&format!("{} - {}", self.name, self.about));
         let (text, mut seen) = match &self.content {
-            Content::Program => (program(pages), all(self, pages)),
-            Content::Command(found) => (command(found), Vec::new()),
-            Content::Topic(topic) => (titled(topic.text), Vec::new()),
+            PageContent::Program => (program(pages), all(self, pages)),
+            PageContent::Command(found) => (command(found), Vec::new()),
+            PageContent::Topic(topic) => (titled(topic.text), Vec::new()),
         };
         let topics = markdown::append(&mut roff, &text);
         if seen.is_empty() {

@@ -1,4 +1,4 @@
-//! Messages for mistakes in a command line: the probable intention, and its correct form.
+//! Suggestions for an invalid command line: the probable command or option, and its correct form.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -56,8 +56,8 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
     (edits <= MAX_EDITS).then_some(name)
 }
 
-/// Adds the probable intention to an error of clap.
-pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
+/// Returns an error of clap with a suggestion.
+pub(super) fn with_suggestion(error: Error, arguments: &[OsString]) -> Error {
     let message = match error.kind() {
         ErrorKind::InvalidSubcommand => unknown_command(&error),
         ErrorKind::UnknownArgument => unknown_argument(&error, arguments),
@@ -177,12 +177,12 @@ mod tests {
         let arguments: Vec<OsString> = words.map(OsString::from).collect();
         match Cli::try_parse_from(with_command(arguments.clone())) {
             Ok(cli) => command_first(&cli).unwrap_err().to_string(),
-            Err(error) => explained(error, &arguments).to_string(),
+            Err(error) => with_suggestion(error, &arguments).to_string(),
         }
     }
 
     #[test]
-    fn a_mistake_is_answered_with_what_was_meant() {
+    fn an_invalid_command_line_gets_a_suggestion() {
         for (line, words) in [
             (
                 "treee",

@@ -76,7 +76,7 @@ fn refusal(no_metadata: &NoMetadata, swapped: Option<(&Source, &Path)>) -> Strin
 
 fn swap_back(source: &Source, mountpoint: &Path) -> String {
     let source = match source {
-        Source::Given(source) => source.display().to_string(),
+        Source::Argument(source) => source.display().to_string(),
         Source::Demo => crate::cli::DEMO.to_owned(),
     };
     let mountpoint = mountpoint.display();
@@ -112,7 +112,7 @@ async fn check_source(
     options: &MountOptions,
     swapped: Option<(&Source, &Path)>,
 ) -> Result<(), Failure> {
-    let Source::Given(given) = source else {
+    let Source::Argument(given) = source else {
         return Ok(());
     };
     let name = SourceName::parse(given)?;

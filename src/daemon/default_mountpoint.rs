@@ -17,7 +17,7 @@ const MAX_SAME_NAME: u32 = 1000;
 /// If there is no runtime directory, or the directory cannot be created.
 pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
     let name = match source {
-        Source::Given(given) => name(given.as_os_str().as_bytes()),
+        Source::Argument(given) => name(given.as_os_str().as_bytes()),
         Source::Demo => b"demo".to_vec(),
     };
     let directory = directory().ok_or_else(|| {

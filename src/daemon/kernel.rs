@@ -23,7 +23,7 @@ pub(super) const FS_TYPE: &str = "fuse.zarrfs";
 
 /// A mountpoint.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct MountDirectory<'a> {
     /// The open directory.
     pub(super) directory: BorrowedFd<'a>,
     /// The path of the directory.
@@ -34,10 +34,14 @@ pub(super) struct Target<'a> {
 const DEVICE: &str = "/dev/fuse";
 
 /// Mounts and returns the open `/dev/fuse`. `name` is the source in the mount table.
-pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Failure> {
+pub(super) fn mount(
+    target: MountDirectory<'_>,
+    name: &str,
+    allow_other: bool,
+) -> Result<OwnedFd, Failure> {
     if rustix::process::geteuid().is_root() {
         match mount_directly(target, name, allow_other) {
-            Err(Refused::Mount(Errno::PERM)) => {}
+            Err(MountStepError::Mount(Errno::PERM)) => {}
             Err(refused) => return Err(explain(target, &refused)),
             Ok(device) => return Ok(device),
         }
@@ -47,7 +51,7 @@ pub(super) fn mount(target: Target<'_>, name: &str, allow_other: bool) -> Result
 
 /// The step at which a mount failed.
 #[derive(Debug)]
-enum Refused {
+enum MountStepError {
     Device(io::Error),
     Mount(Errno),
 }
@@ -56,22 +60,22 @@ enum Refused {
 const CONTAINER: &str = "a container needs --device /dev/fuse and --cap-add SYS_ADMIN, and where \
                          AppArmor is, --security-opt apparmor=unconfined";
 
-fn explain(target: Target<'_>, refused: &Refused) -> Failure {
+fn explain(target: MountDirectory<'_>, refused: &MountStepError) -> Failure {
     let shown = target.path.display();
     match refused {
-        Refused::Device(error) => format!(
+        MountStepError::Device(error) => format!(
             "mounting on {shown}: {DEVICE}: {error} ({})",
             of_device(error)
         )
         .into(),
-        Refused::Mount(Errno::NODEV) => format!(
+        MountStepError::Mount(Errno::NODEV) => format!(
             "mounting on {shown}: this kernel knows no FUSE (load its module: modprobe fuse)"
         )
         .into(),
-        Refused::Mount(Errno::NOENT) => {
+        MountStepError::Mount(Errno::NOENT) => {
             format!("mounting on {shown}: the directory was removed meanwhile").into()
         }
-        Refused::Mount(error) => {
+        MountStepError::Mount(error) => {
             format!("mounting on {shown}: mount(2): {}", io::Error::from(*error)).into()
         }
     }
@@ -88,8 +92,12 @@ fn of_device(error: &io::Error) -> String {
     }
 }
 
-fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<OwnedFd, Refused> {
-    let device = OwnedFd::from(open_device().map_err(Refused::Device)?);
+fn mount_directly(
+    target: MountDirectory<'_>,
+    name: &str,
+    allow_other: bool,
+) -> Result<OwnedFd, MountStepError> {
+    let device = OwnedFd::from(open_device().map_err(MountStepError::Device)?);
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -104,7 +112,7 @@ fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<O
         | MountFlags::NOSUID
         | MountFlags::NOEXEC
         | MountFlags::NOATIME;
-    let data = CString::new(data).map_err(|_| Refused::Mount(Errno::INVAL))?;
+    let data = CString::new(data).map_err(|_| MountStepError::Mount(Errno::INVAL))?;
     // Mounts through the open directory, because that is the directory that was checked.
     let target = format!("/proc/self/fd/{}", target.directory.as_raw_fd());
     let name = name.replace('\0', "");
@@ -115,7 +123,7 @@ fn mount_directly(target: Target<'_>, name: &str, allow_other: bool) -> Result<O
         flags,
         Some(data.as_c_str()),
     )
-    .map_err(Refused::Mount)?;
+    .map_err(MountStepError::Mount)?;
     Ok(device)
 }
 
@@ -125,7 +133,7 @@ fn open_device() -> io::Result<File> {
 
 /// Mounts with fusermount3, which is setuid root and sends the open `/dev/fuse` over a socket.
 fn mount_with_helper(
-    target: Target<'_>,
+    target: MountDirectory<'_>,
     name: &str,
     allow_other: bool,
 ) -> Result<OwnedFd, Failure> {

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Source, mountpoint};
-use crate::cli::{HelperOptions, MountOptions, TreeShown, Views};
+use crate::cli::{HelperOptions, MountOptions, MountedTree, ViewsListing};
 use crate::fs::Fs;
 use crate::inspect;
 use crate::runtime::block_on;
@@ -139,17 +139,17 @@ pub(super) fn print_json(
 /// Returns the directory of the views of the root.
 fn views_directory(mountpoint: &Path, options: &MountOptions) -> Option<PathBuf> {
     match (options.tree, options.views) {
-        (TreeShown::Native, Views::Off) => None,
-        (TreeShown::Native, _) => Some(mountpoint.join(".zarrfs")),
-        (TreeShown::Both, _) => Some(mountpoint.join("views")),
-        (TreeShown::Views, _) => Some(mountpoint.to_owned()),
+        (MountedTree::Native, ViewsListing::Off) => None,
+        (MountedTree::Native, _) => Some(mountpoint.join(".zarrfs")),
+        (MountedTree::Both, _) => Some(mountpoint.join("views")),
+        (MountedTree::Views, _) => Some(mountpoint.to_owned()),
     }
 }
 
 /// Returns the source for the mount table: as given, so that mount(8) finds the fstab line. A URL
 /// that may contain a secret is replaced by its label.
 pub(super) fn mount_name(source: &Source, label: &str) -> String {
-    let Source::Given(given) = source else {
+    let Source::Argument(given) = source else {
         return label.to_owned();
     };
     match given.to_str() {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_mount_table_shows_the_source_and_no_secret() {
-        let shown = |given: &str| mount_name(&Source::Given(given.into()), "label");
+        let shown = |given: &str| mount_name(&Source::Argument(given.into()), "label");
         for given in [
             "/data/a@b?.zip",
             "s3://b/x/",

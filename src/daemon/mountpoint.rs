@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::kernel::Target;
+use super::kernel::MountDirectory;
 use super::{Failure, arguments, kernel, probe};
 use crate::machine::mountinfo::parse_table;
 
@@ -150,8 +150,8 @@ impl Mountpoint {
     }
 
     /// Returns the target of mount(2).
-    pub(super) fn target(&self) -> Target<'_> {
-        Target {
+    pub(super) fn target(&self) -> MountDirectory<'_> {
+        MountDirectory {
             directory: self.directory.as_fd(),
             path: &self.path,
         }

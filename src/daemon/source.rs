@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub enum Source {
     /// The SOURCE of the command line.
-    Given(PathBuf),
+    Argument(PathBuf),
     /// The demo store inside the binary.
     Demo,
 }
@@ -16,7 +16,7 @@ impl Source {
     pub fn new(given: PathBuf) -> Self {
         match given.as_os_str() == crate::cli::DEMO {
             true => Self::Demo,
-            false => Self::Given(given),
+            false => Self::Argument(given),
         }
     }
 }
