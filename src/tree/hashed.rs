@@ -25,7 +25,7 @@ use crate::sync::{Mutex, MutexGuard};
 pub struct HashedTree {
     store: Arc<dyn Store>,
     root: Key,
-    numbers: Numbers,
+    inodes: InodeRange,
     /// The numbers that the kernel knows.
     known: Mutex<HashMap<Ino, InodeEntry>>,
     /// The readahead of values, for a remote store.
@@ -36,7 +36,7 @@ pub struct HashedTree {
 
 /// The range of the inode numbers of one tree.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
+pub(super) struct InodeRange {
     /// The number of the root.
     root: Ino,
     /// The bits that all other numbers have; `mask` selects the bits of the hash.
@@ -47,7 +47,7 @@ pub(super) struct Numbers {
 /// The largest cookie of a listing that fits into a number.
 const MAX_PLACE: u64 = (1 << 40) - 1;
 
-impl Numbers {
+impl InodeRange {
     /// Numbers that are positive as signed integers and differ from the root's.
     pub(super) const NATIVE: Self = Self {
         root: Ino::ROOT,
@@ -127,12 +127,12 @@ struct InodeEntry {
 impl HashedTree {
     /// Creates a tree with the prefix `root` at its root.
     pub fn new(store: Arc<dyn Store>, root: Key) -> Self {
-        Self::numbered(store, root, Numbers::NATIVE)
+        Self::numbered(store, root, InodeRange::NATIVE)
     }
 
     /// Creates a tree beside others. Its root has the number `base`; the lower `bits` bits identify its keys.
     pub(super) fn beside(store: Arc<dyn Store>, root: Key, base: u64, bits: u32) -> Self {
-        let numbers = Numbers {
+        let numbers = InodeRange {
             root: Ino(base),
             base,
             mask: (1 << bits) - 1,
@@ -140,9 +140,9 @@ impl HashedTree {
         Self::numbered(store, root, numbers)
     }
 
-    fn numbered(store: Arc<dyn Store>, root: Key, numbers: Numbers) -> Self {
+    fn numbered(store: Arc<dyn Store>, root: Key, inodes: InodeRange) -> Self {
         let capabilities = store.capabilities();
-        let orders = KeyOrders::new(Arc::clone(&store), numbers);
+        let orders = KeyOrders::new(Arc::clone(&store), inodes);
         let orders = Arc::new(orders);
         let readahead = |what| KeyReadahead::new(Arc::clone(&store), Arc::clone(&orders), what);
         let is_remote = capabilities.is_remote;
@@ -152,7 +152,7 @@ impl HashedTree {
             attributes: lists_none.then(|| readahead(Prefetch::Attributes)),
             store,
             root,
-            numbers,
+            inodes,
             known: Mutex::default(),
         }
     }
@@ -163,8 +163,8 @@ impl HashedTree {
 
     /// Assigns a number to the key, and increments its lookup count.
     fn intern(&self, key: Key, stat: Stat) -> Node {
-        let mut ino = self.numbers.number(&self.root, &key, &stat);
-        if ino == self.numbers.root {
+        let mut ino = self.inodes.number(&self.root, &key, &stat);
+        if ino == self.inodes.root {
             return Node { ino, stat };
         }
         let mut known = self.known();
@@ -187,7 +187,7 @@ impl HashedTree {
                         return Node { ino, stat };
                     }
                     // Two keys have the same hash: the later one takes the next free number.
-                    ino = self.numbers.after(ino);
+                    ino = self.inodes.after(ino);
                 }
             }
         }
@@ -195,7 +195,7 @@ impl HashedTree {
 
     /// Returns the key, kind and version of a number.
     fn find(&self, ino: Ino) -> Result<(Key, Kind, Version), StoreError> {
-        if ino == self.numbers.root {
+        if ino == self.inodes.root {
             return Ok((self.root.clone(), Kind::Prefix, Version(0)));
         }
         let known = self.known();
@@ -248,11 +248,11 @@ impl HashedTree {
             readahead.note_listed(&key);
         }
         let parent = match key == self.root {
-            true => self.numbers.root,
-            false => self.numbers.directory_number(&self.root, &key.parent()),
+            true => self.inodes.root,
+            false => self.inodes.directory_number(&self.root, &key.parent()),
         };
         Box::new(HashedDir {
-            numbers: self.numbers,
+            inodes: self.inodes,
             ino,
             parent,
             key,
@@ -387,7 +387,7 @@ impl Tree for HashedTree {
 /// An open directory, with the cookies of the store's listing.
 #[derive(Debug)]
 struct HashedDir {
-    numbers: Numbers,
+    inodes: InodeRange,
     ino: Ino,
     parent: Ino,
     key: Key,
@@ -417,7 +417,7 @@ impl HashedDir {
         list: impl Fn(&mut dyn Listing, &mut store::Visit<'_>) -> Result<Visited, StoreError>,
     ) -> Result<Visited, StoreError> {
         let Self {
-            numbers,
+            inodes,
             ino: here,
             parent,
             key,
@@ -427,7 +427,7 @@ impl HashedDir {
             let ino = match listed.name {
                 b"." => *here,
                 b".." => *parent,
-                _ => match numbers.listed(key, &listed) {
+                _ => match inodes.listed(key, &listed) {
                     Some(ino) => ino,
                     None => return ControlFlow::Continue(()),
                 },
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(beside.key(a).unwrap().as_bytes(), b"a");
         beside.forget(a, 1);
         assert_eq!(beside.known_inodes(), 1);
-        let numbers = beside.numbers;
+        let numbers = beside.inodes;
         assert_eq!(numbers.of(0), Ino(root.0 + 1), "the root's is taken");
         assert_eq!(numbers.after(Ino(root.0 + (1 << 58) - 1)), Ino(root.0 + 1));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Ino;
-use super::hashed::Numbers;
+use super::hashed::InodeRange;
 use crate::cache::WeightedLru;
 use crate::hierarchy::is_document;
 use crate::store::{Key, Kind, Store, Visited};
@@ -50,7 +50,7 @@ pub(super) struct Step {
 /// The names of one directory in all orders.
 #[derive(Debug)]
 struct Directory {
-    names: Names,
+    names: NameList,
     by_name: Permutation,
     by_inode: Permutation,
     by_number: Permutation,
@@ -58,14 +58,14 @@ struct Directory {
 
 /// Names in listing order, concatenated in memory.
 #[derive(Debug, Default)]
-struct Names {
+struct NameList {
     bytes: Vec<u8>,
     /// The end of each name in `bytes`.
     ends: Vec<u32>,
     kinds: Vec<Kind>,
 }
 
-impl Names {
+impl NameList {
     /// Adds a name; returns whether more names are allowed.
     fn push(&mut self, name: &[u8], kind: Kind) -> bool {
         self.bytes.extend_from_slice(name);
@@ -117,7 +117,7 @@ impl Permutation {
 }
 
 impl Directory {
-    fn new(names: Names, numbers: &[Ino]) -> Self {
+    fn new(names: NameList, numbers: &[Ino]) -> Self {
         let count = names.kinds.len();
         let name = |index| names.get(index).map_or(&b""[..], |(name, _)| name);
         Self {
@@ -184,22 +184,22 @@ const MAX_PAIRED: usize = 5;
 const TTL: Duration = Duration::from_secs(60);
 
 /// The names of a directory, and the time when they were listed.
-type Known = (Option<Arc<Directory>>, Instant);
+type CachedDirectory = (Option<Arc<Directory>>, Instant);
 
 /// The orders of the directories of one tree.
 #[derive(Debug)]
 pub(super) struct KeyOrders {
     store: Arc<dyn Store>,
-    numbers: Numbers,
+    inodes: InodeRange,
     /// The cached directories; `None` if the names could not be listed or are too many.
-    known: Mutex<WeightedLru<Key, Known>>,
+    known: Mutex<WeightedLru<Key, CachedDirectory>>,
 }
 
 impl KeyOrders {
-    pub(super) fn new(store: Arc<dyn Store>, numbers: Numbers) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, inodes: InodeRange) -> Self {
         Self {
             store,
-            numbers,
+            inodes,
             known: Mutex::new(WeightedLru::new(BUDGET_BYTES, MAX_DIRECTORIES)),
         }
     }
@@ -221,7 +221,7 @@ impl KeyOrders {
     /// Lists a directory; `None` if listing fails or returns too many names.
     async fn load(&self, prefix: &Key) -> Option<Directory> {
         let mut listing = self.store.list(prefix).await.ok()?;
-        let (mut names, mut inodes) = (Names::default(), Vec::new());
+        let (mut names, mut numbers) = (NameList::default(), Vec::new());
         let mut cookie = 0;
         let pages = match self.store.lists_without_requests() {
             true => usize::MAX,
@@ -230,18 +230,18 @@ impl KeyOrders {
         for _ in 0..=pages {
             let visited = listing.visit(cookie, &mut |listed| {
                 cookie = listed.next;
-                let number = self.numbers.listed(prefix, &listed);
+                let number = self.inodes.listed(prefix, &listed);
                 let Some(number) = number.filter(|_| !matches!(listed.name, b"." | b"..")) else {
                     return ControlFlow::Continue(());
                 };
-                inodes.push(number);
+                numbers.push(number);
                 match names.push(listed.name, listed.kind) {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }
             });
             match visited.ok()? {
-                Visited::End => return Some(Directory::new(names, &inodes)),
+                Visited::End => return Some(Directory::new(names, &numbers)),
                 Visited::Stopped => return None,
                 Visited::Pending => listing.load().await.ok()?,
             }
@@ -251,14 +251,14 @@ impl KeyOrders {
 
     /// Returns the step of the recently used keys. It shows in the last two keys (a program with one
     /// thread), unless `is_certain` requires more, or in two pairs among the latest keys (several threads).
-    /// A stride shows in three keys of one directory. If several orders match, `usual`, the order of the
+    /// A stride shows in three keys of one directory. If several orders match, `last_order`, the order of the
     /// stream that was continued last, takes precedence.
     pub(super) async fn step(
         &self,
         newest: &Key,
         older: &[Key],
         is_certain: bool,
-        usual: Option<KeyOrder>,
+        last_order: Option<KeyOrder>,
     ) -> Option<Step> {
         let [previous, ..] = older else { return None };
         let latest = older.get(..MAX_PAIRED).unwrap_or(older);
@@ -268,8 +268,8 @@ impl KeyOrders {
             KeyOrder::Inode,
             KeyOrder::Number,
         ];
-        let others = all.into_iter().filter(|order| Some(*order) != usual);
-        for order in usual.into_iter().chain(others) {
+        let others = all.into_iter().filter(|order| Some(*order) != last_order);
+        for order in last_order.into_iter().chain(others) {
             let stride = 1;
             if !is_certain && let Some(top) = self.is_next(previous, newest, order).await {
                 return Some(Step { order, stride, top });
@@ -292,12 +292,12 @@ impl KeyOrders {
     }
 
     /// Returns the step that begins at a key, if the key is the first value of its directory in some order.
-    /// The order `usual` is tried first. Documents are not counted.
-    pub(super) async fn first_step(&self, key: &Key, usual: Option<KeyOrder>) -> Option<Step> {
+    /// The order `last_order` is tried first. Documents are not counted.
+    pub(super) async fn first_step(&self, key: &Key, last_order: Option<KeyOrder>) -> Option<Step> {
         let top = key.parent();
         let directory = self.directory(&top).await?;
         let all = [KeyOrder::Name, KeyOrder::Inode, KeyOrder::Listing];
-        let mut orders = usual.into_iter().chain(all);
+        let mut orders = last_order.into_iter().chain(all);
         let order = orders.find(|order| {
             let names = (0..).map_while(|rank| directory.at(rank, *order));
             let mut values = names.filter(|(name, kind)| {
@@ -419,7 +419,7 @@ mod tests {
     fn orders(keys: &[&str]) -> KeyOrders {
         let values = keys.iter().map(|name| (key(name), vec![1]));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(values));
-        KeyOrders::new(store, Numbers::NATIVE)
+        KeyOrders::new(store, InodeRange::NATIVE)
     }
 
     /// Returns the keys that follow `from` in a step.
@@ -495,8 +495,9 @@ mod tests {
         let mut listed: Vec<&str> = names.iter().map(String::as_str).collect();
         listed.sort_unstable();
         let orders = orders(&listed);
-        let step =
-            |usual| block_on(orders.step(&key("a/0.1"), &[key("a/0.0")], false, usual)).unwrap();
+        let step = |last_order| {
+            block_on(orders.step(&key("a/0.1"), &[key("a/0.0")], false, last_order)).unwrap()
+        };
         let first = step(None);
         assert_eq!(all_after(&orders, "a/0.1", &first)[0], "a/0.10");
         let listing = Some(KeyOrder::Listing);
@@ -517,7 +518,7 @@ mod tests {
         file.write_all(json.as_bytes()).unwrap();
         let source = SourceName::parse(file.path()).unwrap();
         let store = block_on(source.open(&OpenOptions::default())).unwrap();
-        let orders = KeyOrders::new(Arc::from(store), Numbers::NATIVE);
+        let orders = KeyOrders::new(Arc::from(store), InodeRange::NATIVE);
         let step = block_on(orders.step(&key("a/0001"), &[key("a/0000")], false, None)).unwrap();
         let next = block_on(orders.after(&key("a/9998"), &step));
         assert_eq!(next, Some(key("a/9999")));

@@ -80,7 +80,7 @@ struct State {
     /// The number of streams that were not continued, since the last continued one.
     false_starts: u32,
     /// The order of the last continued stream.
-    usual: Option<KeyOrder>,
+    last_order: Option<KeyOrder>,
     is_recognizing: bool,
     is_watched: bool,
 }
@@ -93,10 +93,10 @@ struct Stream {
     /// The last key whose prefetch was started.
     cursor: Key,
     /// The prefetched keys that are not used yet, in order.
-    ahead: VecDeque<Ahead>,
-    /// The keys of `ahead` that were opened recently: their prefetches continue until a read joins them.
-    opened: VecDeque<Ahead>,
-    /// The target length of `ahead`.
+    prefetched: VecDeque<PrefetchedKey>,
+    /// The keys of `prefetched` that were opened recently: their prefetches continue until a read joins them.
+    opened: VecDeque<PrefetchedKey>,
+    /// The target length of `prefetched`.
     window: usize,
     /// The number of prefetched keys that were used.
     used: usize,
@@ -107,9 +107,9 @@ struct Stream {
 }
 
 #[derive(Debug)]
-struct Ahead {
+struct PrefetchedKey {
     key: Key,
-    state: AheadState,
+    state: PrefetchState,
     /// Whether the window was widened because the program waits for this key.
     is_awaited: bool,
     /// The prefetch; dropping the task cancels it.
@@ -117,7 +117,7 @@ struct Ahead {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AheadState {
+enum PrefetchState {
     InFlight,
     Done,
     /// The store has no memory for the prefetch, or the prefetch failed.
@@ -125,11 +125,14 @@ enum AheadState {
 }
 
 impl State {
-    /// Returns the indexes of the stream that has prefetched a key, and of the key in its `ahead`.
-    fn place_of(&self, key: &Key) -> Option<(usize, usize)> {
+    /// Returns the indexes of the stream that has prefetched a key, and of the key in its prefetched keys.
+    fn position_of(&self, key: &Key) -> Option<(usize, usize)> {
         let mut streams = self.streams.iter().enumerate();
         streams.find_map(|(number, stream)| {
-            let place = stream.ahead.iter().position(|ahead| ahead.key == *key)?;
+            let place = stream
+                .prefetched
+                .iter()
+                .position(|prefetched| prefetched.key == *key)?;
             Some((number, place))
         })
     }
@@ -171,7 +174,7 @@ impl State {
     }
 
     fn note_false_starts(&mut self, over: &[Stream]) {
-        let is_unused = |stream: &&Stream| stream.used < CONTINUED && !stream.ahead.is_empty();
+        let is_unused = |stream: &&Stream| stream.used < CONTINUED && !stream.prefetched.is_empty();
         let unused = over.iter().filter(is_unused).count();
         let unused = u32::try_from(unused).unwrap_or(u32::MAX);
         self.false_starts = self.false_starts.saturating_add(unused);
@@ -181,18 +184,18 @@ impl State {
 impl Stream {
     /// Records the use of a prefetched key. Returns the removed keys, which the program has skipped or has
     /// opened long ago.
-    fn advance(&mut self, place: usize) -> Vec<Ahead> {
-        let Some(used) = self.ahead.remove(place) else {
+    fn advance(&mut self, place: usize) -> Vec<PrefetchedKey> {
+        let Some(used) = self.prefetched.remove(place) else {
             return Vec::new();
         };
         self.used = self.used.saturating_add(1);
         match used.state {
-            AheadState::InFlight if !used.is_awaited => self.set_window(self.window * 2),
-            AheadState::Refused => self.set_window(self.window / 2),
-            AheadState::InFlight | AheadState::Done => {}
+            PrefetchState::InFlight if !used.is_awaited => self.set_window(self.window * 2),
+            PrefetchState::Refused => self.set_window(self.window / 2),
+            PrefetchState::InFlight | PrefetchState::Done => {}
         }
         let passed = place.saturating_sub(MAX_DISORDER);
-        let mut dropped: Vec<Ahead> = self.ahead.drain(..passed).collect();
+        let mut dropped: Vec<PrefetchedKey> = self.prefetched.drain(..passed).collect();
         self.opened.push_back(used);
         if self.opened.len() > MAX_DISORDER {
             dropped.extend(self.opened.pop_front());
@@ -209,18 +212,18 @@ impl Stream {
 
     /// Widens the window if the key that the program waits for is still in flight.
     fn await_key(&mut self, place: usize) {
-        if let Some(ahead) = self.ahead.get_mut(place)
-            && ahead.state == AheadState::InFlight
-            && !ahead.is_awaited
+        if let Some(prefetched) = self.prefetched.get_mut(place)
+            && prefetched.state == PrefetchState::InFlight
+            && !prefetched.is_awaited
         {
-            ahead.is_awaited = true;
+            prefetched.is_awaited = true;
             self.set_window(self.window * 2);
         }
     }
 
     /// Marks a stream that needs more keys as being filled; returns its ID, unless it was marked before.
     fn begin_filling(&mut self, in_batches: bool) -> Option<u64> {
-        let is_low = !in_batches || self.ahead.len() <= self.window / 2;
+        let is_low = !in_batches || self.prefetched.len() <= self.window / 2;
         let begins = is_low && !self.is_filling;
         self.is_filling |= begins;
         begins.then_some(self.id)
@@ -264,7 +267,7 @@ impl KeyReadahead {
         if let Some(object) = object.filter(|_| !is_document(key)) {
             state.value_bytes = object.size_bytes();
         }
-        let place = state.place_of(key);
+        let place = state.position_of(key);
         if state.recent.front() != Some(key) {
             state.recent.push_front(key.clone());
             state.recent.truncate(MAX_RECENT);
@@ -279,7 +282,7 @@ impl KeyReadahead {
         stream.last_used = Instant::now();
         if stream.used == CONTINUED {
             state.false_starts = 0;
-            state.usual = Some(stream.step.order);
+            state.last_order = Some(stream.step.order);
         }
         stream.object = object.map(Arc::downgrade).or(stream.object);
         let id = stream.begin_filling(self.0.in_batches);
@@ -310,7 +313,7 @@ impl KeyReadahead {
         if state.is_ignored(key) || is_alone || state.recent.contains(key) {
             return;
         }
-        if let Some((number, place)) = state.place_of(key) {
+        if let Some((number, place)) = state.position_of(key) {
             let stream = state.streams.get_mut(number);
             let id = stream.and_then(|stream| {
                 stream.await_key(place);
@@ -334,13 +337,13 @@ impl KeyReadahead {
         }
         state.is_recognizing = true;
         let is_certain = state.false_starts >= MAX_FALSE_STARTS;
-        let usual = state.usual;
+        let last_order = state.last_order;
         drop(state);
         let shared = Arc::clone(&self.0);
         let recognize = async move {
             if let [newest, older @ ..] = &recent[..] {
-                let step = match shared.step(newest, older, is_certain, usual).await {
-                    None if may_be_first => shared.orders.first_step(newest, usual).await,
+                let step = match shared.step(newest, older, is_certain, last_order).await {
+                    None if may_be_first => shared.orders.first_step(newest, last_order).await,
                     step => step,
                 };
                 if let Some(step) = step {
@@ -359,7 +362,7 @@ impl Shared {
         newest: &Key,
         older: &[Key],
         is_certain: bool,
-        usual: Option<KeyOrder>,
+        last_order: Option<KeyOrder>,
     ) -> Option<Step> {
         // Attributes are prefetched only if a lookup fetches nothing but attributes.
         let is_wanted = match self.what {
@@ -367,7 +370,11 @@ impl Shared {
             Prefetch::Value => true,
         };
         match is_wanted {
-            true => self.orders.step(newest, older, is_certain, usual).await,
+            true => {
+                self.orders
+                    .step(newest, older, is_certain, last_order)
+                    .await
+            }
             false => None,
         }
     }
@@ -389,7 +396,12 @@ impl Shared {
         if state.value_bytes == 0 {
             state.value_bytes = size_bytes;
         }
-        let has_next = |stream: &Stream| stream.ahead.iter().any(|ahead| ahead.key == next);
+        let has_next = |stream: &Stream| {
+            stream
+                .prefetched
+                .iter()
+                .any(|prefetched| prefetched.key == next)
+        };
         if state.streams.iter().any(has_next) {
             return;
         }
@@ -402,7 +414,7 @@ impl Shared {
                 id,
                 step,
                 cursor: key.clone(),
-                ahead: VecDeque::new(),
+                prefetched: VecDeque::new(),
                 opened: VecDeque::new(),
                 window,
                 used: 0,
@@ -433,10 +445,10 @@ impl Shared {
         let mut state = self.state.lock();
         let stream = state.streams.iter_mut().find(|stream| stream.id == id)?;
         let is_refused = stream
-            .ahead
+            .prefetched
             .iter()
-            .any(|ahead| ahead.state == AheadState::Refused);
-        if stream.ahead.len() >= stream.window || is_refused {
+            .any(|prefetched| prefetched.state == PrefetchState::Refused);
+        if stream.prefetched.len() >= stream.window || is_refused {
             stream.is_filling = false;
             return None;
         }
@@ -449,16 +461,20 @@ impl Shared {
         let (wanted, what) = (key.clone(), self.what);
         let prefetch = async move {
             let ended = match store.prefetch(&wanted, what).await {
-                true => AheadState::Done,
-                false => AheadState::Refused,
+                true => PrefetchState::Done,
+                false => PrefetchState::Refused,
             };
             let Some(shared) = weak.upgrade() else { return };
             let mut state = shared.state.lock();
             let stream = state.streams.iter_mut().find(|stream| stream.id == id);
-            let ahead =
-                stream.and_then(|stream| stream.ahead.iter_mut().find(|ahead| ahead.key == wanted));
-            if let Some(ahead) = ahead {
-                ahead.state = ended;
+            let prefetched = stream.and_then(|stream| {
+                stream
+                    .prefetched
+                    .iter_mut()
+                    .find(|prefetched| prefetched.key == wanted)
+            });
+            if let Some(prefetched) = prefetched {
+                prefetched.state = ended;
             }
         };
         let mut state = self.state.lock();
@@ -466,9 +482,9 @@ impl Shared {
             return;
         };
         stream.cursor = key.clone();
-        stream.ahead.push_back(Ahead {
+        stream.prefetched.push_back(PrefetchedKey {
             key: key.clone(),
-            state: AheadState::InFlight,
+            state: PrefetchState::InFlight,
             is_awaited: false,
             _task: runtime::spawn(prefetch),
         });

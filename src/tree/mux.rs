@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::translations::Translations;
-use super::views::{HIDDEN, ListedDir, ListedName, ViewTree};
+use super::views::{ListedDir, ListedName, VIEWS_DIR, ViewTree};
 use super::{DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, Visit};
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
@@ -131,7 +131,7 @@ impl MuxTree {
     /// Returns whether no key in a native directory has the name of the directory of views.
     async fn has_views(&self, native: Ino) -> Result<bool, StoreError> {
         let key = self.native.key(native)?;
-        let hidden = key.join(HIDDEN).unwrap_or_default();
+        let hidden = key.join(VIEWS_DIR).unwrap_or_default();
         match self.nodes.store().stat(&hidden).await {
             Err(StoreError::NotFound { .. }) => Ok(true),
             Err(error) if !error.is_lasting() => Err(error),
@@ -143,7 +143,10 @@ impl MuxTree {
     async fn open_native_dir(&self, ino: Ino, inner: Ino) -> Result<NativeDir, StoreError> {
         let mut directory = self.native_dir(ino, self.native.open_dir(inner).await?);
         if self.is_listed && self.has_views(inner).await? {
-            let views = self.views.hidden_number(&self.native.key(inner)?).await?;
+            let views = self
+                .views
+                .views_dir_number(&self.native.key(inner)?)
+                .await?;
             directory.views = Some(views);
         }
         Ok(directory)
@@ -177,7 +180,7 @@ impl MuxTree {
     }
 
     async fn lookup_native(&self, outer: Ino, ino: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        let is_hidden = name == HIDDEN;
+        let is_hidden = name == VIEWS_DIR;
         if !is_hidden || !self.views_hide_keys() {
             match self.native.lookup(ino, name).await {
                 Err(StoreError::NotFound { .. }) if is_hidden => {}
@@ -185,7 +188,7 @@ impl MuxTree {
             }
         }
         self.views
-            .lookup_hidden(&self.native.key(ino)?, outer)
+            .lookup_views_dir(&self.native.key(ino)?, outer)
             .await
     }
 }
@@ -195,7 +198,7 @@ impl Tree for MuxTree {
     fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
         match self.owner(parent) {
             Owner::Both => None,
-            Owner::Native(_) if name == HIDDEN => None,
+            Owner::Native(_) if name == VIEWS_DIR => None,
             Owner::Native(parent) => self.native.try_lookup(parent, name),
             Owner::Views(views) => views.try_lookup(parent, name),
             Owner::Translation(tree) => tree.try_lookup(parent, name),
@@ -219,7 +222,7 @@ impl Tree for MuxTree {
 
     fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match self.owner(parent) {
-            Owner::Native(parent) if entry.name != HIDDEN => {
+            Owner::Native(parent) if entry.name != VIEWS_DIR => {
                 self.native.try_lookup_entry(parent, entry)
             }
             // The attributes have to be read first.
@@ -372,7 +375,7 @@ struct NativeDir {
     views: Option<Ino>,
 }
 
-/// The cookie after [`HIDDEN`], which no file system uses.
+/// The cookie after [`VIEWS_DIR`], which no file system uses.
 const BEHIND_HIDDEN: u64 = i64::MAX.unsigned_abs() - 1;
 
 #[async_trait]
@@ -418,7 +421,7 @@ impl NativeDir {
             return Ok(visited);
         };
         let flow = visit(Entry {
-            name: HIDDEN,
+            name: VIEWS_DIR,
             ino: views,
             kind: Kind::Prefix,
             stat: None,

@@ -13,7 +13,7 @@ mod names;
 mod view;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
+use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -36,12 +36,12 @@ pub(super) struct ViewTree {
     /// Whether the root of the view tree is the root of the mount.
     is_mount_root: bool,
     recent_errors: Arc<RecentErrors>,
-    known: Mutex<HashMap<Ino, CachedView>>,
+    known: Mutex<HashMap<Ino, ViewInode>>,
 }
 
 /// A view that the kernel knows.
 #[derive(Debug)]
-struct CachedView {
+struct ViewInode {
     view: View,
     parent: Ino,
     /// The file, if the view is one.
@@ -52,7 +52,7 @@ struct CachedView {
 /// The name of the file of the last failed requests, among the views of the root; it is not listed.
 pub const ERRORS_FILE: &[u8] = b"errors.txt";
 /// The name of the directory of views.
-pub(super) const HIDDEN: &[u8] = b".zarrfs";
+pub(super) const VIEWS_DIR: &[u8] = b".zarrfs";
 
 impl ViewTree {
     pub(super) fn new(nodes: Arc<Nodes>, root: Key, is_mount_root: bool) -> Self {
@@ -66,12 +66,16 @@ impl ViewTree {
     }
 
     /// Looks up the directory of views of a native directory, whose number is `parent`.
-    pub(super) async fn lookup_hidden(&self, key: &Key, parent: Ino) -> Result<Node, StoreError> {
+    pub(super) async fn lookup_views_dir(
+        &self,
+        key: &Key,
+        parent: Ino,
+    ) -> Result<Node, StoreError> {
         self.intern(self.hidden(key).await?, parent)
     }
 
     /// Returns the number of the directory of views of a native directory.
-    pub(super) async fn hidden_number(&self, key: &Key) -> Result<Ino, StoreError> {
+    pub(super) async fn views_dir_number(&self, key: &Key) -> Result<Ino, StoreError> {
         Ok(self.hidden(key).await?.number())
     }
 
@@ -134,7 +138,7 @@ impl ViewTree {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, CachedView>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Ino, ViewInode>> {
         self.known.lock()
     }
 
@@ -174,8 +178,8 @@ impl ViewTree {
         loop {
             match known.entry(ino) {
                 _ if ino == NATIVE_ROOT => {}
-                Slot::Vacant(slot) => {
-                    slot.insert(CachedView {
+                MapEntry::Vacant(slot) => {
+                    slot.insert(ViewInode {
                         view,
                         parent,
                         object,
@@ -183,7 +187,7 @@ impl ViewTree {
                     });
                     return Ok(Node { ino, stat });
                 }
-                Slot::Occupied(mut slot) => {
+                MapEntry::Occupied(mut slot) => {
                     let is_retired = || {
                         let object = slot.get().object.as_deref();
                         object.is_some_and(ViewFile::is_retired)
@@ -236,7 +240,7 @@ impl Tree for ViewTree {
     fn forget(&self, ino: Ino, lookups: u64) {
         let mut known = self.known();
         let mut forgotten = None;
-        if let Slot::Occupied(mut slot) = known.entry(ino) {
+        if let MapEntry::Occupied(mut slot) = known.entry(ino) {
             let left = slot.get().lookups.saturating_sub(lookups);
             slot.get_mut().lookups = left;
             if left == 0 {

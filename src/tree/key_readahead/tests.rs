@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 
-use super::super::hashed::Numbers;
+use super::super::hashed::InodeRange;
 use crate::runtime::block_on;
 use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
 
@@ -95,7 +95,7 @@ fn watched_over(inner: MemoryStore, joins: bool) -> (KeyReadahead, Arc<Prefetche
         joins,
     });
     let own: Arc<dyn Store> = Arc::clone(&store) as _;
-    let orders = KeyOrders::new(Arc::clone(&own), Numbers::NATIVE);
+    let orders = KeyOrders::new(Arc::clone(&own), InodeRange::NATIVE);
     let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
     (readahead, store)
 }
@@ -117,8 +117,8 @@ fn a_lookup_that_waits_for_a_prefetch_widens_the_window_once() {
     let all_done = |count: usize| {
         let is_done = || {
             let state = readahead.0.state.lock();
-            let mut ahead = state.streams.iter().flat_map(|stream| &stream.ahead);
-            ahead.all(|ahead| ahead.state == AheadState::Done)
+            let mut prefetched = state.streams.iter().flat_map(|stream| &stream.prefetched);
+            prefetched.all(|prefetched| prefetched.state == PrefetchState::Done)
         };
         let end = Instant::now() + Duration::from_secs(10);
         while !(settles(&store, count) && is_done()) {
@@ -172,8 +172,8 @@ fn a_window_is_filled_when_half_of_it_is_used_if_the_store_joins_prefetches() {
     let (readahead, store) = watched_by(true);
     let is_done = || {
         let state = readahead.0.state.lock();
-        let mut ahead = state.streams.iter().flat_map(|stream| &stream.ahead);
-        ahead.all(|ahead| ahead.state == AheadState::Done)
+        let mut prefetched = state.streams.iter().flat_map(|stream| &stream.prefetched);
+        prefetched.all(|prefetched| prefetched.state == PrefetchState::Done)
     };
     let settled = |count| settles(&store, count) && (0..500).any(|_| is_done() || pause());
     readahead.observe(&key(0), None);

@@ -11,7 +11,7 @@ use crate::view::{ChunkEntry, ContentError, ESCAPE, Format, Renderer, ViewNode};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]
-struct Listed {
+struct NameCollector {
     names: Vec<ListedName>,
     /// The names that may be those of other files, too.
     taken: HashSet<Vec<u8>>,
@@ -22,7 +22,7 @@ struct Listed {
 /// The name of a file, plain and escaped.
 type FileName = (String, String);
 
-impl Listed {
+impl NameCollector {
     /// Returns all names. Plain names take precedence over escaped ones.
     fn into_names(mut self) -> Vec<ListedName> {
         // The kernel opens no longer names.
@@ -45,7 +45,7 @@ impl ViewTree {
             true => Vec::new(),
             false => self.child_names(node).await?,
         };
-        let mut listed = Listed::default();
+        let mut listed = NameCollector::default();
         let own = FileNames {
             view,
             children: &children,
@@ -99,7 +99,7 @@ impl ViewTree {
     async fn add_files(
         &self,
         node: &Arc<ViewNode>,
-        listed: &mut Listed,
+        listed: &mut NameCollector,
         names: FileNames<'_>,
     ) -> Result<(), StoreError> {
         let may_collide = !names.beside || names.may_collide(node.name().as_bytes());

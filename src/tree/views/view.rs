@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 
-use super::{ERRORS_FILE, HIDDEN};
+use super::{ERRORS_FILE, VIEWS_DIR};
 use crate::recent_errors::ErrorsText;
 use crate::store::{Key, Kind, Stat, Version};
 use crate::tree::Ino;
@@ -117,7 +117,7 @@ impl View {
     pub(super) fn key(&self) -> Key {
         let node = self.node.key();
         let below = match &self.kind {
-            ViewKind::Hidden | ViewKind::Group => return node.join(HIDDEN).unwrap_or_default(),
+            ViewKind::Hidden | ViewKind::Group => return node.join(VIEWS_DIR).unwrap_or_default(),
             ViewKind::Chunks { inner: true, .. } => "inner".to_owned(),
             ViewKind::Chunks { .. } => "chunks".to_owned(),
             ViewKind::File(format, _) => format.own_name(self.node.name()),
@@ -125,7 +125,7 @@ impl View {
             ViewKind::Inner(number) => format!("inner chunk {number}"),
             ViewKind::Errors(_) => String::from_utf8_lossy(ERRORS_FILE).into_owned(),
         };
-        let hidden = node.join(HIDDEN).unwrap_or_default();
+        let hidden = node.join(VIEWS_DIR).unwrap_or_default();
         hidden.join(below.as_bytes()).unwrap_or_default()
     }
 
