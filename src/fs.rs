@@ -97,7 +97,7 @@ pub struct Policy {
 
 /// An opened file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// The handle, which reads and the release of the file name.
     pub handle: Handle,
     /// The object, for a transport that can pass its file to the kernel.
@@ -106,7 +106,7 @@ pub struct Opened {
 
 /// The result of statfs(2); unknown values are 0, and no space is free.
 #[derive(Debug, Clone, Copy)]
-pub struct Space {
+pub struct FsStatistics {
     /// Total bytes.
     pub bytes: u64,
     /// Total files.
@@ -140,13 +140,13 @@ pub struct Fs {
 
 /// The attributes of a listed name.
 #[derive(Debug, Clone, Copy)]
-pub enum Attributes {
+pub enum EntryAttributes {
     /// The present attributes.
     Current(Node),
     /// The present attributes need waiting; these are the ones that the kernel has of the number. The kernel
     /// applies attributes of a listing to the inode, whatever their time to live: others, such as a size
     /// of 0, would truncate a file that is being read.
-    Known(Node),
+    Cached(Node),
     /// The present attributes need waiting, and the tree does not know the number. The kernel makes an inode
     /// of it, which it looks up before use.
     Placeholder(Ino),
@@ -154,12 +154,12 @@ pub enum Attributes {
     None,
 }
 
-impl Attributes {
+impl EntryAttributes {
     /// Returns the number whose lookup count was incremented. If the kernel does not get the name,
     /// [`Fs::forget`] has to decrement the count.
     pub fn counted(self) -> Option<Ino> {
         match self {
-            Self::Current(node) | Self::Known(node) => Some(node.ino),
+            Self::Current(node) | Self::Cached(node) => Some(node.ino),
             Self::Placeholder(ino) => Some(ino),
             Self::None => None,
         }
@@ -326,7 +326,7 @@ impl Fs {
     ///
     /// # Errors
     /// As [`Fs::open`].
-    pub fn try_open(&self, ino: Ino) -> Option<Result<Opened, FsError>> {
+    pub fn try_open(&self, ino: Ino) -> Option<Result<OpenedFile, FsError>> {
         let object = self.tree.try_open(ino)?;
         Some(self.opened(object))
     }
@@ -335,14 +335,14 @@ impl Fs {
     ///
     /// # Errors
     /// [`StoreError::Unsupported`], for example, if the file can never be read.
-    pub async fn open(&self, ino: Ino) -> Result<Opened, FsError> {
+    pub async fn open(&self, ino: Ino) -> Result<OpenedFile, FsError> {
         self.opened(self.tree.open(ino).await)
     }
 
-    fn opened(&self, object: Result<Arc<dyn Object>, StoreError>) -> Result<Opened, FsError> {
+    fn opened(&self, object: Result<Arc<dyn Object>, StoreError>) -> Result<OpenedFile, FsError> {
         let object = object?;
         let handle = self.files.insert(Arc::clone(&object));
-        Ok(Opened { handle, object })
+        Ok(OpenedFile { handle, object })
     }
 
     /// Closes a file.
@@ -434,23 +434,23 @@ impl Fs {
         ino: Ino,
         directory: &mut dyn DirStream,
         cookie: u64,
-        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, EntryAttributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let visited = directory.visit(cookie, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
-                return visit(&entry, Attributes::None);
+                return visit(&entry, EntryAttributes::None);
             }
             let known = || {
                 let stat = self.tree.count_lookup(entry.ino)?;
                 let ino = entry.ino;
-                Some(Attributes::Known(Node { ino, stat }))
+                Some(EntryAttributes::Cached(Node { ino, stat }))
             };
             let placeholder = || {
                 self.add_placeholder(entry.ino);
-                Attributes::Placeholder(entry.ino)
+                EntryAttributes::Placeholder(entry.ino)
             };
             let attributes = match self.tree.try_lookup_entry(ino, &entry) {
-                Some(Ok(node)) => Attributes::Current(node),
+                Some(Ok(node)) => EntryAttributes::Current(node),
                 _ => known().unwrap_or_else(placeholder),
             };
             let flow = visit(&entry, attributes);
@@ -466,9 +466,9 @@ impl Fs {
     }
 
     /// Returns the size of the source.
-    pub fn statfs(&self) -> Space {
+    pub fn statfs(&self) -> FsStatistics {
         let extent = self.tree.store().extent();
-        Space {
+        FsStatistics {
             bytes: extent.bytes,
             files: extent.keys,
         }

@@ -39,7 +39,7 @@ use fuser::{
 use self::in_flight::RequestTracker;
 use self::operation::{Getattr, Getxattr, Listxattr, Lookup, Open, Opendir};
 use self::passthrough::Backings;
-use self::readdir::Part;
+use self::readdir::DirectoryRange;
 use crate::fs::{Fs, Handle, Ino};
 use crate::sync::Mutex;
 
@@ -224,7 +224,7 @@ impl Filesystem for Adapter {
         reply: ReplyDirectory,
     ) {
         let handle = handle(fh);
-        let part = Part {
+        let part = DirectoryRange {
             ino,
             handle,
             offset,
@@ -242,7 +242,7 @@ impl Filesystem for Adapter {
         reply: ReplyDirectoryPlus,
     ) {
         let handle = handle(fh);
-        let part = Part {
+        let part = DirectoryRange {
             ino,
             handle,
             offset,

@@ -25,7 +25,7 @@ use crate::runtime::spawn_polled;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A reply of any type that can carry an errno.
-pub(super) trait Refuse: Send + 'static {
+pub(super) trait ErrorReply: Send + 'static {
     fn refuse(self, errno: Errno);
 }
 
@@ -106,7 +106,7 @@ impl<R> RequestState<R> {
     }
 }
 
-impl<R: Refuse> InFlightRequest for RequestState<R> {
+impl<R: ErrorReply> InFlightRequest for RequestState<R> {
     fn is_answered(&self) -> bool {
         self.is_answered.load(Ordering::Acquire)
     }
@@ -144,12 +144,12 @@ impl<R: Refuse> InFlightRequest for RequestState<R> {
 
 /// The obligation to reply to a request. If it is dropped by a panic or without a reply, it counts a panic and
 /// sends EIO.
-pub(super) struct ReplyGuard<R: Refuse>(Arc<RequestState<R>>);
+pub(super) struct ReplyGuard<R: ErrorReply>(Arc<RequestState<R>>);
 
 /// A request whose future has not been polled yet.
-pub(super) struct Starting<R: Refuse>(Arc<RequestState<R>>);
+pub(super) struct UnpolledRequest<R: ErrorReply>(Arc<RequestState<R>>);
 
-impl<R: Refuse> Starting<R> {
+impl<R: ErrorReply> UnpolledRequest<R> {
     /// Polls the future of the request once. If it is pending, the request is in flight.
     pub(super) fn poll(self, future: impl Future<Output = ()> + Send + 'static) {
         let request = self.0;
@@ -173,7 +173,7 @@ impl<R: Refuse> Starting<R> {
     }
 }
 
-impl<R: Refuse> ReplyGuard<R> {
+impl<R: ErrorReply> ReplyGuard<R> {
     /// Returns whether the request has a reply.
     pub(super) fn is_answered(&self) -> bool {
         self.0.is_answered()
@@ -195,7 +195,7 @@ impl<R: Refuse> ReplyGuard<R> {
     }
 }
 
-impl<R: Refuse> Drop for ReplyGuard<R> {
+impl<R: ErrorReply> Drop for ReplyGuard<R> {
     fn drop(&mut self) {
         if thread::panicking() || !self.is_answered() {
             self.0.fs.stats().panicked();
@@ -248,13 +248,13 @@ impl RequestTracker {
 
     /// Registers a request before its work starts. If a recent failure answers it, sends the failure and
     /// returns `None`.
-    pub(super) fn begin<R: Refuse>(
+    pub(super) fn begin<R: ErrorReply>(
         self: &Arc<Self>,
         fs: &Arc<Fs>,
         tid: u32,
         id: RequestId,
         reply: R,
-    ) -> Option<(ReplyGuard<R>, Starting<R>)> {
+    ) -> Option<(ReplyGuard<R>, UnpolledRequest<R>)> {
         let request = Arc::new(RequestState {
             id,
             tid,
@@ -270,10 +270,10 @@ impl RequestTracker {
             request.refuse(&error);
             return None;
         }
-        Some((ReplyGuard(Arc::clone(&request)), Starting(request)))
+        Some((ReplyGuard(Arc::clone(&request)), UnpolledRequest(request)))
     }
 
-    fn watch<R: Refuse>(&self, request: Arc<RequestState<R>>) {
+    fn watch<R: ErrorReply>(&self, request: Arc<RequestState<R>>) {
         let mut state = self.lock();
         // Removes up to two answered requests for each new one, so that they do not pile up between
         // rounds.
@@ -388,7 +388,7 @@ pub(super) mod tests {
     use crate::store::{Key, MemoryStore};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    impl Refuse for Sender<i32> {
+    impl ErrorReply for Sender<i32> {
         fn refuse(self, errno: Errno) {
             self.send(errno.code()).unwrap();
         }

@@ -14,15 +14,15 @@ use fuser::{
 };
 
 use super::Service;
-use super::in_flight::{Refuse, RequestId};
+use super::in_flight::{ErrorReply, RequestId};
 use super::reply::{file_attr, report, send_xattr, without_attributes};
-use crate::fs::{Fs, FsError, Handle, Ino, Kind, Node, Opened, StoreError};
+use crate::fs::{Fs, FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
 
 /// A request that has a single reply.
 pub(super) trait Operation {
     const NAME: &'static str;
     type Output: Send;
-    type Reply: Refuse;
+    type Reply: ErrorReply;
     /// The same request without borrowed data, for a future.
     type Owned: Operation<Output = Self::Output, Reply = Self::Reply> + Send + Sync + 'static;
 
@@ -195,7 +195,7 @@ const PASSTHROUGH_MIN_BYTES: u64 = 64 << 10;
 
 impl Operation for Open {
     const NAME: &'static str = "open";
-    type Output = Opened;
+    type Output = OpenedFile;
     type Reply = ReplyOpen;
     type Owned = Self;
 
@@ -203,15 +203,15 @@ impl Operation for Open {
         self.0
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Opened, FsError>> {
+    fn try_run(&self, fs: &Fs) -> Option<Result<OpenedFile, FsError>> {
         fs.try_open(Ino(self.0.0))
     }
 
-    async fn run(&self, fs: &Fs) -> Result<Opened, FsError> {
+    async fn run(&self, fs: &Fs) -> Result<OpenedFile, FsError> {
         fs.open(Ino(self.0.0)).await
     }
 
-    fn answer(&self, service: &Service, opened: Opened, mut reply: ReplyOpen) {
+    fn answer(&self, service: &Service, opened: OpenedFile, mut reply: ReplyOpen) {
         // If an inode has a backing file, all its opens must use passthrough.
         let passthrough =
             service.passthrough.load(Ordering::Relaxed) || service.has_backing(self.0);
@@ -233,7 +233,7 @@ impl Operation for Open {
         reply.opened(FileHandle(opened.handle.0), flags);
     }
 
-    fn undo(fs: &Fs, opened: Opened) {
+    fn undo(fs: &Fs, opened: OpenedFile) {
         fs.release(opened.handle);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fuser::{INodeNo, ReplyData};
 
 use super::Service;
-use super::in_flight::{Refuse, ReplyGuard, RequestId};
+use super::in_flight::{ErrorReply, ReplyGuard, RequestId};
 use super::reply::report;
 use crate::fs::{FsError, Handle, Ino, Reader, with_buffer};
 

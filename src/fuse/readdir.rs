@@ -9,9 +9,9 @@ use std::time::Duration;
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, Request};
 
 use super::Service;
-use super::in_flight::{Refuse, RequestId};
+use super::in_flight::{ErrorReply, RequestId};
 use super::reply::{file_attr, kind, report, without_attributes};
-use crate::fs::{Attributes, Entry, Fs, FsError, Handle, Ino, Kind, OpenDir, Visited};
+use crate::fs::{Entry, EntryAttributes, Fs, FsError, Handle, Ino, Kind, OpenDir, Visited};
 use crate::tree::DirStream;
 
 /// The number of names in the first READDIRPLUS reply. The kernel starts each listing with
@@ -21,45 +21,45 @@ const FIRST_PLUS_NAMES: usize = 16;
 
 /// The requested part of a directory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct DirectoryRange {
     pub(super) ino: INodeNo,
     pub(super) handle: Option<Handle>,
     pub(super) offset: u64,
 }
 
 /// The reply buffer of a listing.
-pub(super) trait Page: Refuse {
+pub(super) trait DirectoryReply: ErrorReply {
     const OPERATION: &'static str;
 
     /// Visits the names of a part of a directory.
     fn visit(
         fs: &Fs,
-        part: &Part,
+        part: &DirectoryRange,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, EntryAttributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError>;
 
     /// Adds a name; breaks if the name does not fit.
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: Attributes) -> ControlFlow<()>;
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: EntryAttributes) -> ControlFlow<()>;
 
     fn send(self);
 }
 
-impl Page for ReplyDirectory {
+impl DirectoryReply for ReplyDirectory {
     const OPERATION: &'static str = "readdir";
 
     fn visit(
         fs: &Fs,
-        part: &Part,
+        part: &DirectoryRange,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, EntryAttributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         fs.readdir(directory, part.offset, &mut |entry| {
-            visit(entry, Attributes::None)
+            visit(entry, EntryAttributes::None)
         })
     }
 
-    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Attributes) -> ControlFlow<()> {
+    fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: EntryAttributes) -> ControlFlow<()> {
         let name = OsStr::from_bytes(entry.name);
         let kind = kind(entry.kind == Kind::Prefix);
         full(self.add(INodeNo(entry.ino.0), entry.next, kind, name))
@@ -70,14 +70,14 @@ impl Page for ReplyDirectory {
     }
 }
 
-impl Page for ReplyDirectoryPlus {
+impl DirectoryReply for ReplyDirectoryPlus {
     const OPERATION: &'static str = "readdirplus";
 
     fn visit(
         fs: &Fs,
-        part: &Part,
+        part: &DirectoryRange,
         directory: &mut dyn DirStream,
-        visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&Entry<'_>, EntryAttributes) -> ControlFlow<()>,
     ) -> Result<Visited, FsError> {
         let mut left = match part.offset {
             0 => FIRST_PLUS_NAMES,
@@ -93,12 +93,12 @@ impl Page for ReplyDirectoryPlus {
         })
     }
 
-    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: Attributes) -> ControlFlow<()> {
+    fn put(&mut self, fs: &Fs, entry: &Entry<'_>, attributes: EntryAttributes) -> ControlFlow<()> {
         // With a TTL of zero, the kernel looks the name up before it uses it. It only lists `.` and `..`.
         let (ttl, node) = match attributes {
-            Attributes::Current(node) => (fs.policy().ttl, node),
-            Attributes::Known(node) => (Duration::ZERO, node),
-            Attributes::Placeholder(_) | Attributes::None => {
+            EntryAttributes::Current(node) => (fs.policy().ttl, node),
+            EntryAttributes::Cached(node) => (Duration::ZERO, node),
+            EntryAttributes::Placeholder(_) | EntryAttributes::None => {
                 (Duration::ZERO, without_attributes(entry.ino, entry.kind))
             }
         };
@@ -120,12 +120,12 @@ fn full(is_full: bool) -> ControlFlow<()> {
 }
 
 /// Inodes whose lookup count a reply increments. Unless the reply is sent, the drop decrements the counts.
-struct Counted {
+struct LookupCounts {
     fs: Arc<Fs>,
     inos: Vec<Ino>,
 }
 
-impl Drop for Counted {
+impl Drop for LookupCounts {
     fn drop(&mut self) {
         for ino in &self.inos {
             self.fs.forget(*ino, 1);
@@ -134,16 +134,16 @@ impl Drop for Counted {
 }
 
 /// A reply buffer and its names.
-struct Filled<P> {
-    counted: Counted,
+struct FilledReply<P> {
+    counted: LookupCounts,
     page: P,
     has_names: bool,
 }
 
-impl<P: Page> Filled<P> {
+impl<P: DirectoryReply> FilledReply<P> {
     fn new(fs: &Arc<Fs>, page: P) -> Self {
         Self {
-            counted: Counted {
+            counted: LookupCounts {
                 fs: Arc::clone(fs),
                 inos: Vec::new(),
             },
@@ -161,7 +161,7 @@ impl<P: Page> Filled<P> {
     fn fill(
         &mut self,
         fs: &Fs,
-        part: &Part,
+        part: &DirectoryRange,
         directory: &mut dyn DirStream,
     ) -> Result<Visited, FsError> {
         P::visit(fs, part, directory, &mut |entry, attributes| {
@@ -178,7 +178,7 @@ impl<P: Page> Filled<P> {
     }
 }
 
-impl<P: Page> Refuse for Filled<P> {
+impl<P: DirectoryReply> ErrorReply for FilledReply<P> {
     fn refuse(self, errno: fuser::Errno) {
         drop(self.counted);
         self.page.refuse(errno);
@@ -191,8 +191,13 @@ impl Service {
     ///
     /// Collected names are sent even if the listing fails after them. The kernel then requests the
     /// rest, and that request waits or fails.
-    pub(super) fn list<P: Page>(self: &Arc<Self>, request: &Request, part: Part, page: P) {
-        let mut filled = Filled::new(&self.fs, page);
+    pub(super) fn list<P: DirectoryReply>(
+        self: &Arc<Self>,
+        request: &Request,
+        part: DirectoryRange,
+        page: P,
+    ) {
+        let mut filled = FilledReply::new(&self.fs, page);
         match self.try_list(part, &mut filled) {
             Some(Err(error)) if !filled.has_names => {
                 let errno = report(&self.fs, P::OPERATION, part.ino, None, &error);
@@ -205,7 +210,11 @@ impl Service {
     }
 
     /// Adds names to the buffer; returns `None` if more names have to be fetched.
-    fn try_list<P: Page>(&self, part: Part, filled: &mut Filled<P>) -> Option<Result<(), FsError>> {
+    fn try_list<P: DirectoryReply>(
+        &self,
+        part: DirectoryRange,
+        filled: &mut FilledReply<P>,
+    ) -> Option<Result<(), FsError>> {
         let directory = match self.fs.try_directory(Ino(part.ino.0), part.handle)? {
             Ok(directory) => directory,
             Err(error) => return Some(Err(error)),
@@ -219,7 +228,12 @@ impl Service {
         }
     }
 
-    fn start_list<P: Page>(self: &Arc<Self>, tid: u32, part: Part, filled: Filled<P>) {
+    fn start_list<P: DirectoryReply>(
+        self: &Arc<Self>,
+        tid: u32,
+        part: DirectoryRange,
+        filled: FilledReply<P>,
+    ) {
         let id = RequestId {
             operation: P::OPERATION,
             ino: part.ino,
@@ -272,23 +286,23 @@ mod tests {
     /// A reply buffer that panics at the name `b`.
     struct Panicking;
 
-    impl Refuse for Panicking {
+    impl ErrorReply for Panicking {
         fn refuse(self, _: fuser::Errno) {}
     }
 
-    impl Page for Panicking {
+    impl DirectoryReply for Panicking {
         const OPERATION: &'static str = ReplyDirectoryPlus::OPERATION;
 
         fn visit(
             fs: &Fs,
-            part: &Part,
+            part: &DirectoryRange,
             directory: &mut dyn DirStream,
-            visit: &mut dyn FnMut(&Entry<'_>, Attributes) -> ControlFlow<()>,
+            visit: &mut dyn FnMut(&Entry<'_>, EntryAttributes) -> ControlFlow<()>,
         ) -> Result<Visited, FsError> {
             ReplyDirectoryPlus::visit(fs, part, directory, visit)
         }
 
-        fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: Attributes) -> ControlFlow<()> {
+        fn put(&mut self, _: &Fs, entry: &Entry<'_>, _: EntryAttributes) -> ControlFlow<()> {
             assert_ne!(entry.name, b"b");
             ControlFlow::Continue(())
         }
@@ -299,7 +313,7 @@ mod tests {
     #[test]
     fn a_panic_while_listing_leaves_no_lookup_counts() {
         let fs = fs();
-        let part = Part {
+        let part = DirectoryRange {
             ino: INodeNo(Ino::ROOT.0),
             handle: None,
             offset: 0,
@@ -313,7 +327,7 @@ mod tests {
         }
         let inodes = || fs.document()["inodes"].as_u64().unwrap();
         let before = inodes();
-        let mut filled = Filled::new(&fs, Panicking);
+        let mut filled = FilledReply::new(&fs, Panicking);
         let listed = catch_unwind(AssertUnwindSafe(|| filled.fill(&fs, &part, &mut **stream)));
         assert!(listed.is_err());
         assert_eq!(inodes(), before + 2);

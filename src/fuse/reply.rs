@@ -8,7 +8,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
-use super::in_flight::Refuse;
+use super::in_flight::ErrorReply;
 use crate::errno::{errno, errno_name};
 use crate::fs::{Fs, FsError, Ino, Node, Policy, StoreError};
 use crate::recent_errors::RecentError;
@@ -146,7 +146,7 @@ pub(super) fn send_xattr(value: &[u8], room: u32, reply: ReplyXattr) {
 
 macro_rules! can_refuse {
     ($($reply:ty),*) => {
-        $(impl Refuse for $reply {
+        $(impl ErrorReply for $reply {
             fn refuse(self, errno: Errno) {
                 self.error(errno);
             }

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use zarrfs::fs::{
-    Attributes, Entry, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, Opened, StoreError, Visited,
-    with_buffer,
+    Entry, EntryAttributes, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, OpenedFile, StoreError,
+    Visited, with_buffer,
 };
 use zarrfs::runtime::block_on;
 use zarrfs::tree::DirStream;
@@ -45,7 +45,7 @@ pub fn getattr(fs: &Fs, ino: Ino, handle: Option<Handle>) -> Result<Node, FsErro
     found.unwrap_or_else(|| block_on(fs.getattr(ino, handle)))
 }
 
-pub fn open(fs: &Fs, ino: Ino) -> Result<Opened, FsError> {
+pub fn open(fs: &Fs, ino: Ino) -> Result<OpenedFile, FsError> {
     fs.try_open(ino).unwrap_or_else(|| block_on(fs.open(ino)))
 }
 
@@ -124,7 +124,7 @@ fn fill(
     directory: &mut dyn DirStream,
     names: &mut Vec<Name>,
 ) -> Result<Visited, FsError> {
-    let mut put = |entry: &Entry<'_>, attributes: Attributes| {
+    let mut put = |entry: &Entry<'_>, attributes: EntryAttributes| {
         if names.len() == part.most {
             return ControlFlow::Break(());
         }
@@ -139,7 +139,7 @@ fn fill(
     match part.is_plus {
         true => fs.readdirplus(part.ino, directory, part.cookie, &mut put),
         false => fs.readdir(directory, part.cookie, &mut |entry| {
-            put(entry, Attributes::None)
+            put(entry, EntryAttributes::None)
         }),
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use zarrfs::fs::{FsError, Handle, Ino, Kind, Node, Opened, StoreError};
+use zarrfs::fs::{FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
 
 use crate::arrays::{self, Array};
 use crate::assembly::{Access, Assembly, Mounted, assembly};
@@ -621,7 +621,7 @@ impl State {
         panic!("no inode of {} can be opened", shown(path));
     }
 
-    fn opened(&mut self, ino: Ino, opened: &Opened) {
+    fn opened(&mut self, ino: Ino, opened: &OpenedFile) {
         let is_open = self.files.iter().any(|file| file.ino == ino);
         let inode = self.inode(ino);
         if opened.object.is_constant() {
