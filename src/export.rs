@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, ExportArgs};
-use crate::inspect::{Failure, Opened, Transfer, default_memory_limit_bytes};
+use crate::inspect::{Failure, OpenedSource, Transfer, default_memory_limit_bytes};
 use crate::machine::{cores, memory_bytes};
 use crate::runtime::block_on;
 use crate::store::Object;
@@ -45,9 +45,9 @@ async fn run(args: &ExportArgs) -> Result<(), Failure> {
         let (place, key) = split_key(&source.source);
         (source.source, source.path) = (place, key);
     }
-    let target = Target::new(args)?;
+    let target = ExportTarget::new(args)?;
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
-    let opened = Opened::new(&source, false, limit).await?;
+    let opened = OpenedSource::new(&source, false, limit).await?;
     let is_remote = opened.store.capabilities().is_remote;
     let engine = Engine::new(EngineOptions {
         cache_bytes: (memory_bytes() / 8).min(2 << 30).min(limit),
@@ -123,7 +123,7 @@ fn split_key(given: &Path) -> (PathBuf, Option<String>) {
 }
 
 /// The destination of a view.
-struct Target<'a> {
+struct ExportTarget<'a> {
     /// `None` writes to standard output.
     file: Option<&'a Path>,
     format: Option<Format>,
@@ -131,7 +131,7 @@ struct Target<'a> {
     resume: bool,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ExportTarget<'a> {
     fn new(args: &'a ExportArgs) -> Result<Self, Failure> {
         let file = (args.file != Path::new("-")).then_some(&*args.file);
         let target = Self {

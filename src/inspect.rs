@@ -58,14 +58,14 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An open source, and the directory in it that a command reads.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedSource {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) root: Key,
     /// Set if the absence of Zarr metadata at `root` is proven.
     no_metadata: Option<NoMetadata>,
 }
 
-impl Opened {
+impl OpenedSource {
     /// Opens a source; `--path` must lead to a directory in it.
     pub(crate) async fn new(
         args: &SourceArgs,

@@ -11,11 +11,11 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::keys::Keys;
+use super::keys::KeyWalk;
 use super::progress::{Amount, Progress};
-use super::report::{Decoded, Report, Severity};
-use super::walk::{Sink, Task, walk};
-use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use super::report::{ArrayTotals, Report, Severity};
+use super::walk::{CheckTask, TaskSink, walk};
+use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::{Engine, read_through};
 use crate::cli::CheckArgs;
 use crate::machine::cores;
@@ -48,7 +48,7 @@ pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
 
 async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
-    let opened = Opened::new(&args.source.at(&args.key), args.strict, limit).await?;
+    let opened = OpenedSource::new(&args.source.at(&args.key), args.strict, limit).await?;
     let capabilities = opened.store.capabilities();
     // Without a listing, the check tries every chunk of the grid, so the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;
@@ -89,7 +89,7 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
 /// Counts the keys below `root` and the bytes of their values, as far as they are listed.
 async fn total(store: &dyn Store, root: &Key) -> Amount {
     let mut amount = Amount::default();
-    let mut keys = Keys::new(store, root, None);
+    let mut keys = KeyWalk::new(store, root, None);
     while let Some(listed) = keys.next().await {
         if listed.is_value {
             amount.keys += 1;
@@ -116,7 +116,7 @@ struct Checker {
 
 impl Checker {
     /// Walks the source on the current thread; `jobs` workers on the CPU pool perform the tasks.
-    async fn run(self: &Arc<Self>, opened: &Opened, jobs: usize) {
+    async fn run(self: &Arc<Self>, opened: &OpenedSource, jobs: usize) {
         let (sender, receiver) = channel(MAX_QUEUED);
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
         let workers = (0..jobs.max(1)).map(|_| {
@@ -134,7 +134,7 @@ impl Checker {
         join_all(workers).await;
     }
 
-    async fn work(&self, receiver: &tokio::sync::Mutex<Receiver<Task>>) {
+    async fn work(&self, receiver: &tokio::sync::Mutex<Receiver<CheckTask>>) {
         loop {
             let task = receiver.lock().await.recv().await;
             let Some(task) = task else {
@@ -146,15 +146,15 @@ impl Checker {
         }
     }
 
-    async fn perform(&self, task: Task) {
+    async fn perform(&self, task: CheckTask) {
         let (array, key) = match &task {
-            Task::Chunk {
+            CheckTask::Chunk {
                 array,
                 verifier,
                 chunk,
                 ..
             } => (Some(*array), verifier.chunk_key(*chunk)),
-            Task::Other { key, .. } => (None, key.clone()),
+            CheckTask::Other { key, .. } => (None, key.clone()),
         };
         let decoded = AssertUnwindSafe(self.decode(&task, array, &key)).catch_unwind();
         let decoded = decoded.await.unwrap_or_else(|_| {
@@ -162,20 +162,20 @@ impl Checker {
                 let cause = "bug: the decoder panicked".to_owned();
                 report.add(Severity::Bad, array, &key, cause)
             });
-            Decoded {
+            ArrayTotals {
                 chunks: 1,
                 bad: 1,
-                ..Decoded::default()
+                ..ArrayTotals::default()
             }
         });
         self.report.lock().decoded(array, &decoded);
         self.progress.advance(decoded.stored_bytes);
     }
 
-    async fn decode(&self, task: &Task, array: Option<usize>, key: &Key) -> Decoded {
+    async fn decode(&self, task: &CheckTask, array: Option<usize>, key: &Key) -> ArrayTotals {
         let mut bad = 0;
         match task {
-            Task::Chunk {
+            CheckTask::Chunk {
                 verifier,
                 chunk,
                 size_bytes,
@@ -188,12 +188,12 @@ impl Checker {
                 let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
                 if !verified.is_present && !self.is_listed {
                     // A chunk of the grid, which was not listed and is absent.
-                    return Decoded::default();
+                    return ArrayTotals::default();
                 }
                 if !verified.is_present {
                     self.report_absent(key);
                 }
-                Decoded {
+                ArrayTotals {
                     chunks: 1,
                     inner_chunks: verified.chunks,
                     stored_bytes: self.size_bytes(key, *size_bytes),
@@ -201,7 +201,7 @@ impl Checker {
                     bad,
                 }
             }
-            Task::Other { size_bytes, .. } => {
+            CheckTask::Other { size_bytes, .. } => {
                 let stored_bytes = match read_through(&*self.store, key).await {
                     Ok(bytes) => bytes,
                     Err(StoreError::NotFound { .. }) => {
@@ -214,11 +214,11 @@ impl Checker {
                         self.size_bytes(key, *size_bytes)
                     }
                 };
-                Decoded {
+                ArrayTotals {
                     chunks: 1,
                     stored_bytes,
                     bad,
-                    ..Decoded::default()
+                    ..ArrayTotals::default()
                 }
             }
         }
@@ -261,15 +261,15 @@ impl Checker {
 /// Sends the tasks of a walk to the workers.
 struct Walker<'a> {
     checker: &'a Checker,
-    sender: Sender<Task>,
+    sender: Sender<CheckTask>,
 }
 
-impl Sink for Walker<'_> {
+impl TaskSink for Walker<'_> {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
         self.checker.report.lock().array(key, not_checked)
     }
 
-    async fn task(&mut self, task: Task) -> ControlFlow<()> {
+    async fn task(&mut self, task: CheckTask) -> ControlFlow<()> {
         // Fails only if all workers have ended, which they do after the sender is dropped.
         let _ = self.sender.send(task).await;
         self.checker.flow()

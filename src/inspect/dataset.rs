@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::describe::type_name;
 use super::entry::Entry;
 use super::node::{self, NodeState};
-use super::stored::{Counter, StoredChunks, is_free};
+use super::stored::{CountBudget, StoredChunkCounts, is_free};
 use super::totals::Totals;
 use super::values::{ReadValues, is_coordinate, read_ends};
 use crate::array::Engine;
@@ -29,7 +29,7 @@ pub(super) struct ArraySummary {
     /// The first and the last value, if the array is a coordinate.
     pub(super) values: Option<ReadValues>,
     /// The stored chunks, if counting them needs no requests.
-    pub(super) stored: Option<StoredChunks>,
+    pub(super) stored: Option<StoredChunkCounts>,
     pub(super) is_coordinate: bool,
 }
 
@@ -116,7 +116,7 @@ impl Dataset {
 
     /// Counts the stored chunks, if that needs no requests, and computes the totals.
     async fn count(&mut self, store: &dyn Store, keys: &[Key]) {
-        let mut counter = Counter::new(MAX_COUNTED, Some(COUNT_LIMIT));
+        let mut counter = CountBudget::new(MAX_COUNTED, Some(COUNT_LIMIT));
         for (summary, key) in self.arrays.iter_mut().zip(keys) {
             if is_free(store) {
                 let stored = counter.count(store, key, &summary.array).await;

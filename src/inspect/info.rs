@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use super::dataset::{Dataset, array_json, values_json};
 use super::info_text;
 use super::is_listed_here;
-use super::keys::ChunkNames;
+use super::keys::ChunkKeyParser;
 use super::node::{self, NodeState};
 use super::output::{date, document, styled_stdout};
-use super::stored::Counter;
+use super::stored::CountBudget;
 use super::values::{is_coordinate, read_ends};
-use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
 use crate::runtime::block_on;
@@ -29,7 +29,7 @@ const MAX_COUNTED: u64 = 1_000_000;
 
 /// Data for the text output that the JSON document lacks.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct TextDetails {
     pub(super) node: Option<Arc<ViewNode>>,
     pub(super) dataset: Option<Dataset>,
     pub(super) values: Option<super::values::ReadValues>,
@@ -47,7 +47,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 
 async fn show(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = Opened::new(&args.source.at(&args.key), false, limit).await?;
+    let opened = OpenedSource::new(&args.source.at(&args.key), false, limit).await?;
     let mut members = Map::new();
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
@@ -55,7 +55,7 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     if let Some(history) = opened.store.history().await {
         members.extend(versions(&history?));
     }
-    let mut shown = Shown::default();
+    let mut shown = TextDetails::default();
     match node::read(&*opened.store, &opened.root).await.state {
         NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
         NodeState::Broken {
@@ -113,10 +113,10 @@ fn versions(history: &History) -> Map<String, Value> {
 
 /// Reads the node at the root with its children or values, its chunks and its views.
 async fn describe(
-    opened: &Opened,
+    opened: &OpenedSource,
     engine: &Arc<Engine>,
     members: &mut Map<String, Value>,
-    shown: &mut Shown,
+    shown: &mut TextDetails,
 ) -> Result<(), Failure> {
     let (store, root) = (&opened.store, &opened.root);
     let options = NodesOptions {
@@ -216,7 +216,7 @@ fn unavailable(node: &ViewNode, error: ContentError) -> Value {
 
 /// Counts the stored chunks of an array by listing, up to a limit.
 async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
-    let names = ChunkNames::of(array);
+    let names = ChunkKeyParser::of(array);
     if store.capabilities().listing == ListingSupport::BestEffort {
         let total = names.map(|names| names.chunk_count());
         let members = total.map(|total| {
@@ -225,7 +225,7 @@ async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<Strin
         });
         return members.into_iter().flatten().collect();
     }
-    let mut counter = Counter::new(MAX_COUNTED, None);
+    let mut counter = CountBudget::new(MAX_COUNTED, None);
     let counted = counter.count(store, key, array).await;
     let mut members = Map::new();
     let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);

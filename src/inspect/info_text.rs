@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::dataset::{ArraySummary, Dataset};
 use super::describe::{attribute_lines, plain, type_and_dimensions, units};
-use super::info::Shown;
+use super::info::TextDetails;
 use super::node;
 use super::output::{ARRAY, GROUP, HEADING, PROBLEM, printable, size, tuple, two_decimals};
 use super::values::ReadValues;
@@ -49,7 +49,7 @@ const ELSEWHERE: [&str; 22] = [
 pub(super) fn write(
     out: &mut impl Write,
     members: &Map<String, Value>,
-    shown: &Shown,
+    shown: &TextDetails,
 ) -> io::Result<()> {
     let text = |name: &str| members.get(name).map(plain).unwrap_or_default();
     let mut title = text("source");

@@ -36,13 +36,13 @@ pub(super) struct ListedKey {
 
 /// The names of the chunks of an array.
 #[derive(Debug, Clone)]
-pub(super) struct ChunkNames {
+pub(super) struct ChunkKeyParser {
     keys: ChunkKeys,
     grid: ChunkGrid,
 }
 
 /// A directory that remains to be listed.
-struct Pending {
+struct PendingDirectory {
     key: Key,
     /// The number of names from the array to the directory.
     depth: usize,
@@ -51,15 +51,15 @@ struct Pending {
     listing: Option<(Box<dyn Listing>, u64)>,
 }
 
-/// Keys below an array or in a directory, in the order of the store's listings.
-pub(super) struct Keys<'a> {
+/// The keys below an array or in a directory, in the order of the store's listings.
+pub(super) struct KeyWalk<'a> {
     store: &'a dyn Store,
-    names: Option<&'a ChunkNames>,
+    names: Option<&'a ChunkKeyParser>,
     /// The length of the array's key with its separator, in bytes.
     prefix_bytes: usize,
     /// Whether subdirectories are listed too.
     is_recursive: bool,
-    pending: Vec<Pending>,
+    pending: Vec<PendingDirectory>,
     found: VecDeque<ListedKey>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Keys<'a> {
 /// been returned: the number of keys of a chunk grid has no bound.
 const MAX_FOUND: usize = 1024;
 
-impl ChunkNames {
+impl ChunkKeyParser {
     /// Returns the chunk names of an array; `None` if its grid or its key encoding is unknown.
     pub(super) fn of(array: &Array) -> Option<Self> {
         Some(Self {
@@ -120,9 +120,13 @@ impl ChunkNames {
     }
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeyWalk<'a> {
     /// Starts a listing of all keys below `array`.
-    pub(super) fn new(store: &'a dyn Store, array: &Key, names: Option<&'a ChunkNames>) -> Self {
+    pub(super) fn new(
+        store: &'a dyn Store,
+        array: &Key,
+        names: Option<&'a ChunkKeyParser>,
+    ) -> Self {
         Self {
             store,
             names,
@@ -131,7 +135,7 @@ impl<'a> Keys<'a> {
                 false => array.as_bytes().len() + 1,
             },
             is_recursive: true,
-            pending: vec![Pending {
+            pending: vec![PendingDirectory {
                 key: array.clone(),
                 depth: 0,
                 is_stray: false,
@@ -169,7 +173,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Lists the next names of a directory. Its subdirectories are listed before its remaining names.
-    async fn list(&mut self, mut directory: Pending) -> Result<(), StoreError> {
+    async fn list(&mut self, mut directory: PendingDirectory) -> Result<(), StoreError> {
         let (mut listing, mut cookie) = match directory.listing.take() {
             None => (self.store.list(&directory.key).await?, 0),
             Some(interrupted) => interrupted,
@@ -197,7 +201,12 @@ impl<'a> Keys<'a> {
         visited.map(drop)
     }
 
-    fn push(&mut self, directory: &Pending, listed: &Listed<'_>, children: &mut Vec<Pending>) {
+    fn push(
+        &mut self,
+        directory: &PendingDirectory,
+        listed: &Listed<'_>,
+        children: &mut Vec<PendingDirectory>,
+    ) {
         if matches!(listed.name, b"." | b"..") {
             return;
         }
@@ -212,7 +221,7 @@ impl<'a> Keys<'a> {
         };
         let is_value = listed.kind == Kind::Object;
         if !is_value && self.is_recursive {
-            children.push(Pending {
+            children.push(PendingDirectory {
                 key: key.clone(),
                 depth,
                 is_stray: directory.is_stray || !matches!(class, KeyClass::Other),
@@ -241,8 +250,8 @@ mod tests {
     use crate::runtime::block_on;
     use crate::store::MemoryStore;
 
-    fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> ChunkNames {
-        ChunkNames {
+    fn names(encoding: KeyEncoding, separator: Separator, shape: &[u64]) -> ChunkKeyParser {
+        ChunkKeyParser {
             keys: ChunkKeys {
                 encoding,
                 separator,
@@ -251,7 +260,7 @@ mod tests {
         }
     }
 
-    fn classified(names: &ChunkNames, below: &str, kind: Kind) -> String {
+    fn classified(names: &ChunkKeyParser, below: &str, kind: Kind) -> String {
         let depth = below.split('/').count();
         format!("{:?}", names.classify(below.as_bytes(), depth, kind))
     }
@@ -292,7 +301,7 @@ mod tests {
     /// Returns the keys of the first `max` values.
     fn values(store: &dyn Store, array: &Key, max: usize) -> Vec<Key> {
         let mut found = Vec::new();
-        let mut keys = Keys::new(store, array, None);
+        let mut keys = KeyWalk::new(store, array, None);
         while found.len() < max
             && let Some(entry) = block_on(keys.next())
         {

@@ -41,8 +41,8 @@ pub struct NoMetadata {
     label: String,
     /// The directory, relative to the root that the source names.
     path: String,
-    contents: Contents,
-    nested: Nested,
+    contents: DirectoryContents,
+    nested: NestedHierarchies,
 }
 
 /// A format that zarrfs does not read.
@@ -53,7 +53,7 @@ enum OtherFormat {
 }
 
 #[derive(Debug)]
-enum Contents {
+enum DirectoryContents {
     Other(OtherFormat),
     Names {
         first: Vec<String>,
@@ -65,7 +65,7 @@ enum Contents {
 
 /// Paths of hierarchies below the directory, in the form of `--path`.
 #[derive(Debug, Default)]
-struct Nested {
+struct NestedHierarchies {
     hierarchies: Vec<String>,
     is_more: bool,
 }
@@ -83,7 +83,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
         false => None,
     };
     let contents = match other {
-        Some(other) => Contents::Other(other),
+        Some(other) => DirectoryContents::Other(other),
         None => names(store, root).await.ok()?,
     };
     Some(NoMetadata {
@@ -129,7 +129,7 @@ async fn is_draft_of_v3(store: &dyn Store, directory: &Key) -> bool {
     })
 }
 
-async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
+async fn names(store: &dyn Store, key: &Key) -> Result<DirectoryContents, StoreError> {
     let mut names = Vec::new();
     let mut listing = store.list(key).await?;
     visit_all(&mut *listing, &mut |listed| {
@@ -153,7 +153,7 @@ async fn names(store: &dyn Store, key: &Key) -> Result<Contents, StoreError> {
             file = file.or(format.map(|format| (name.clone(), format)));
         }
     }
-    Ok(Contents::Names {
+    Ok(DirectoryContents::Names {
         first: names,
         count,
         file,
@@ -170,8 +170,8 @@ async fn format_of(store: &dyn Store, directory: &Key, name: &str) -> Option<&'s
 }
 
 /// Searches for hierarchies level by level, but not inside other hierarchies.
-async fn search(store: &dyn Store, base: &Key, root: &Key) -> Nested {
-    let mut nested = Nested::default();
+async fn search(store: &dyn Store, base: &Key, root: &Key) -> NestedHierarchies {
+    let mut nested = NestedHierarchies::default();
     let mut pending = VecDeque::from([(root.clone(), 0)]);
     let mut searched = 0;
     while let Some((directory, depth)) = pending.pop_front() {
@@ -226,9 +226,9 @@ impl NoMetadata {
     /// Returns the description of the directory, without the name of the source.
     pub fn description(&self) -> String {
         let contents = match &self.contents {
-            Contents::Other(other) => format!("it is {other}"),
-            Contents::Names { count: 0, .. } => "it is empty".to_owned(),
-            Contents::Names { first, count, file } => {
+            DirectoryContents::Other(other) => format!("it is {other}"),
+            DirectoryContents::Names { count: 0, .. } => "it is empty".to_owned(),
+            DirectoryContents::Names { first, count, file } => {
                 let more = match *count {
                     MAX_COUNTED => ", and many more".to_owned(),
                     count if count > first.len() => format!(", and {} more", count - first.len()),

@@ -45,7 +45,7 @@ const MAX_LINES: u64 = 20;
 
 /// The totals of one array.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Decoded {
+pub(super) struct ArrayTotals {
     pub(super) chunks: u64,
     /// The number of decoded chunks that are not shards, and of inner chunks.
     pub(super) inner_chunks: u64,
@@ -54,7 +54,7 @@ pub(super) struct Decoded {
     pub(super) bad: u64,
 }
 
-impl Decoded {
+impl ArrayTotals {
     fn add(&mut self, other: &Self) {
         self.chunks += other.chunks;
         self.inner_chunks += other.inner_chunks;
@@ -66,9 +66,9 @@ impl Decoded {
 
 /// An array of the source.
 #[derive(Debug)]
-struct Checked {
+struct CheckedArray {
     key: Key,
-    decoded: Decoded,
+    decoded: ArrayTotals,
     not_checked: Option<String>,
     /// The number of findings with severity [`Severity::Bad`].
     bad_findings: u64,
@@ -83,9 +83,9 @@ pub(super) struct Report {
     warnings: Findings,
     /// The number of findings with severity [`Severity::Unlisted`].
     unlisted: u64,
-    arrays: Vec<Checked>,
+    arrays: Vec<CheckedArray>,
     /// The totals of keys that are not chunks.
-    others: Decoded,
+    others: ArrayTotals,
 }
 
 impl Report {
@@ -154,9 +154,9 @@ impl Report {
 
     /// Adds an array and returns its number.
     pub(super) fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
-        self.arrays.push(Checked {
+        self.arrays.push(CheckedArray {
             key,
-            decoded: Decoded::default(),
+            decoded: ArrayTotals::default(),
             not_checked,
             bad_findings: 0,
         });
@@ -164,7 +164,7 @@ impl Report {
     }
 
     /// Adds to the totals of an array or, without a number, of the other keys.
-    pub(super) fn decoded(&mut self, array: Option<usize>, decoded: &Decoded) {
+    pub(super) fn decoded(&mut self, array: Option<usize>, decoded: &ArrayTotals) {
         match array {
             Some(number) => {
                 if let Some(array) = self.arrays.get_mut(number) {
@@ -186,7 +186,7 @@ impl Report {
     /// # Errors
     /// If standard output cannot be written.
     pub(super) fn finish(mut self, label: &str, elapsed: Duration, strict: bool) -> io::Result<()> {
-        let mut all = Decoded::default();
+        let mut all = ArrayTotals::default();
         for array in &self.arrays {
             all.add(&array.decoded);
         }
@@ -217,7 +217,10 @@ impl Report {
             set("source", label.into());
             set("ok", is_good.into());
             set("summary", summary);
-            set("arrays", self.arrays.iter().map(Checked::json).collect());
+            set(
+                "arrays",
+                self.arrays.iter().map(CheckedArray::json).collect(),
+            );
             set("bad", self.bad.json());
             set("not_checked", self.not_checked.json());
             set("warnings", self.warnings.json());
@@ -290,7 +293,7 @@ fn text(key: &Key) -> Value {
     String::from_utf8_lossy(key.as_bytes()).into_owned().into()
 }
 
-impl Checked {
+impl CheckedArray {
     fn json(&self) -> Value {
         let decoded = &self.decoded;
         let mut members = Map::new();

@@ -3,20 +3,20 @@
 use std::time::{Duration, Instant};
 
 use super::is_listed_here;
-use super::keys::{ChunkNames, KeyClass, Keys};
+use super::keys::{ChunkKeyParser, KeyClass, KeyWalk};
 use crate::store::{Key, ListingSupport, Store};
 use crate::zarr::Array;
 
 /// The limits of counting.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub(super) struct CountBudget {
     keys_left: u64,
     deadline: Option<Instant>,
 }
 
 /// The counted keys below an array.
 #[derive(Debug, Default)]
-pub(super) struct StoredChunks {
+pub(super) struct StoredChunkCounts {
     pub(super) chunks: u64,
     /// The size of the stored chunks in bytes.
     pub(super) bytes: u64,
@@ -32,7 +32,7 @@ pub(super) fn is_free(store: &dyn Store) -> bool {
     is_listed_here(store) && store.capabilities().listing == ListingSupport::Complete
 }
 
-impl Counter {
+impl CountBudget {
     /// Creates the limits: at most `max_keys` keys, and at most the time `limit`, if given.
     pub(super) fn new(max_keys: u64, limit: Option<Duration>) -> Self {
         Self {
@@ -47,10 +47,10 @@ impl Counter {
         store: &dyn Store,
         key: &Key,
         array: &Array,
-    ) -> StoredChunks {
-        let names = ChunkNames::of(array);
-        let mut keys = Keys::new(store, key, names.as_ref());
-        let mut counted = StoredChunks::default();
+    ) -> StoredChunkCounts {
+        let names = ChunkKeyParser::of(array);
+        let mut keys = KeyWalk::new(store, key, names.as_ref());
+        let mut counted = StoredChunkCounts::default();
         loop {
             if self.is_exhausted() {
                 return counted;
@@ -86,7 +86,7 @@ impl Counter {
     }
 }
 
-impl StoredChunks {
+impl StoredChunkCounts {
     /// Returns the decoded size of the counted chunks in bytes; `None` if chunks differ in size.
     pub(super) fn decoded_bytes(&self, array: &Array) -> Option<u64> {
         array.grid.as_ref().ok()?.regular_chunk_shape()?;
@@ -131,14 +131,14 @@ mod tests {
             (key, vec![0; 16])
         }));
         let key = Key::new(b"a").unwrap();
-        let count = |max| block_on(Counter::new(max, None).count(&store, &key, &array()));
+        let count = |max| block_on(CountBudget::new(max, None).count(&store, &key, &array()));
         let all = count(100);
         assert!(all.is_complete && all.failure.is_none());
         assert_eq!((all.chunks, all.bytes, all.others), (2, 32, 1));
         assert_eq!(all.decoded_bytes(&array()), Some(64));
         assert_eq!(all.ratio(&array()), Some(2.0));
         assert!(!count(2).is_complete);
-        let late = Counter::new(100, Some(Duration::ZERO));
+        let late = CountBudget::new(100, Some(Duration::ZERO));
         let mut late = late;
         assert!(!block_on(late.count(&store, &key, &array())).is_complete);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::output::{count, size};
-use super::stored::{StoredChunks, ratio};
+use super::stored::{StoredChunkCounts, ratio};
 use crate::zarr::Array;
 
 /// The totals of several nodes.
@@ -33,7 +33,7 @@ impl Default for Totals {
 
 impl Totals {
     /// Adds an array.
-    pub(super) fn add(&mut self, array: &Array, stored: Option<&StoredChunks>) {
+    pub(super) fn add(&mut self, array: &Array, stored: Option<&StoredChunkCounts>) {
         let sum = |total: &mut Option<u64>, more: Option<u64>| {
             *total = total
                 .zip(more)
@@ -107,12 +107,12 @@ mod tests {
         Array::from_v3(document.to_string().as_bytes()).unwrap()
     }
 
-    fn stored(chunks: u64, bytes: u64, is_complete: bool) -> StoredChunks {
-        StoredChunks {
+    fn stored(chunks: u64, bytes: u64, is_complete: bool) -> StoredChunkCounts {
+        StoredChunkCounts {
             chunks,
             bytes,
             is_complete,
-            ..StoredChunks::default()
+            ..StoredChunkCounts::default()
         }
     }
 

@@ -13,10 +13,10 @@ use super::node::{self, NodeState};
 use super::output::{
     ARRAY, GROUP, PROBLEM, TreeSymbols, schema, size, styled_stdout, truncated, tuple,
 };
-use super::stored::{Counter, StoredChunks, is_free};
+use super::stored::{CountBudget, StoredChunkCounts, is_free};
 use super::table::{Row, Table};
 use super::totals::Totals;
-use super::{Failure, Opened, default_memory_limit_bytes};
+use super::{Failure, OpenedSource, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
 use crate::runtime::block_on;
 use crate::store::{Key, Store};
@@ -48,7 +48,7 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
 }
 
 async fn show(args: &TreeArgs) -> Result<(), Failure> {
-    let opened = Opened::new(
+    let opened = OpenedSource::new(
         &args.source.at(&args.key),
         false,
         default_memory_limit_bytes(),
@@ -117,13 +117,13 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
 /// The stored sizes of the arrays, if counting needs no requests, and the totals.
 struct Sizes<'a> {
     store: &'a dyn Store,
-    counter: Option<Counter>,
+    counter: Option<CountBudget>,
     totals: Totals,
 }
 
 impl<'a> Sizes<'a> {
     fn new(store: &'a dyn Store) -> Self {
-        let counter = || Counter::new(MAX_COUNTED, Some(COUNT_LIMIT));
+        let counter = || CountBudget::new(MAX_COUNTED, Some(COUNT_LIMIT));
         Self {
             store,
             counter: is_free(store).then(counter),
@@ -132,7 +132,7 @@ impl<'a> Sizes<'a> {
     }
 
     /// Adds a node to the totals and counts its chunks.
-    async fn of(&mut self, key: &Key, entry: &Entry) -> Option<StoredChunks> {
+    async fn of(&mut self, key: &Key, entry: &Entry) -> Option<StoredChunkCounts> {
         let Some(array) = as_array(entry) else {
             let is_group = matches!(entry.state, NodeState::Node(_));
             self.totals.groups += u64::from(is_group);
@@ -155,7 +155,7 @@ fn as_array(entry: &Entry) -> Option<&Array> {
     }
 }
 
-fn row_of(entry: &Entry, stored: Option<&StoredChunks>) -> Row {
+fn row_of(entry: &Entry, stored: Option<&StoredChunkCounts>) -> Row {
     let mut row = match &entry.state {
         NodeState::Directory => Row::of_cell(GROUP, "(directory)"),
         NodeState::Broken {
@@ -185,7 +185,7 @@ fn row_of(entry: &Entry, stored: Option<&StoredChunks>) -> Row {
     row
 }
 
-fn json_of(entry: &Entry, key: &Key, stored: Option<&StoredChunks>) -> Value {
+fn json_of(entry: &Entry, key: &Key, stored: Option<&StoredChunkCounts>) -> Value {
     let mut members = Map::new();
     let path = String::from_utf8_lossy(key.as_bytes()).into_owned();
     members.insert("path".into(), path.into());
@@ -231,7 +231,7 @@ fn json_of(entry: &Entry, key: &Key, stored: Option<&StoredChunks>) -> Value {
 
 /// Returns a row like `float32 (time 20, lat 30)  K  chunks (9, 13)  zlib  2.3 KiB  1.1 KiB stored (2.09)`,
 /// with the array's problems.
-fn array_row(array: &Array, stored: Option<&StoredChunks>) -> Row {
+fn array_row(array: &Array, stored: Option<&StoredChunkCounts>) -> Row {
     let chunks = array.info().get("chunk_shape").map(tuple);
     let chunks = chunks.unwrap_or_else(|| "?".into());
     let pipeline = node::pipeline(array);
@@ -307,7 +307,7 @@ impl TreeWriter {
         name: Option<(&[u8], bool)>,
         key: &Key,
         entry: &Entry,
-        stored: Option<&StoredChunks>,
+        stored: Option<&StoredChunkCounts>,
     ) -> io::Result<()> {
         let (out, symbols, table, label) = match self {
             Self::Json { out, is_first } => {

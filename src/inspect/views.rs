@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Failure, Opened, default_memory_limit_bytes, engine};
+use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::cli::SourceArgs;
 use crate::runtime::block_on;
 use crate::store::Key;
@@ -21,7 +21,7 @@ pub fn view_list(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
 
 async fn read(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = Opened::new(source, false, limit).await?;
+    let opened = OpenedSource::new(source, false, limit).await?;
     let below = Key::new(key.trim_matches('/').as_bytes())?;
     let key = opened.root.join_key(&below);
     let label = opened.store.label();

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::NoMetadata;
-use super::keys::{ChunkNames, KeyClass, Keys, ListedKey};
+use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
 use super::node::{self, ArrayProblem, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
@@ -13,7 +13,7 @@ use crate::zarr::{Array, FillValue, Node, ZarrFormat};
 
 /// A key to read.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(super) enum CheckTask {
     /// A chunk to decode.
     Chunk {
         /// The number of the array in the report.
@@ -27,10 +27,10 @@ pub(super) enum Task {
 }
 
 /// Receives tasks and findings; breaks to stop the walk.
-pub(super) trait Sink {
+pub(super) trait TaskSink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
     /// Waits until a worker takes the task.
-    async fn task(&mut self, task: Task) -> ControlFlow<()>;
+    async fn task(&mut self, task: CheckTask) -> ControlFlow<()>;
     /// Reports a finding about a key, for the array with this number.
     fn finding(
         &mut self,
@@ -50,7 +50,7 @@ pub(super) async fn walk(
     engine: &Engine,
     root: &Key,
     no_metadata: Option<&NoMetadata>,
-    sink: &mut impl Sink,
+    sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
     let mut is_zarr = false;
@@ -121,9 +121,9 @@ async fn walk_directory(
     key: &Key,
     reported: Option<&Key>,
     pending: &mut Vec<Key>,
-    sink: &mut impl Sink,
+    sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
-    let mut keys = Keys::of_directory(store, key);
+    let mut keys = KeyWalk::of_directory(store, key);
     while let Some(listed) = keys.next().await {
         let ListedKey {
             key, size_bytes, ..
@@ -131,7 +131,7 @@ async fn walk_directory(
         match listed.class {
             KeyClass::Unlistable(error) => unlistable(None, &key, &error, sink)?,
             _ if reported == Some(&key) => {}
-            _ if listed.is_value => sink.task(Task::Other { key, size_bytes }).await?,
+            _ if listed.is_value => sink.task(CheckTask::Other { key, size_bytes }).await?,
             _ => pending.push(key),
         }
     }
@@ -142,7 +142,7 @@ fn unlistable(
     array: Option<usize>,
     key: &Key,
     error: &StoreError,
-    sink: &mut impl Sink,
+    sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     let cause = format!("cannot be listed: {}", node::cause(key, error));
     sink.finding(Severity::Bad, array, key, cause)
@@ -153,7 +153,7 @@ async fn walk_array(
     engine: &Engine,
     key: &Key,
     array: &Array,
-    sink: &mut impl Sink,
+    sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     if let Err(error) = &array.attributes {
         sink.finding(Severity::Bad, None, key, format!("metadata: {error}"))?;
@@ -187,9 +187,9 @@ async fn walk_array(
         sink.finding(severity, None, key, cause)?;
     }
     let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
-    let names = ChunkNames::of(array);
+    let names = ChunkKeyParser::of(array);
     let mut stray = 0;
-    let mut keys = Keys::new(&**store, key, names.as_ref());
+    let mut keys = KeyWalk::new(&**store, key, names.as_ref());
     while let Some(listed) = keys.next().await {
         let ListedKey {
             key,
@@ -201,7 +201,7 @@ async fn walk_array(
             KeyClass::Chunk(chunk) => {
                 if let Some(verifier) = &verifier {
                     let verifier = Arc::clone(verifier);
-                    sink.task(Task::Chunk {
+                    sink.task(CheckTask::Chunk {
                         array: number,
                         verifier,
                         chunk,
@@ -225,7 +225,7 @@ async fn walk_array(
             KeyClass::Unlistable(error) => unlistable(Some(number), &key, &error, sink)?,
         }
         if is_value {
-            sink.task(Task::Other { key, size_bytes }).await?;
+            sink.task(CheckTask::Other { key, size_bytes }).await?;
         }
     }
     if stray > MAX_STRAY_NAMES {
