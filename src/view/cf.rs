@@ -21,16 +21,17 @@ pub(super) fn fill_value(
     own: Number,
     note: &mut impl FnMut(String),
 ) -> Option<Value> {
-    let said = match &array.attributes {
+    let declared = match &array.attributes {
         Ok(members) => stated(members, "_FillValue", own),
         Err(_) => Ok(None),
     };
-    said.unwrap_or_else(|why| {
-        note(why);
-        None
-    })
-    .or_else(|| of_xarray(array, own))
-    .or_else(|| of_gdal(array, own))
+    declared
+        .unwrap_or_else(|why| {
+            note(why);
+            None
+        })
+        .or_else(|| of_xarray(array, own))
+        .or_else(|| of_gdal(array, own))
 }
 
 /// Returns the nodata value of an array that GDAL wrote: the fill value of a v3 array, which is `null`
@@ -116,8 +117,8 @@ pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
 }
 
 /// Returns the kind of numbers with respect to `_Unsigned` (NetCDF Users Guide, Appendix B).
-pub(super) fn unsigned(kind: NumberKind, said: Option<&Json>) -> NumberKind {
-    match (kind, said.and_then(Json::as_str)) {
+pub(super) fn unsigned(kind: NumberKind, declared: Option<&Json>) -> NumberKind {
+    match (kind, declared.and_then(Json::as_str)) {
         (NumberKind::Int, Some("true")) => NumberKind::UInt,
         (NumberKind::UInt, Some("false")) => NumberKind::Int,
         _ => kind,
@@ -335,17 +336,17 @@ mod tests {
 
     #[test]
     fn the_attribute_unsigned_selects_the_integer_type() {
-        let said = |text: &str| Json::from(text);
+        let declared = |text: &str| Json::from(text);
         assert_eq!(
-            unsigned(NumberKind::Int, Some(&said("true"))),
+            unsigned(NumberKind::Int, Some(&declared("true"))),
             NumberKind::UInt
         );
         assert_eq!(
-            unsigned(NumberKind::UInt, Some(&said("false"))),
+            unsigned(NumberKind::UInt, Some(&declared("false"))),
             NumberKind::Int
         );
         assert_eq!(
-            unsigned(NumberKind::Float, Some(&said("true"))),
+            unsigned(NumberKind::Float, Some(&declared("true"))),
             NumberKind::Float
         );
         assert_eq!(unsigned(NumberKind::Int, None), NumberKind::Int);

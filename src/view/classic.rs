@@ -176,7 +176,7 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
         AttributeValue::Text(text) if attribute.name == "_Unsigned" => Some(text.clone()),
         _ => None,
     };
-    let Some(said) = variable.attributes.iter().find_map(text_of) else {
+    let Some(text) = variable.attributes.iter().find_map(text_of) else {
         return;
     };
     if has_own_type {
@@ -184,7 +184,7 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
     }
     let is_other = |attribute: &Attribute| attribute.name != "_Unsigned";
     variable.attributes.retain(is_other);
-    let kind = cf::unsigned(own.kind, Some(&said.into()));
+    let kind = cf::unsigned(own.kind, Some(&text.into()));
     let meant = Number { kind, ..own };
     // The same bits, as attributes have them.
     let same_bits = |value: &mut Value| {

@@ -90,7 +90,7 @@ impl RasterMetadata {
             Ok(georef.crs.zip(transform).map(|(crs, transform)| Grid {
                 crs,
                 transform,
-                sides: [(raster.down, raster.height), (raster.across, raster.width)],
+                spatial_axes: [(raster.down, raster.height), (raster.across, raster.width)],
             }))
         });
         match found {

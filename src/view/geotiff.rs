@@ -174,8 +174,8 @@ pub(super) fn render_aux(
     }
     let raster = RasterMetadata::raster(&context)?;
     // Coordinates are read only if the result depends on them.
-    let said = transform::declared_crs(&context, &raster)?.ok_or_else(none)?;
-    if said.code.is_some() {
+    let declared = transform::declared_crs(&context, &raster)?.ok_or_else(none)?;
+    if declared.code.is_some() {
         return Err(none());
     }
     let georef = transform::find(&context, &raster, &mut notes)?;

@@ -140,8 +140,8 @@ fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
         axis.and_then(|axis| metadata.axes.get(axis))
     };
     // All lengths have one unit: that of the array, else millimetres or, for small lengths, micrometres.
-    let sides: Vec<_> = (0..3).map(of_axis).collect();
-    let lengths = sides.iter().flatten();
+    let spatial_axes: Vec<_> = (0..3).map(of_axis).collect();
+    let lengths = spatial_axes.iter().flatten();
     let known: Option<Vec<f64>> = lengths
         .map(|axis| axis.unit.as_deref().and_then(metres))
         .collect();
@@ -158,17 +158,17 @@ fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
     });
     let mut geometry = Geometry::default();
     let mut is_known = false;
-    for (place, side) in sides.iter().enumerate() {
-        let Some(side) = side else { continue };
-        let factor = match (length, side.unit.as_deref().and_then(metres)) {
+    for (place, axis) in spatial_axes.iter().enumerate() {
+        let Some(axis) = axis else { continue };
+        let factor = match (length, axis.unit.as_deref().and_then(metres)) {
             (Some((unit, _)), Some(own)) if own != unit => own / unit,
             _ => 1.0,
         };
-        is_known |= side.distance.is_some();
+        is_known |= axis.distance.is_some();
         geometry.set(
             place,
-            side.distance.unwrap_or(1.0) * factor,
-            side.first.unwrap_or(0.0) * factor,
+            axis.distance.unwrap_or(1.0) * factor,
+            axis.first.unwrap_or(0.0) * factor,
         );
     }
     geometry.is_known = is_known;

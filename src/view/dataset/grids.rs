@@ -52,7 +52,7 @@ pub(super) fn add(
     let mut added = Vec::new();
     for (direction, place) in [(Direction::Down, 0), (Direction::Across, 1)] {
         for (grid, _) in &mappings {
-            let side = grid.sides.get(place).and_then(|(name, length)| {
+            let side = grid.spatial_axes.get(place).and_then(|(name, length)| {
                 let name = name_of(name.as_deref()?)?;
                 Some((scopes.declared_here(&name, *length)?, name, *length))
             });

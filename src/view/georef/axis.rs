@@ -55,7 +55,7 @@ impl Axis {
         length: u64,
         notes: &mut Notes,
     ) -> Result<Self, ContentError> {
-        let mut side = Self {
+        let mut parsed = Self {
             name: name.unwrap_or_default().to_owned(),
             ..Self::default()
         };
@@ -64,28 +64,28 @@ impl Axis {
             None => None,
         };
         let Some((node, name)) = node.zip(name) else {
-            return Ok(side);
+            return Ok(parsed);
         };
         let name = short(name);
         if let Some(why) = node.broken() {
             notes.add(format!("coordinates {name}: {why}"));
             // Invalid coordinates are not treated as missing coordinates.
-            side.is_there = true;
-            side.steps = Steps::Irregular;
-            return Ok(side);
+            parsed.is_there = true;
+            parsed.steps = Steps::Irregular;
+            return Ok(parsed);
         }
         let none = Map::new();
         let members = node.metadata().attributes().unwrap_or(&none);
         let text = |name: &str| Some(some(members, name)?.as_str()?.trim().to_owned());
-        side.is_there = true;
-        side.units = text("units").filter(|units| !units.is_empty());
-        side.standard_name = text("standard_name");
-        side.axis = text("axis");
+        parsed.is_there = true;
+        parsed.units = text("units").filter(|units| !units.is_empty());
+        parsed.standard_name = text("standard_name");
+        parsed.axis = text("axis");
         let shape = node.metadata().as_array().map(|array| &array.shape[..]);
         if shape != Some(&[length]) {
             notes.add(format!("coordinates {name}: not one number for each pixel"));
-            side.steps = Steps::Irregular;
-            return Ok(side);
+            parsed.steps = Steps::Irregular;
+            return Ok(parsed);
         }
         match coordinates(context, &node, MAX_COORDINATES)? {
             Ok(Coordinates {
@@ -94,26 +94,26 @@ impl Axis {
                 scale,
                 offset,
             }) => {
-                side.is_ascending = ascending(&numbers).map(|is| is == (scale > 0.0));
-                side.steps = match steps(&numbers, is_exact) {
+                parsed.is_ascending = ascending(&numbers).map(|is| is == (scale > 0.0));
+                parsed.steps = match steps(&numbers, is_exact) {
                     Steps::Regular(first, step) => {
                         Steps::Regular(first * scale + offset, step * scale)
                     }
                     Steps::One(place) => Steps::One(place * scale + offset),
                     other => other,
                 };
-                if side.steps == Steps::Irregular {
+                if parsed.steps == Steps::Irregular {
                     notes.add(format!("coordinates {name}: not at regular distances"));
                 }
             }
             Err(why) => {
                 notes.add(format!("coordinates {name}: {why}"));
                 if length <= MAX_COORDINATES {
-                    side.steps = Steps::Irregular;
+                    parsed.steps = Steps::Irregular;
                 }
             }
         }
-        Ok(side)
+        Ok(parsed)
     }
 
     /// Returns whether the coordinates are degrees in this direction.
@@ -125,7 +125,7 @@ impl Axis {
 
     /// Returns the direction by the attributes of the coordinates, else by their name; `None` if unknown.
     fn direction(&self) -> Option<Direction> {
-        let said = [
+        let declared = [
             self.units.as_deref().and_then(of_units),
             self.standard_name.as_deref().and_then(of_standard_name),
             self.axis.as_deref().and_then(|axis| match axis {
@@ -138,9 +138,9 @@ impl Axis {
             .axis
             .as_deref()
             .is_some_and(|axis| matches!(axis, "Z" | "T" | "z" | "t"));
-        let mut said = said.into_iter().flatten();
-        match said.next() {
-            Some(first) => said.all(|other| other == first).then_some(first),
+        let mut declared = declared.into_iter().flatten();
+        match declared.next() {
+            Some(first) => declared.all(|other| other == first).then_some(first),
             None if is_other_axis => None,
             None => direction_of(&self.name),
         }
@@ -148,7 +148,10 @@ impl Axis {
 
     /// Returns whether the attributes of the coordinates declare the opposite direction.
     pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
-        self.is_there && self.direction().is_some_and(|said| said != direction)
+        self.is_there
+            && self
+                .direction()
+                .is_some_and(|declared| declared != direction)
     }
 
     /// Returns whether coordinates in this direction increase along the axis; `None` if unknown, or if the
@@ -426,13 +429,13 @@ mod tests {
             assert_eq!(numbers(none), None, "{none:?}");
         }
         for (axis, increases) in [
-            (side("lat", "", "", ""), Some(true)),
-            (side("a", "degrees_north", "", ""), Some(true)),
-            (side("y", "m", "", ""), Some(true)),
-            (side("y", "pixel", "", ""), None),
-            (side("row", "", "", ""), None),
-            (side("lev", "hPa", "", "Z"), None),
-            (side("x", "", "", ""), None),
+            (axis("lat", "", "", ""), Some(true)),
+            (axis("a", "degrees_north", "", ""), Some(true)),
+            (axis("y", "m", "", ""), Some(true)),
+            (axis("y", "pixel", "", ""), None),
+            (axis("row", "", "", ""), None),
+            (axis("lev", "hPa", "", "Z"), None),
+            (axis("x", "", "", ""), None),
         ] {
             let axis = Axis {
                 is_ascending: Some(true),
@@ -442,7 +445,7 @@ mod tests {
         }
     }
 
-    fn side(name: &str, units: &str, standard_name: &str, axis: &str) -> Axis {
+    fn axis(name: &str, units: &str, standard_name: &str, axis: &str) -> Axis {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Axis {
             is_there: true,
@@ -458,48 +461,48 @@ mod tests {
     fn coordinates_must_be_an_axis_of_the_system_in_its_unit() {
         let crs = |code: &str| Crs::of_text(code).unwrap();
         let (degrees, metres, feet) = (crs("EPSG:4326"), crs("EPSG:32633"), crs("EPSG:2263"));
-        for (side, crs) in [
-            (side("lon", "degrees_east", "", ""), degrees.clone()),
-            (side("lon", "", "", ""), degrees.clone()),
-            (side("a", "", "longitude", ""), degrees.clone()),
-            (side("x", "m", "", "X"), metres.clone()),
-            (side("x", "US_survey_foot", "", ""), feet.clone()),
+        for (axis, crs) in [
+            (axis("lon", "degrees_east", "", ""), degrees.clone()),
+            (axis("lon", "", "", ""), degrees.clone()),
+            (axis("a", "", "longitude", ""), degrees.clone()),
+            (axis("x", "m", "", "X"), metres.clone()),
+            (axis("x", "US_survey_foot", "", ""), feet.clone()),
         ] {
-            assert_eq!(side.contradicts(&crs, Direction::Across), None, "{side:?}");
+            assert_eq!(axis.contradicts(&crs, Direction::Across), None, "{axis:?}");
         }
-        for (side, crs) in [
-            (side("lev", "", "", ""), degrees.clone()),
-            (side("lev", "degree_Celsius", "", ""), degrees.clone()),
-            (side("x", "degree_Celsius", "", ""), degrees.clone()),
-            (side("x", "m", "", "Z"), metres.clone()),
-            (side("lon", "degrees_north", "", ""), degrees.clone()),
-            (side("x", "ft", "", ""), metres.clone()),
-            (side("x", "1", "", ""), metres.clone()),
-            (side("x", "m", "", ""), feet.clone()),
-            (side("x", "ft", "", ""), feet.clone()),
-            (side("lon", "", "longitude", ""), metres.clone()),
+        for (axis, crs) in [
+            (axis("lev", "", "", ""), degrees.clone()),
+            (axis("lev", "degree_Celsius", "", ""), degrees.clone()),
+            (axis("x", "degree_Celsius", "", ""), degrees.clone()),
+            (axis("x", "m", "", "Z"), metres.clone()),
+            (axis("lon", "degrees_north", "", ""), degrees.clone()),
+            (axis("x", "ft", "", ""), metres.clone()),
+            (axis("x", "1", "", ""), metres.clone()),
+            (axis("x", "m", "", ""), feet.clone()),
+            (axis("x", "ft", "", ""), feet.clone()),
+            (axis("lon", "", "longitude", ""), metres.clone()),
             (
-                side("rlon", "degrees", "grid_longitude", ""),
+                axis("rlon", "degrees", "grid_longitude", ""),
                 degrees.clone(),
             ),
         ] {
             assert!(
-                side.contradicts(&crs, Direction::Across).is_some(),
-                "{side:?}"
+                axis.contradicts(&crs, Direction::Across).is_some(),
+                "{axis:?}"
             );
         }
-        for (side, is_transposed) in [
-            (side("a", "degrees_north", "", ""), true),
-            (side("a", "", "projection_y_coordinate", ""), true),
-            (side("a", "", "", "Y"), true),
-            (side("lat", "", "", ""), true),
-            (side("lev", "hPa", "", "Z"), false),
-            (side("a", "degrees_east", "", ""), false),
+        for (axis, is_transposed) in [
+            (axis("a", "degrees_north", "", ""), true),
+            (axis("a", "", "projection_y_coordinate", ""), true),
+            (axis("a", "", "", "Y"), true),
+            (axis("lat", "", "", ""), true),
+            (axis("lev", "hPa", "", "Z"), false),
+            (axis("a", "degrees_east", "", ""), false),
         ] {
             assert_eq!(
-                side.is_transposed(Direction::Across),
+                axis.is_transposed(Direction::Across),
                 is_transposed,
-                "{side:?}"
+                "{axis:?}"
             );
         }
     }

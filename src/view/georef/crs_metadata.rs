@@ -17,7 +17,7 @@ pub(in crate::view) fn crs(
     context: &Context<'_>,
     raster: &Raster,
     grid_mapping: Option<&ViewNode>,
-    sides: (&Axis, &Axis),
+    spatial_axes: (&Axis, &Axis),
     notes: &mut Notes,
 ) -> Option<Crs> {
     let mut systems = Vec::new();
@@ -49,13 +49,15 @@ pub(in crate::view) fn crs(
             systems.push(None);
             None
         }
-        Some(Ok(members)) => match of_grid_mapping(members, sides, systems.is_empty(), notes) {
-            GridMappingCrs::System(crs) => {
-                systems.push(crs);
-                None
+        Some(Ok(members)) => {
+            match of_grid_mapping(members, spatial_axes, systems.is_empty(), notes) {
+                GridMappingCrs::System(crs) => {
+                    systems.push(crs);
+                    None
+                }
+                GridMappingCrs::CrsKind(kind) => kind,
             }
-            GridMappingCrs::CrsKind(kind) => kind,
-        },
+        }
     };
     if systems.is_empty()
         && let Some(names) = own_texts(context)
@@ -170,7 +172,7 @@ enum GridMappingCrs {
 /// Reads the system of a grid mapping; `is_only` if no other metadata declare a system.
 fn of_grid_mapping(
     members: &Map<String, Json>,
-    sides: (&Axis, &Axis),
+    spatial_axes: (&Axis, &Axis),
     is_only: bool,
     notes: &mut Notes,
 ) -> GridMappingCrs {
@@ -201,8 +203,8 @@ fn of_grid_mapping(
     }
     let figure = ["semi_major_axis", "inverse_flattening"];
     let is_figure = figure.iter().all(|name| some(members, name).is_some());
-    let is_in_degrees =
-        sides.0.is_in_degrees(Direction::Across) && sides.1.is_in_degrees(Direction::Down);
+    let is_in_degrees = spatial_axes.0.is_in_degrees(Direction::Across)
+        && spatial_axes.1.is_in_degrees(Direction::Down);
     if is_wgs84(members) && (is_figure || is_in_degrees) {
         return GridMappingCrs::System(Crs::wgs84().ok());
     }

@@ -14,7 +14,7 @@ pub(in crate::view) struct Grid {
     /// The transform from pixel numbers, relative to the corner of the first pixel.
     pub(in crate::view) transform: Transform,
     /// Names and lengths of the y and x axes.
-    pub(in crate::view) sides: [(Option<String>, u64); 2],
+    pub(in crate::view) spatial_axes: [(Option<String>, u64); 2],
 }
 
 /// The value of an attribute.
@@ -202,7 +202,7 @@ mod tests {
         Grid {
             crs: Crs::of_text(code).unwrap(),
             transform: [10.0, 0.0, 500_000.0, 0.0, -10.0, 5e6],
-            sides: [(None, 2), (None, 3)],
+            spatial_axes: [(None, 2), (None, 3)],
         }
     }
 

@@ -161,13 +161,16 @@ fn is_same_extent(
         (None, None) => false,
         _ => return Err("the place of only one of them is known"),
     };
-    let sides = [(raster.height, coarse.height), (raster.width, coarse.width)];
+    let spatial_axes = [(raster.height, coarse.height), (raster.width, coarse.width)];
     match declared(raster, own, entries)?.zip(declared(coarse, other, entries)?) {
         Some((fine, rough)) => {
             if fine.rest != rough.rest {
                 return Err("its scale is another one in other axes");
             }
-            let fits = sides.iter().zip(fine.sides).zip(rough.sides);
+            let fits = spatial_axes
+                .iter()
+                .zip(fine.spatial_axes)
+                .zip(rough.spatial_axes);
             let is_fitting = fits.into_iter().all(|((lengths, one), other)| {
                 let (fine, rough) = lengths;
                 let difference = one.scale * count(*fine) - other.scale * count(*rough);
@@ -182,7 +185,7 @@ fn is_same_extent(
                 .then_some(())
                 .ok_or("its size is not what the scale says")
         }
-        None if is_placed || has_one_factor(sides) => Ok(()),
+        None if is_placed || has_one_factor(spatial_axes) => Ok(()),
         None => Err("not the same part of the world"),
     }
 }
@@ -214,13 +217,15 @@ fn is_over(fine: &Transform, raster: &Raster, affine: &Transform, coarse: &Raste
 }
 
 /// Returns whether one integer factor fits both axes.
-fn has_one_factor(sides: [(u64, u64); 2]) -> bool {
+fn has_one_factor(spatial_axes: [(u64, u64); 2]) -> bool {
     let wide = |(fine, rough): (u64, u64)| (u128::from(fine), u128::from(rough));
     // m is n / k rounded down or up: n / (m + 1) < k < n / (m - 1).
-    let least = sides.map(wide).map(|(fine, rough)| fine / (rough + 1) + 1);
+    let least = spatial_axes
+        .map(wide)
+        .map(|(fine, rough)| fine / (rough + 1) + 1);
     let [down, across] = least;
     let factor = down.max(across).max(2);
-    sides
+    spatial_axes
         .map(wide)
         .iter()
         .all(|(fine, rough)| factor * rough.saturating_sub(1) < *fine)
@@ -237,7 +242,7 @@ struct AxisScale {
 #[derive(Debug, Clone, PartialEq)]
 struct LevelScales {
     /// The y and x axes.
-    sides: [AxisScale; 2],
+    spatial_axes: [AxisScale; 2],
     /// The other axes.
     rest: Vec<AxisScale>,
 }
@@ -270,13 +275,16 @@ fn declared(
         true => axes.len() - 3,
         false => axes.len() - 2,
     };
-    let mut sides = axes.splice(at..at + 2, []);
-    let (Some(down), Some(across)) = (sides.next(), sides.next()) else {
+    let mut spatial_axes = axes.splice(at..at + 2, []);
+    let (Some(down), Some(across)) = (spatial_axes.next(), spatial_axes.next()) else {
         return Err("its scale is of other axes");
     };
-    drop(sides);
-    let sides = [down, across];
-    Ok(Some(LevelScales { sides, rest: axes }))
+    drop(spatial_axes);
+    let spatial_axes = [down, across];
+    Ok(Some(LevelScales {
+        spatial_axes,
+        rest: axes,
+    }))
 }
 
 /// Reads GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.
@@ -363,7 +371,7 @@ mod tests {
 
     #[test]
     fn levels_without_a_scale_have_one_factor_for_both_sides() {
-        for sides in [
+        for spatial_axes in [
             [(10_980, 5490), (10_980, 5490)],
             [(10_980, 153), (10_980, 153)],
             [(1001, 500), (999, 500)],
@@ -371,15 +379,15 @@ mod tests {
             [(5, 1), (9, 2)],
             [(u64::MAX, 1), (u64::MAX, 1)],
         ] {
-            assert!(has_one_factor(sides), "{sides:?}");
+            assert!(has_one_factor(spatial_axes), "{spatial_axes:?}");
         }
-        for sides in [
+        for spatial_axes in [
             [(1000, 500), (1000, 250)],
             [(1000, 100), (1000, 90)],
             [(100, 64), (100, 64)],
             [(100, 99), (100, 99)],
         ] {
-            assert!(!has_one_factor(sides), "{sides:?}");
+            assert!(!has_one_factor(spatial_axes), "{spatial_axes:?}");
         }
     }
 

@@ -61,7 +61,8 @@ impl Raster {
         if dimensions.len() != rank {
             dimensions = vec![None; rank];
         }
-        let is_chunky = sides(&dimensions, names)? == SpatialAxesPosition::BeforeBands;
+        let is_chunky =
+            spatial_axes_position(&dimensions, names)? == SpatialAxesPosition::BeforeBands;
         let down_at = rank - if is_chunky { 3 } else { 2 };
         let (height, width) = match shape.get(down_at..) {
             Some([height, width, ..]) => (*height, *width),
@@ -242,7 +243,7 @@ pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
 }
 
 /// Returns the position of the spatial axes by their names; without such names, of the last two axes.
-fn sides(
+fn spatial_axes_position(
     axes: &[Option<String>],
     names: Option<&(String, String)>,
 ) -> Result<SpatialAxesPosition, String> {
@@ -260,8 +261,8 @@ fn sides(
         place(&is_in(Direction::Across)),
     );
     if let Some((y, x)) = names {
-        let said = (place(&|name| name == y), place(&|name| name == x));
-        if let (Some(y), Some(x)) = said {
+        let declared = (place(&|name| name == y), place(&|name| name == x));
+        if let (Some(y), Some(x)) = declared {
             (down, across) = (Some(y), Some(x));
         }
     }
@@ -319,14 +320,14 @@ mod tests {
             "south_north west_east",
         ] {
             assert_eq!(
-                sides(&axes(names), None),
+                spatial_axes_position(&axes(names), None),
                 Ok(SpatialAxesPosition::Last),
                 "{names}"
             );
         }
         for names in ["y x band", "time lat lon -"] {
             assert_eq!(
-                sides(&axes(names), None),
+                spatial_axes_position(&axes(names), None),
                 Ok(SpatialAxesPosition::BeforeBands),
                 "{names}"
             );
@@ -346,15 +347,15 @@ mod tests {
             "x_1 y_1",
             "nav_lon nav_lat",
         ] {
-            let why = sides(&axes(names), None).unwrap_err();
+            let why = spatial_axes_position(&axes(names), None).unwrap_err();
             assert!(why.contains("transposed"), "{names}: {why}");
         }
-        let said = Some(("u".to_owned(), "v".to_owned()));
+        let declared = Some(("u".to_owned(), "v".to_owned()));
         assert_eq!(
-            sides(&axes("u v c"), said.as_ref()),
+            spatial_axes_position(&axes("u v c"), declared.as_ref()),
             Ok(SpatialAxesPosition::BeforeBands)
         );
-        assert!(sides(&axes("v u"), said.as_ref()).is_err());
+        assert!(spatial_axes_position(&axes("v u"), declared.as_ref()).is_err());
     }
 
     #[test]

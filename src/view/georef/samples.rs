@@ -107,11 +107,11 @@ pub(in crate::view) fn packing(
     context: &Context<'_>,
     notes: &mut Notes,
 ) -> (Option<f64>, Option<f64>) {
-    let said = |name| match context.own(name).map(cf::one_of_list) {
+    let declared = |name| match context.own(name).map(cf::one_of_list) {
         None => Ok(None),
         Some(value) => number(value).map(Some).ok_or(name),
     };
-    match (said("add_offset"), said("scale_factor")) {
+    match (declared("add_offset"), declared("scale_factor")) {
         (Ok(offset), Ok(scale)) => (offset, scale),
         (Err(name), _) | (_, Err(name)) => {
             notes.add(format!(

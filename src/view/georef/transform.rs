@@ -54,9 +54,9 @@ pub(in crate::view) fn find(
 ) -> Result<Georef, ContentError> {
     let mut place = Georef::default();
     let grid_mapping = grid_mapping(context, notes)?;
-    let said = declared(context, raster, notes);
-    let needs_numbers = matches!(said, SpatialConvention::Nothing);
-    if let SpatialConvention::At(affine, is_point) = said {
+    let convention = declared(context, raster, notes);
+    let needs_numbers = matches!(convention, SpatialConvention::Nothing);
+    if let SpatialConvention::At(affine, is_point) = convention {
         place.transform = Some(affine);
         place.is_point = is_point;
     }
@@ -80,8 +80,8 @@ pub(in crate::view) fn find(
         (&across, &down),
         notes,
     );
-    let sides = [(&across, raster.width), (&down, raster.height)];
-    let is_degrees = crs.is_none() && is_in_wgs84(context, sides);
+    let spatial_axes = [(&across, raster.width), (&down, raster.height)];
+    let is_degrees = crs.is_none() && is_in_wgs84(context, spatial_axes);
     let crs = match is_degrees && context.nodes.assumes_wgs84() {
         true => Crs::wgs84().ok(),
         false => crs,
@@ -145,8 +145,9 @@ pub(in crate::view) fn flipped_axes(
     let members = grid_mapping
         .as_ref()
         .and_then(|node| node.metadata().attributes().ok());
-    let said = computed(&across, &down, raster, members, &mut notes).map(|affine| flips(&affine));
-    let (is_up, is_left) = said.unwrap_or_default();
+    let flipped =
+        computed(&across, &down, raster, members, &mut notes).map(|affine| flips(&affine));
+    let (is_up, is_left) = flipped.unwrap_or_default();
     // The transform applies to an axis without coordinates, or with more coordinates than are read.
     let is_unknown = |axis: &Axis| axis.steps == Steps::Unknown;
     let increases = |axis: &Axis, direction| axis.increases(direction);
@@ -319,13 +320,15 @@ pub(in crate::view) fn has_axes(
     members: &Map<String, Json>,
     raster: &Raster,
 ) -> bool {
-    let said = some(members, "spatial:dimensions");
-    let said = match source {
-        AttributeSource::Level => said.or_else(|| some(context.pyramid()?, "spatial:dimensions")),
-        _ => said,
+    let declared = some(members, "spatial:dimensions");
+    let declared = match source {
+        AttributeSource::Level => {
+            declared.or_else(|| some(context.pyramid()?, "spatial:dimensions"))
+        }
+        _ => declared,
     };
-    match said {
-        Some(said) => spatial_names(said).is_some_and(|(down, across)| {
+    match declared {
+        Some(declared) => spatial_names(declared).is_some_and(|(down, across)| {
             raster.down == Some(down) && raster.across == Some(across)
         }),
         None if some(members, "spatial:shape").is_some() => true,
@@ -367,8 +370,8 @@ fn is_box(value: &Json, affine: &Transform, is_point: bool, raster: &Raster) -> 
 }
 
 fn is_shape(shape: &Json, raster: &Raster) -> bool {
-    let sides = shape.as_array().map(Vec::as_slice);
-    matches!(sides, Some([.., height, width])
+    let lengths = shape.as_array().map(Vec::as_slice);
+    matches!(lengths, Some([.., height, width])
         if number(height) == Some(count(raster.height)) && number(width) == Some(count(raster.width)))
 }
 
@@ -455,10 +458,10 @@ fn computed(
         _ => None,
     };
     match (coordinates, geo_transform) {
-        (Some(coordinates), Some(said)) => {
+        (Some(coordinates), Some(declared)) => {
             // `GeoTransform` is more precise than coordinates in single precision.
-            if is_same(&coordinates, &said, raster) {
-                return Some(said);
+            if is_same(&coordinates, &declared, raster) {
+                return Some(declared);
             }
             notes.add("GeoTransform is not what the coordinates say: they are taken");
             Some(coordinates)
@@ -479,7 +482,7 @@ fn computed(
             notes.add("GeoTransform is left out: the coordinates do not say it");
             None
         }
-        (coordinates, said) => coordinates.or(said),
+        (coordinates, declared) => coordinates.or(declared),
     }
 }
 
@@ -562,16 +565,16 @@ mod tests {
     #[test]
     fn a_geo_transform_applies_unless_coordinates_contradict_it() {
         let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
-        let said = json!({"GeoTransform": "500 10 0 900 0 -10"});
+        let declared = json!({"GeoTransform": "500 10 0 900 0 -10"});
         let place = |across: Steps, down: Steps, width: u64| {
-            let side = |steps| {
-                let mut side = Axis::default();
-                side.steps = steps;
-                side
+            let axis = |steps| {
+                let mut axis = Axis::default();
+                axis.steps = steps;
+                axis
             };
             let raster = Raster::of_planes(&[], 20, width, number);
-            let (across, down) = (side(across), side(down));
-            let members = said.as_object();
+            let (across, down) = (axis(across), axis(down));
+            let members = declared.as_object();
             computed(&across, &down, &raster, members, &mut Notes::default())
         };
         let expected = Some([10.0, 0.0, 500.0, 0.0, -10.0, 900.0]);

@@ -17,15 +17,19 @@ pub(super) struct Axes {
 const MAX_AXES: usize = 7;
 
 impl Axes {
-    /// Assigns the axes by their roles: the last axes, at most three, are the sides of the image; of the
-    /// others, time is the fastest. If the file cannot have that many axes, or the last axis is no side, the
+    /// Assigns the axes by their roles: the last axes, at most three, are the spatial axes of the image; of the
+    /// others, time is the fastest. If the file cannot have that many axes, or the last axis is not spatial, the
     /// order of all axes is reversed.
     pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
-        let is_side = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
-        let sides = axes.iter().rev().take(3).take_while(|axis| is_side(axis));
-        let leading = shape.len() - sides.count().min(shape.len());
+        let is_spatial = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
+        let spatial = axes
+            .iter()
+            .rev()
+            .take(3)
+            .take_while(|axis| is_spatial(axis));
+        let leading = shape.len() - spatial.count().min(shape.len());
         let roles: Vec<Role> = axes.iter().take(leading).map(|axis| axis.role).collect();
-        // Without a time axis, the last axis before the sides is time if it has no other role.
+        // Without a time axis, the last axis before the spatial axes is time if it has no other role.
         let time = roles.iter().position(|role| *role == Role::Time);
         let time = time.or_else(|| match roles.last() {
             Some(Role::Unnamed | Role::Space) => Some(leading - 1),

@@ -45,10 +45,10 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Sets the spacing and the first coordinate along one of the three sides.
-    pub(super) fn set(&mut self, side: usize, distance: f64, first: f64) {
-        let sides = self.distances.iter_mut().zip(&mut self.first);
-        if let Some((own, start)) = sides.into_iter().nth(side) {
+    /// Sets the spacing and the first coordinate along one of the three spatial axes.
+    pub(super) fn set(&mut self, axis: usize, distance: f64, first: f64) {
+        let spatial_axes = self.distances.iter_mut().zip(&mut self.first);
+        if let Some((own, start)) = spatial_axes.into_iter().nth(axis) {
             (*own, *start) = (distance, first);
         }
     }

@@ -16,7 +16,7 @@ pub(super) enum StackAxis {
 
 /// The distance between adjacent elements.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Spacing {
+pub(super) struct AxisStep {
     pub(super) size: f64,
     /// The symbol of the unit in the OME Data Model (`UnitsLength`, `UnitsTime`).
     pub(super) unit: &'static str,
@@ -28,10 +28,10 @@ pub(super) struct StackAxes {
     /// The axes outside of those of an image with their lengths, in the order of the array.
     pub(super) above: Vec<(StackAxis, u64)>,
     /// The steps along z, y and x, and in time, if known.
-    pub(super) depth: Option<Spacing>,
-    pub(super) down: Option<Spacing>,
-    pub(super) across: Option<Spacing>,
-    pub(super) time: Option<Spacing>,
+    pub(super) depth: Option<AxisStep>,
+    pub(super) down: Option<AxisStep>,
+    pub(super) across: Option<AxisStep>,
+    pub(super) time: Option<AxisStep>,
 }
 
 /// Names of units in OME-NGFF (UDUNITS-2), and their symbols in the OME Data Model.
@@ -148,11 +148,11 @@ impl StackAxes {
     }
 }
 
-fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<Spacing> {
+fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<AxisStep> {
     let name = axis.unit.as_deref()?;
     let (_, unit) = units.iter().find(|(names, _)| names.contains(&name))?;
     let size = axis.scale;
-    (size.is_finite() && size > 0.0).then_some(Spacing { size, unit })
+    (size.is_finite() && size > 0.0).then_some(AxisStep { size, unit })
 }
 
 /// Returns the names of the axes: those of the OME-NGFF image, else those of the array.
@@ -212,7 +212,7 @@ mod tests {
         };
         assert_eq!(
             step("micrometer", 0.5),
-            Some(Spacing {
+            Some(AxisStep {
                 size: 0.5,
                 unit: "µm"
             })

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::super::number::{Number, NumberKind};
 use super::super::tiff::{self, FieldValue, tag};
-use super::axes::{Spacing, StackAxes, StackAxis};
+use super::axes::{AxisStep, StackAxes, StackAxis};
 use super::{ImageStack, pixels};
 
 /// Returns the layout of a stack.
@@ -96,7 +96,7 @@ fn fields(axes: &StackAxes) -> Vec<(u16, FieldValue)> {
         },
     );
     let unit = axes.across.as_ref().map(|step| step.unit);
-    let in_unit = |step: &Option<Spacing>| {
+    let in_unit = |step: &Option<AxisStep>| {
         let step = step.as_ref().filter(|step| Some(step.unit) == unit);
         step.map(|step| step.size)
     };

@@ -9,7 +9,7 @@ use super::super::georef::scale::ome_image;
 use super::super::georef::text::{escape, is_plain};
 use super::super::number::{Number, NumberKind};
 use super::ImageStack;
-use super::axes::{Spacing, StackAxis};
+use super::axes::{AxisStep, StackAxis};
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
@@ -55,7 +55,7 @@ pub(super) fn describe(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<Stri
         ("PhysicalSizeZ", &axes.depth),
         ("TimeIncrement", &axes.time),
     ] {
-        if let Some(Spacing { size, unit }) = step {
+        if let Some(AxisStep { size, unit }) = step {
             // Writing to a String does not fail.
             let _ = write!(text, " {name}=\"{size}\" {name}Unit=\"{unit}\"");
         }
