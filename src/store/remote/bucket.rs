@@ -106,7 +106,7 @@ impl Objects {
         let asked = Instant::now();
         match (self.ask(&ask).await, &self.credentials) {
             (Err(RequestError::Expired(_)), Some(credentials)) => {
-                credentials.forget_older_than(asked).await;
+                credentials.invalidate_older_than(asked).await;
                 self.ask(&ask).await
             }
             (response, _) => response,
@@ -363,7 +363,7 @@ fn refusal(error: &object_store::Error, seen: &ResponseInfo) -> RequestError {
             status: None,
         });
     }
-    let what = seen.shown(error);
+    let what = seen.message(error);
     let refused = |what: String| Refusal {
         what,
         status: seen.status.map(|status| status.as_u16()),

@@ -88,7 +88,7 @@ impl CrcProgress {
             pieces.insert(place, CheckedRange { start, end, crc });
             join_touching(pieces);
             if pieces.len() > MAX_PIECES {
-                forget_shortest(pieces);
+                drop_shortest(pieces);
             }
         }
         let whole = match pieces.as_slice() {
@@ -114,7 +114,7 @@ impl CrcProgress {
 }
 
 /// Drops the shortest piece. A sequential reader makes one long piece, which stays.
-fn forget_shortest(pieces: &mut Vec<CheckedRange>) {
+fn drop_shortest(pieces: &mut Vec<CheckedRange>) {
     let lengths = pieces
         .iter()
         .map(|piece| piece.end.saturating_sub(piece.start));

@@ -139,7 +139,7 @@ impl Chain {
 impl Chain {
     /// Drops credentials that were found before `asked`, so that they are requested again. Newer ones were
     /// found by another request in the meantime, and stay.
-    pub(super) async fn forget_older_than(&self, asked: Instant) {
+    pub(super) async fn invalidate_older_than(&self, asked: Instant) {
         let mut kept = self.kept.lock().await;
         *kept = kept.take().filter(|(_, since)| *since > asked);
     }

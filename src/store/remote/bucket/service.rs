@@ -67,7 +67,7 @@ impl ResponseInfo {
     }
 
     /// The message for users. It omits the URL, which may contain a signature.
-    pub(super) fn shown(&self, error: &object_store::Error) -> String {
+    pub(super) fn message(&self, error: &object_store::Error) -> String {
         match (&self.status, &self.code, &self.failure) {
             (Some(status), Some(code), _) => format!("{status} ({code})"),
             (Some(status), None, _) if !status.is_success() => status.to_string(),

@@ -192,7 +192,11 @@ pub(super) async fn of_get(
 fn check_expected(get: &Get, meta: &Meta) -> Result<(), RequestError> {
     match &get.expected {
         Some(expected) if !expected.is_same(meta) => {
-            let what = format!("expected {}, there is {}", shown(expected), shown(meta));
+            let what = format!(
+                "expected {}, there is {}",
+                describe(expected),
+                describe(meta)
+            );
             Err(RequestError::Changed(what))
         }
         _ => Ok(()),
@@ -200,7 +204,7 @@ fn check_expected(get: &Get, meta: &Meta) -> Result<(), RequestError> {
 }
 
 /// Describes a version in a message.
-fn shown(meta: &Meta) -> String {
+fn describe(meta: &Meta) -> String {
     let tag = meta.etag.as_deref().unwrap_or("no ETag");
     format!("{} bytes, {tag}", meta.size_bytes)
 }
