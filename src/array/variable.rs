@@ -3,6 +3,7 @@
 use super::chunks::{present, stored_key};
 use super::engine::Engine;
 use super::memory_limit::Reservation;
+use super::pipelines::Pipelines;
 use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;
@@ -40,7 +41,8 @@ const ELEMENTS_PART: u64 = 8;
 /// The maximum that a codec adds to an element in a stored chunk, in bytes.
 const ENCODED_ELEMENT_BYTES: u64 = 16;
 
-/// Decodes all elements of an array of variable size, if their values have at most `most_bytes`.
+/// Decodes all elements of an array of variable size, if their values have at most `most_bytes`. `pipeline` is
+/// that of the first chunk.
 ///
 /// # Errors
 /// [`StoreError::TooLarge`], [`StoreError::Unsupported`] for another data type, or the error of a
@@ -76,6 +78,14 @@ pub async fn read_elements(
     let edges = parts.grid.largest_chunk_shape();
     let in_chunk = edges.iter().fold(1_u64, |n, edge| n.saturating_mul(*edge));
     let chunk_bytes = in_chunk.saturating_mul(element_bytes + ENCODED_ELEMENT_BYTES);
+    // Chunks of several shapes have a pipeline each; that of the largest chunk takes the most memory.
+    let is_regular = parts.grid.regular_chunk_shape().is_some();
+    let pipelines = (!is_regular).then(|| Pipelines::new(metadata));
+    let largest = match &pipelines {
+        Some(pipelines) => Some(pipelines.get(key, edges)?),
+        None => None,
+    };
+    let largest = largest.as_deref().unwrap_or(pipeline);
     let most_elements_bytes = engine.memory_limit_bytes() / ELEMENTS_PART;
     let elements_bytes = result_bytes.saturating_add(chunk_bytes);
     if elements_bytes > most_elements_bytes {
@@ -83,7 +93,7 @@ pub async fn read_elements(
     }
     // All elements, those of a chunk, and intermediate results between codecs, reserved together. A stored
     // chunk is about as long as its values.
-    let memory = |limit: u64| limit.saturating_add(pipeline.variable_memory_bytes(limit));
+    let memory = |limit: u64| limit.saturating_add(largest.variable_memory_bytes(limit));
     let limit_bytes = elements_bytes.saturating_add(most_bytes.saturating_mul(2));
     let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
     let reserved = engine.reserve(key, memory(limit_bytes)).await?;
@@ -112,16 +122,21 @@ pub async fn read_elements(
                 limit_bytes,
             ));
         };
-        let decoded = decode_elements(&*object, &chunk_key, pipeline, left, None).await?;
-        value_bytes = value_bytes.saturating_add(decoded.iter().map(size_of_element).sum());
-        if value_bytes > most_bytes {
-            return Err(too_large(value_bytes, most_bytes));
-        }
         let index = parts.grid.index(chunk);
         let of_chunk = index.and_then(|index| {
             let origin = parts.grid.chunk_origin(&index)?;
             Some((origin, parts.grid.chunk_shape(&index)?))
         });
+        let own = match (&pipelines, &of_chunk) {
+            (Some(pipelines), Some((_, shape))) => Some(pipelines.get(&chunk_key, shape.clone())?),
+            _ => None,
+        };
+        let own = own.as_deref().unwrap_or(pipeline);
+        let decoded = decode_elements(&*object, &chunk_key, own, left, None).await?;
+        value_bytes = value_bytes.saturating_add(decoded.iter().map(size_of_element).sum());
+        if value_bytes > most_bytes {
+            return Err(too_large(value_bytes, most_bytes));
+        }
         let placed = of_chunk.and_then(|(origin, chunk_shape)| {
             place(&mut elements, shape, &origin, &chunk_shape, decoded)
         });

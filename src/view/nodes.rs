@@ -286,7 +286,6 @@ impl Nodes {
             Ok(parts) => parts,
             Err(error) => return NodeElements::Unreadable(error.to_string()),
         };
-        let is_regular = parts.grid.regular_chunk_shape().is_some();
         let first = vec![0; parts.grid.rank()];
         let chunk_shape = parts.grid.chunk_shape(&first);
         let chunk_shape = chunk_shape.unwrap_or_else(|| parts.grid.largest_chunk_shape());
@@ -300,10 +299,6 @@ impl Nodes {
             Err(error) => return NodeElements::Unreadable(error.to_string()),
         };
         if let DataType::Variable(_) = parts.data_type {
-            if !is_regular {
-                let what = "elements of variable length in chunks of several shapes";
-                return NodeElements::Unreadable(what.into());
-            }
             return NodeElements::Variable(pipeline, document);
         }
         let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));

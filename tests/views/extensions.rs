@@ -61,6 +61,61 @@ fn chunks_of_several_shapes_are_files_of_their_sizes() {
     assert!(contains(&nc, &whole));
 }
 
+/// Encodes text as the codec `vlen-utf8` does.
+fn texts(texts: &[&str]) -> Vec<u8> {
+    let size = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+    let mut bytes = size(texts.len()).to_vec();
+    for text in texts {
+        bytes.extend(size(text.len()));
+        bytes.extend(text.as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn texts_in_chunks_of_several_shapes_are_in_json() {
+    let stores = Stores::new();
+    let array = |codecs: serde_json::Value| {
+        json!({"shape": [3, 3], "data_type": "string", "fill_value": "-", "codecs": codecs,
+            "chunk_grid": {"name": "rectilinear", "configuration":
+                {"kind": "inline", "chunk_shapes": [[1, 2], [[2, 2]]]}}})
+    };
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    // Chunks along the last axis reach beyond the array. No chunk has the elements of c/0/1.
+    let plain = [
+        ("c/0/0", texts(&["a", "b"])),
+        ("c/1/0", texts(&["c", "d", "e", "f"])),
+        ("c/1/1", texts(&["g", "", "h", ""])),
+    ];
+    let transposed = [
+        ("c/0/0", texts(&["a", "b"])),
+        ("c/1/0", texts(&["c", "e", "d", "f"])),
+        ("c/1/1", texts(&["g", "h", "", ""])),
+    ];
+    for (name, codecs, chunks) in [
+        ("plain", json!(["vlen-utf8"]), &plain),
+        ("transposed", json!([transpose, "vlen-utf8"]), &transposed),
+    ] {
+        let chunks = chunks.each_ref().map(|(key, bytes)| (*key, &bytes[..]));
+        stores.v3(name, array(codecs), &chunks);
+    }
+    stores.v3(
+        "damaged",
+        array(json!(["vlen-utf8"])),
+        &[("c/1/1", &texts(&["a", "b"]))],
+    );
+    let mount = stores.mount(&[]);
+    for name in ["plain", "transposed"] {
+        let found = read(view(&mount, name, &format!("{name}.json"))).unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&found).unwrap();
+        let expected = json!([["a", "b", "-"], ["c", "d", "g"], ["e", "f", "h"]]);
+        assert_eq!(found, expected, "{name}");
+    }
+    // The number of elements of the chunk is that of its own shape.
+    let error = read(view(&mount, "damaged", "damaged.json")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EIO), "{error}");
+}
+
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
