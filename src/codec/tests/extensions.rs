@@ -137,8 +137,19 @@ fn a_conditional_codec_decodes_what_its_header_says() {
         ),
         (json!({"codecs": ["bytes"]}), "bytes in conditional"),
         (
-            json!({"codecs": [codec("conditional", json!({"codecs": []}))]}),
-            "conditional in",
+            json!({"codecs": [codec("numcodecs.conditional", json!({"codecs": []}))]}),
+            "numcodecs.conditional in",
+        ),
+        (
+            (0..8).fold(
+                json!({"codecs": ["gzip"]}),
+                |inner, _| json!({"codecs": [codec("conditional", inner)]}),
+            ),
+            "nest deeper than 8",
+        ),
+        (
+            json!({"codecs": [codec("conditional", json!({"codecs": vec!["crc32c"; 32]}))]}),
+            "more than 32 codecs",
         ),
         (json!({}), "codecs is missing"),
     ] {
@@ -149,6 +160,36 @@ fn a_conditional_codec_decodes_what_its_header_says() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(expected), "{configuration}: {error}");
     }
+}
+
+#[test]
+fn a_conditional_codec_within_another_has_a_header_of_its_own() {
+    let inner = codec("conditional", json!({"codecs": ["zstd", "crc32c"]}));
+    let outer = codec(
+        "conditional",
+        json!({"codecs": ["crc32c", inner, "gzip"], "header_bits": 16}),
+    );
+    let pipeline = v3(&json!([little(), outer])).unwrap();
+    let plain: Vec<u8> = (0..24).collect();
+    let zstd = |bytes: &[u8]| zstd::bulk::compress(bytes, 1).unwrap();
+    let with_header = |header: &[u8], body: &[u8]| [header, body].concat();
+    for (header, body) in [
+        (0b000, plain.clone()),
+        (0b010, with_header(&[0b00], &plain)),
+        (0b010, with_header(&[0b01], &zstd(&plain))),
+        (0b011, with_header(&[0b10], &crc32c(&crc32c(&plain)))),
+        (0b011, with_header(&[0b11], &crc32c(&zstd(&crc32c(&plain))))),
+    ] {
+        let chunk = with_header(&[header, 0], &body);
+        assert_eq!(decode(&pipeline, &chunk).unwrap(), plain, "{header:b}");
+        for end in 0..chunk.len() {
+            let found = decode(&pipeline, &chunk[..end]);
+            assert!(is_corrupt(&found), "{header:b} {end}: {found:?}");
+        }
+    }
+    // A bit of the inner header without a codec.
+    let chunk = with_header(&[0b010, 0, 0b100], &plain);
+    assert!(is_corrupt(&decode(&pipeline, &chunk)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Codecs of zarr-extensions whose configuration contains other codecs: `conditional` and `n5_default`.
 
 use super::sharding::specs;
-use super::{Builder, Serializer};
+use super::{Builder, MAX_NESTING_DEPTH, Serializer};
 use crate::codec::MAX_CODECS;
 use crate::codec::conditional::Conditional;
 use crate::codec::config::Config;
@@ -13,12 +13,27 @@ use crate::zarr::CodecSpec;
 
 impl Builder<'_> {
     pub(super) fn conditional(&self, config: Config<'_>) -> Result<Stage, CodecError> {
+        let mut codecs_left = MAX_CODECS;
+        self.conditional_within(config, self.position.depth, &mut codecs_left)
+    }
+
+    /// Builds a `conditional` codec. `depth` is the number of codecs that contain it, `codecs_left` the number of
+    /// codecs that it may have, those of nested `conditional` codecs included.
+    fn conditional_within(
+        &self,
+        config: Config<'_>,
+        depth: usize,
+        codecs_left: &mut usize,
+    ) -> Result<Stage, CodecError> {
         config.only(&["codecs", "header_bits"])?;
-        let codecs = config.required("codecs", specs(config, "codecs")?)?;
-        if codecs.len() > MAX_CODECS {
-            let what = format!("{} codecs, the limit is {MAX_CODECS}", codecs.len());
+        if depth >= MAX_NESTING_DEPTH {
+            let what = format!("codecs nest deeper than {MAX_NESTING_DEPTH}");
             return Err(config.invalid(what));
         }
+        let codecs = config.required("codecs", specs(config, "codecs")?)?;
+        *codecs_left = codecs_left
+            .checked_sub(codecs.len())
+            .ok_or_else(|| config.invalid(format!("more than {MAX_CODECS} codecs")))?;
         let header_bytes = match config.u64("header_bits")? {
             None => codecs.len().div_ceil(8),
             Some(bits) => usize::try_from(bits)
@@ -27,13 +42,13 @@ impl Builder<'_> {
                 .map(|bits| bits / 8)
                 .ok_or_else(|| config.invalid(format!("header_bits is {bits}")))?,
         };
-        let stages: Result<_, _> = codecs
-            .iter()
-            .map(|spec| self.bytes_stage(config, spec))
-            .collect();
+        let mut stages = Vec::with_capacity(codecs.len());
+        for spec in &codecs {
+            stages.push(self.bytes_stage(config, spec, depth, codecs_left)?);
+        }
         Ok(Stage::decode(
             config.codec,
-            Conditional::new(header_bytes, stages?),
+            Conditional::new(header_bytes, stages),
         ))
     }
 
@@ -42,10 +57,16 @@ impl Builder<'_> {
         &self,
         outer: Config<'_>,
         spec: &CodecSpec,
+        depth: usize,
+        codecs_left: &mut usize,
     ) -> Result<Option<Stage>, CodecError> {
-        let id = spec.name.strip_prefix("numcodecs.").unwrap_or(&spec.name);
-        match registry::find(id) {
-            Some(Codec::BytesToBytes(new)) => new(super::config(spec), self.shuffled_bytes),
+        let id = spec.name.strip_prefix("numcodecs.");
+        let config = super::config(spec);
+        match registry::find(id.unwrap_or(&spec.name)) {
+            Some(Codec::BytesToBytes(new)) => new(config, self.shuffled_bytes),
+            Some(Codec::Conditional) if id.is_none() => self
+                .conditional_within(config, depth + 1, codecs_left)
+                .map(Some),
             _ => Err(CodecError::unsupported(format!(
                 "{} in {}",
                 spec.name, outer.codec
@@ -75,8 +96,9 @@ impl Builder<'_> {
         if bytes.name != "bytes" || has_words && !is_big {
             return Err(config.invalid("the second codec is not bytes, big-endian"));
         }
+        let mut codecs_left = MAX_CODECS;
         let stage = match compressor {
-            Some(spec) => self.bytes_stage(config, spec)?,
+            Some(spec) => self.bytes_stage(config, spec, self.position.depth, &mut codecs_left)?,
             None => None,
         };
         if let Some(stage) = &stage
