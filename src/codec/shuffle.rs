@@ -15,12 +15,17 @@ pub(super) struct Shuffle {
 const TILE: usize = 512;
 
 impl Shuffle {
-    /// Parses `elementsize` (default: `default`); `None` if nothing is shuffled.
+    /// Parses `elementsize`, which zarr-extensions calls `element_size` (default: `default`); `None` if nothing is
+    /// shuffled.
     ///
     /// # Errors
     /// The size does not fit in a `usize`.
     pub(super) fn new(config: Config<'_>, default: usize) -> Result<Option<Self>, CodecError> {
-        let element_bytes = match config.u64("elementsize")? {
+        let size = match config.u64("elementsize")? {
+            None => config.u64("element_size")?,
+            size => size,
+        };
+        let element_bytes = match size {
             None => default,
             Some(n) => {
                 usize::try_from(n).map_err(|_| config.invalid("elementsize is too large"))?
@@ -139,6 +144,22 @@ mod tests {
         assert_eq!(codec.encoded_size(Size::Exact(8)), Some(Size::Exact(8)));
         assert_eq!(codec.encoded_size(Size::Exact(9)), None);
         assert_eq!(codec.encoded_size(Size::AtMost(9)), Some(Size::AtMost(8)));
+    }
+
+    #[test]
+    fn the_size_of_an_element_has_two_names() {
+        let size = |configuration: serde_json::Value| {
+            let config = Config {
+                codec: "shuffle",
+                map: configuration.as_object().unwrap(),
+            };
+            let codec = Shuffle::new(config, 8).unwrap();
+            codec.map(|codec| codec.element_bytes)
+        };
+        assert_eq!(size(serde_json::json!({"elementsize": 4})), Some(4));
+        assert_eq!(size(serde_json::json!({"element_size": 4})), Some(4));
+        assert_eq!(size(serde_json::json!({"element_size": 1})), None);
+        assert_eq!(size(serde_json::json!({})), Some(8));
     }
 
     #[test]
