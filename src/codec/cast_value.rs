@@ -158,12 +158,8 @@ impl Cast {
 
     /// Returns the word for a value that the type cannot hold.
     fn fit(&self, value: Exact, reason: Unrepresentable) -> Result<u64, DecodeError> {
-        let is_negative = match value {
-            Exact::Int(integer) => integer < 0,
-            Exact::Float(float) => float < 0.0,
-        };
         match (reason, self.out_of_range, self.to) {
-            (Unrepresentable::OutOfRange, Some(OutOfRange::Clamp), to) => Ok(to.clamp(is_negative)),
+            (Unrepresentable::OutOfRange, Some(OutOfRange::Clamp), to) => Ok(to.clamp(value)),
             (Unrepresentable::OutOfRange, Some(OutOfRange::Wrap), Real::Int { .. }) => {
                 Ok(self.to.wrap(match value {
                     Exact::Int(integer) => integer,
@@ -329,6 +325,22 @@ mod tests {
         );
         let bytes = decoded(&*clamp.unwrap(), &(-1e9_f64).to_le_bytes(), 2).unwrap();
         assert_eq!(bytes, [0x00, 0xfc]);
+    }
+
+    #[test]
+    fn values_below_the_minimum_of_a_type_without_zero_are_clamped_to_it() {
+        let codec = codec(
+            "float8_e8m0fnu",
+            json!({"data_type": "float64", "out_of_range": "clamp"}),
+        )
+        .unwrap();
+        let stored = [0.0, -0.0, -3.0, 1e-300, 2_f64.powi(-127), 1.0, 1e300];
+        let src = stored.map(f64::to_le_bytes).concat();
+        let expected = [0, 0, 0, 0, 0, 127, 254];
+        assert_eq!(decoded(&*codec, &src, 7).unwrap(), expected);
+        let of_integers = json!({"data_type": "int8", "out_of_range": "clamp"});
+        let codec = self::codec("float8_e8m0fnu", of_integers).unwrap();
+        assert_eq!(decoded(&*codec, &[0, 0xff, 1], 3).unwrap(), [0, 0, 127]);
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn word_of(format: FloatFormat, value: f64) -> Result<u64, DecodeError> {
     let real = Real::Float(format);
     let word = real.round(Exact::Float(value), Rounding::default());
     word.or_else(|_| {
-        let largest = real.clamp(value < 0.0);
+        let largest = real.clamp(Exact::Float(value));
         match real.read(largest) {
             Exact::Float(found) if found.is_infinite() => Ok(largest),
             _ => Err(not_a_value(&value)),

@@ -144,14 +144,25 @@ impl Real {
         }
     }
 
-    /// Returns the word of the minimum or maximum, or of an infinity if the type has one.
-    pub fn clamp(self, is_negative: bool) -> u64 {
+    /// Returns the word of the minimum for a value below the range, else of the maximum; of an infinity if the
+    /// type has one.
+    pub fn clamp(self, value: Exact) -> u64 {
+        // Zero and smaller fractions are out of the range of a format without zero, below its minimum.
+        let minimum = match self {
+            Self::Float(format) if !format.has_zero() => 1,
+            _ => 0,
+        };
+        let is_below = match value {
+            Exact::Int(integer) => integer < minimum,
+            #[expect(clippy::cast_precision_loss, reason = "0 or 1")]
+            Exact::Float(float) => float < minimum as f64,
+        };
         match self {
-            Self::Int { .. } => match is_negative {
+            Self::Int { .. } => match is_below {
                 true => self.wrap(*self.range().start()),
                 false => self.wrap(*self.range().end()),
             },
-            Self::Float(format) => format.largest(is_negative),
+            Self::Float(format) => format.largest(is_below),
         }
     }
 

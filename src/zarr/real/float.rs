@@ -75,6 +75,11 @@ impl FloatFormat {
         row.map(|(_, format)| *format)
     }
 
+    /// Returns whether the format has a zero; without it, it has no negative numbers either.
+    pub(super) fn has_zero(self) -> bool {
+        self.special != Special::Exponent
+    }
+
     /// Returns the number of bits of a word.
     pub fn bits(self) -> u32 {
         self.magnitude_bits() + u32::from(self.special != Special::Exponent)
@@ -251,7 +256,7 @@ impl FloatFormat {
         exponent: i32,
         rounding: Rounding,
     ) -> Result<u64, Unrepresentable> {
-        let has_zero = self.special != Special::Exponent;
+        let has_zero = self.has_zero();
         if digits == 0 && has_zero {
             let is_negative = is_negative && self.special != Special::UnsignedZeroNan;
             return Ok(self.signed(is_negative, 0));

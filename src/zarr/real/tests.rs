@@ -140,19 +140,19 @@ fn integers_wrap_and_clamp_as_two_s_complement() {
         let i16 = real(16, true);
         assert_eq!(i16.read(i16.wrap(value)), Exact::Int(expected));
     }
-    assert_eq!(real(8, true).clamp(false), 0x7f);
+    assert_eq!(real(8, true).clamp(Exact::Float(1e99)), 0x7f);
     assert_eq!(
-        real(8, true).read(real(8, true).clamp(true)),
+        real(8, true).read(real(8, true).clamp(Exact::Float(-1e99))),
         Exact::Int(-128)
     );
-    assert_eq!(real(64, false).clamp(false), u64::MAX);
+    assert_eq!(real(64, false).clamp(Exact::Float(1e99)), u64::MAX);
     assert_eq!(real(64, false).wrap(-1), u64::MAX);
     assert_eq!(real(2, true).wrap(2), u64::MAX - 1);
     assert_eq!(real(4, false).read(0xf7), Exact::Int(7));
     assert_eq!(real(4, true).read(0x3f), Exact::Int(-1));
     assert_eq!(
-        float("float32").clamp(true),
+        float("float32").clamp(Exact::Float(-1e99)),
         u64::from(f32::NEG_INFINITY.to_bits())
     );
-    assert_eq!(float("float8_e4m3fnuz").clamp(false), 0x7f);
+    assert_eq!(float("float8_e4m3fnuz").clamp(Exact::Float(1e99)), 0x7f);
 }
