@@ -85,8 +85,10 @@ fn axes_of(
         let wrong = || format!("axis {axis} of {decoded:?} in the shape");
         let number = axis.as_u64().and_then(|axis| usize::try_from(axis).ok());
         let number = number.ok_or_else(wrong)?;
-        // Axes must increase over all entries. A gap within an entry would make the neighbouring sizes wrong.
-        if number < range.end || !range.is_empty() && number != range.end {
+        // Axes must increase over all entries. An axis between those of an entry would make the neighbouring sizes
+        // wrong, unless its length is 1.
+        let skipped = decoded.get(range.end..number).unwrap_or_default();
+        if number < range.end || !range.is_empty() && skipped.iter().any(|length| *length != 1) {
             return Err(wrong());
         }
         if range.is_empty() {
@@ -122,6 +124,7 @@ mod tests {
         assert_eq!(of(&[], json!([])), Ok(vec![]));
         assert_eq!(of(&[], json!([1, 1])), Ok(vec![1, 1]));
         assert_eq!(of(&[4, 6], json!([[], [0], [1]])), Ok(vec![1, 4, 6]));
+        assert_eq!(of(&[2, 1, 1, 3], json!([[0, 3]])), Ok(vec![6]));
     }
 
     #[test]
