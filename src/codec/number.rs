@@ -85,6 +85,18 @@ impl Number {
         })
     }
 
+    /// Returns the type of an array's elements, if they are numbers or, as integers, times.
+    pub(super) fn counted(fixed: &Fixed) -> Option<Self> {
+        match &fixed.scalar {
+            Scalar::DateTime { order, .. } | Scalar::TimeDelta { order, .. } => Some(Self {
+                kind: NumberKind::Int,
+                width: fixed.size_bytes,
+                order: *order,
+            }),
+            _ => Self::of(fixed),
+        }
+    }
+
     pub(super) fn to_fixed(self) -> Fixed {
         let scalar = match self.kind {
             NumberKind::Bool => Scalar::Bool,

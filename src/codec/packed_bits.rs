@@ -36,11 +36,13 @@ impl PackedBits {
     /// # Errors
     /// The type is not a number, or does not have the configured bits.
     pub(super) fn new(config: Config<'_>, fixed: &Fixed) -> Result<Self, CodecError> {
-        config.only(&["padding_encoding", "first_bit", "last_bit"])?;
+        // The JSON schema of the specification has other names than its text: `start_byte`, `end_bit`, ...
+        let [start, end] = ["start_bit", "end_bit"];
+        config.only(&["padding_encoding", "first_bit", "last_bit", start, end])?;
         let padding = match config.str("padding_encoding")? {
             None | Some("none") => Padding::None,
-            Some("first_byte") => Padding::FirstByte,
-            Some("last_byte") => Padding::LastByte,
+            Some("first_byte" | "start_byte") => Padding::FirstByte,
+            Some("last_byte" | "end_byte") => Padding::LastByte,
             Some(other) => return Err(config.invalid(format!("padding_encoding is {other}"))),
         };
         let (total, is_signed, components) = component(fixed)
@@ -54,7 +56,8 @@ impl PackedBits {
                     config.invalid(format!("{name} is {bit}, elements have {total} bits"))
                 }),
         };
-        let (first, last) = (bit("first_bit", 0)?, bit("last_bit", total - 1)?);
+        let first = bit("first_bit", bit(start, 0)?)?;
+        let last = bit("last_bit", bit(end, total - 1)?)?;
         let bits = (last + 1).checked_sub(first).filter(|bits| *bits > 0);
         Ok(Self {
             padding,
@@ -95,6 +98,7 @@ fn component(fixed: &Fixed) -> Option<(u32, bool, usize)> {
     match &fixed.scalar {
         Scalar::Bool => Some((1, false, 1)),
         Scalar::Complex(_) => Some((half, false, 2)),
+        Scalar::DateTime { .. } | Scalar::TimeDelta { .. } => Some((64, true, 1)),
         Scalar::Other { name, .. } if name.starts_with("complex_") => {
             let part = Real::named(name.strip_prefix("complex_")?)?;
             Some((part.bits(), false, 2))
@@ -215,6 +219,12 @@ mod tests {
             &[0b1001, 1, 7],
             &bools,
         );
+        check(
+            "bool",
+            json!({"padding_encoding": "end_byte"}),
+            &[0b1001, 1, 7],
+            &bools,
+        );
         check("int2", json!({}), &[0b1110_0100], &[0, 1, 0xfe, 0xff]);
         check("uint4", json!({}), &[0x21, 0x0f], &[1, 2, 15, 0]);
         check("int4", json!({}), &[0x81], &[1, 0xf8]);
@@ -234,6 +244,8 @@ mod tests {
         // 3 bits of each number: 5, 2 and 7.
         check("uint8", some.clone(), &[0b1101_0101, 1], &[10, 4, 14]);
         check("int8", some, &[0b1101_0101, 1], &[0xfa, 4, 0xfe]);
+        let of_schema = json!({"start_bit": 1, "end_bit": 3, "padding_encoding": "start_byte"});
+        check("uint8", of_schema, &[7, 0b1101_0101, 1], &[10, 4, 14]);
         let high = json!({"first_bit": 8, "last_bit": null});
         check("int16", high, &[0x80, 0x7f], &[0, 0x80, 0, 0x7f]);
         let number = 0x0123_4567_89ab_cdef_u64.to_le_bytes();

@@ -242,12 +242,12 @@ impl<'a> Builder<'a> {
                 Serializer::Stage(Stage::decode(config.codec, Pcodec::new(number)))
             }
             "zfp" if !config.bool("write_header")?.unwrap_or(false) => {
-                let zfp = Zfp::new(config, Number::of(self.fixed(config)?), &self.shape)?;
+                let zfp = Zfp::new(config, Number::counted(self.fixed(config)?), &self.shape)?;
                 Serializer::Stage(Stage::decode(config.codec, zfp))
             }
             // In drafts of `zfp`, the header was optional.
             "zfp" | "zfpy" => {
-                let number = Number::of(self.fixed(config)?);
+                let number = Number::counted(self.fixed(config)?);
                 let zfpy = Zfpy::new(config, number, Some(&self.shape))?;
                 Serializer::Stage(Stage::decode(config.codec, zfpy))
             }
