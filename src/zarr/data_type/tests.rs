@@ -423,6 +423,10 @@ fn unknown_and_incomplete_v3_types_are_rejected() {
             json!({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 0}}),
             "scale_factor is 0",
         ),
+        (
+            json!({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 2_147_483_648_u32}}),
+            "scale_factor is 2147483648",
+        ),
         (json!("struct"), "no list of fields"),
         (
             json!({"name": "struct", "configuration": {"fields": []}}),

@@ -5,11 +5,14 @@ use std::fmt;
 /// The unit of a `datetime64` or `timedelta64`: a multiple of a base unit, as in `M8[25us]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeUnit {
-    /// Number of base units per step, at least 1.
+    /// Number of base units per step, 1 to 2^31 - 1.
     pub count: u32,
     /// The base unit.
     pub base: TimeBase,
 }
+
+/// The maximum number of base units per step, which is numpy's.
+pub(super) const MAX_STEP: u32 = i32::MAX.cast_unsigned();
 
 /// numpy's units of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +103,10 @@ impl TimeUnit {
         let (count, symbol) = text.split_at(digits);
         let count = match count {
             "" => 1,
-            count => count.parse().ok().filter(|count| *count > 0)?,
+            count => count
+                .parse()
+                .ok()
+                .filter(|count| (1..=MAX_STEP).contains(count))?,
         };
         Some(Self {
             count,

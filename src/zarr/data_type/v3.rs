@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use super::time::MAX_STEP;
 use super::v2::checked_size;
 use super::{
     ByteOrder, DataType, Field, Fixed, PRESENT, Scalar, TimeBase, TimeUnit, VALUE, Variable,
@@ -156,7 +157,7 @@ fn unit(name: &str, configuration: &Map<String, Value>) -> Result<TimeUnit, Meta
         value => value
             .as_u64()
             .and_then(|count| u32::try_from(count).ok())
-            .filter(|count| *count > 0)
+            .filter(|count| (1..=MAX_STEP).contains(count))
             .ok_or_else(|| invalid("scale_factor", value))?,
     };
     Ok(TimeUnit { count, base })
