@@ -54,6 +54,21 @@ impl FillValue {
         }
     }
 
+    /// Returns the value with the bytes of each word in the reverse order.
+    pub(super) fn with_swapped_words(self, fixed: &Fixed) -> Self {
+        let Self::Fixed(mut bytes) = self else {
+            return self;
+        };
+        for run in fixed.words() {
+            let end = run.offset + run.width_bytes * run.count;
+            let words = bytes.get_mut(run.offset..end).unwrap_or_default();
+            words
+                .chunks_exact_mut(run.width_bytes)
+                .for_each(<[u8]>::reverse);
+        }
+        Self::Fixed(bytes)
+    }
+
     /// Returns the decoded form of a variable-length byte string.
     pub fn variable_bytes(&self) -> Option<Vec<u8>> {
         match self {

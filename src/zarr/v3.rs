@@ -8,7 +8,7 @@ use super::chunk_key::ChunkKeys;
 use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, named_configuration};
 use super::consolidated::Consolidated;
-use super::data_type;
+use super::data_type::{self, Scalar};
 use super::document::{memory_bytes_without, object, parse, parse_without};
 use super::error::{MetadataError, Unsupported, excerpt, json_type, printable};
 use super::fill_value::FillValue;
@@ -128,8 +128,16 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
     let grid = required("chunk_grid").and_then(|value| ChunkGrid::from_v3(&shape, value));
     let fill_value = match &data_type {
         Err(error) => Err(error.clone()),
-        Ok(data_type) => required("fill_value")
-            .and_then(|value| FillValue::parse(ZarrFormat::V3, data_type, value)),
+        Ok(data_type) => required("fill_value").and_then(|value| {
+            let fill_value = FillValue::parse(ZarrFormat::V3, data_type, value)?;
+            let is_big = value.is_string() && has_big_endian_bytes(member("codecs"), 0);
+            Ok(match data_type.fixed().filter(|_| is_big) {
+                Some(fixed) if matches!(fixed.scalar, Scalar::Struct(_)) => {
+                    fill_value.with_swapped_words(fixed)
+                }
+                _ => fill_value,
+            })
+        }),
     };
     Ok(Array {
         format: ZarrFormat::V3,
@@ -143,6 +151,28 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
         extensions,
         shape,
     })
+}
+
+/// The number of shards within shards in which [`has_big_endian_bytes`] looks.
+const MAX_SHARD_DEPTH: usize = 8;
+
+/// Returns whether the `bytes` codec of a chain, or of the inner chunks of its shards, is big-endian. The bytes of
+/// structures in base64 have the same order (zarr-extensions, `structured`).
+fn has_big_endian_bytes(codecs: &Value, depth: usize) -> bool {
+    let Some(codecs) = codecs.as_array().filter(|_| depth <= MAX_SHARD_DEPTH) else {
+        return false;
+    };
+    codecs
+        .iter()
+        .any(|codec| match named_configuration("codecs", codec) {
+            Ok(("bytes" | "endian", Some(configuration))) => {
+                configuration.get("endian").and_then(Value::as_str) == Some("big")
+            }
+            Ok(("sharding_indexed", Some(configuration))) => configuration
+                .get("codecs")
+                .is_some_and(|inner| has_big_endian_bytes(inner, depth + 1)),
+            _ => false,
+        })
 }
 
 /// Removes the attributes from a document and returns them.
@@ -209,4 +239,35 @@ fn dimension_names(value: &Value, rank: usize) -> Result<Vec<Option<String>>, Me
         }
     };
     names.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bytes_of_a_structure_in_base64_have_the_order_of_the_codec() {
+        let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
+        let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
+        let shards = |codec: &Value| json!({"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": [codec]}});
+        // 1 and 2 as int16, and the byte 3.
+        for (codecs, expected) in [
+            (json!([little]), [1, 0, 2, 0, 3]),
+            (json!(["bytes"]), [1, 0, 2, 0, 3]),
+            (json!([big, "crc32c"]), [0, 1, 0, 2, 3]),
+            (json!([shards(&big)]), [0, 1, 0, 2, 3]),
+            (json!([shards(&shards(&little))]), [1, 0, 2, 0, 3]),
+        ] {
+            let document = json!({"zarr_format": 3, "node_type": "array", "shape": [2],
+                "data_type": {"name": "structured", "configuration": {"fields": [
+                    ["a", "int16"],
+                    ["b", {"name": "structured", "configuration": {"fields": [["c", "int16"], ["d", "int8"]]}}]]}},
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+                "chunk_key_encoding": "default", "fill_value": "AQACAAM=", "codecs": codecs});
+            let array = array(document.to_string().as_bytes()).unwrap();
+            let fill = FillValue::Fixed(expected.to_vec());
+            assert_eq!(array.fill_value, Ok(fill), "{codecs}");
+        }
+    }
 }
