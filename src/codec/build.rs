@@ -167,9 +167,12 @@ fn object(config: Config<'_>, variable: &Variable) -> Result<ObjectCodec, CodecE
             .strip_prefix("numcodecs.")
             .unwrap_or(config.codec)
         {
-            "vlen-utf8" => ObjectCodec::Vlen(Item::Text),
-            "vlen-bytes" => ObjectCodec::Vlen(Item::Bytes),
-            "vlen-array" => ObjectCodec::Vlen(Item::Array { item_bytes }),
+            // The three codecs have the same layout. In v3, the data type determines the elements.
+            "vlen-utf8" | "vlen-bytes" | "vlen-array" => ObjectCodec::Vlen(match variable {
+                Variable::Text => Item::Text,
+                Variable::Bytes => Item::Bytes,
+                Variable::Array(_) | Variable::Object => Item::Array { item_bytes },
+            }),
             "json2" => match config.str("encoding")?.unwrap_or("utf-8") {
                 "utf-8" | "utf8" | "UTF-8" | "ascii" => ObjectCodec::Json,
                 other => {

@@ -193,6 +193,21 @@ fn a_conditional_codec_within_another_has_a_header_of_its_own() {
 }
 
 #[test]
+fn the_data_type_determines_the_elements_of_all_vlen_codecs() {
+    let chunk = [&[1, 0, 0, 0, 2, 0, 0, 0][..], "ß".as_bytes()].concat();
+    let latin = [1, 0, 0, 0, 1, 0, 0, 0, 0xff];
+    for name in ["vlen-utf8", "vlen-bytes", "numcodecs.vlen-array"] {
+        let of = |variable| v3_of(&DataType::Variable(variable), &[1], &json!([name])).unwrap();
+        let texts = of(Variable::Text);
+        let found = texts.decode_variable(&chunk, 1000).unwrap();
+        assert_eq!(found, [Element::Text("ß".into())], "{name}");
+        assert!(is_corrupt(&texts.decode_variable(&latin, 1000)), "{name}");
+        let found = of(Variable::Bytes).decode_variable(&latin, 1000);
+        assert_eq!(found.unwrap(), [Element::Bytes(vec![0xff])], "{name}");
+    }
+}
+
+#[test]
 fn blocks_of_n5_are_whole_or_truncated_chunks_in_reversed_order() {
     let transpose = codec("transpose", json!({"order": [1, 0]}));
     let block = |codecs: Value| json!([codec("n5_default", json!({"codecs": codecs}))]);
