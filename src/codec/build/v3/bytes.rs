@@ -14,7 +14,7 @@ use crate::zarr::CodecSpec;
 impl Builder<'_> {
     pub(super) fn conditional(&self, config: Config<'_>) -> Result<Stage, CodecError> {
         let mut codecs_left = MAX_CODECS;
-        self.conditional_within(config, self.position.depth, &mut codecs_left)
+        self.conditional_within(config, self.context.depth, &mut codecs_left)
     }
 
     /// Builds a `conditional` codec. `depth` is the number of codecs that contain it, `codecs_left` the number of
@@ -98,7 +98,7 @@ impl Builder<'_> {
         }
         let mut codecs_left = MAX_CODECS;
         let stage = match compressor {
-            Some(spec) => self.bytes_stage(config, spec, self.position.depth, &mut codecs_left)?,
+            Some(spec) => self.bytes_stage(config, spec, self.context.depth, &mut codecs_left)?,
             None => None,
         };
         if let Some(stage) = &stage
