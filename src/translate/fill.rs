@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use half::f16;
 use serde_json::{Value, json};
 
+use crate::zarr::real::{Exact, Real};
 use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Scalar, Variable, ZarrFormat};
 
 /// Returns the `fill_value` for a document of `target`.
@@ -68,10 +69,29 @@ fn element(target: ZarrFormat, fixed: &Fixed, bytes: &[u8]) -> Result<Value, Str
             text.ok_or("a fill value that is no text")?.into()
         }
         Scalar::Raw | Scalar::Struct(_) => BASE64.encode(bytes).into(),
+        Scalar::Other { name, order } if target == ZarrFormat::V3 => {
+            let part = |bytes| other(name, word(bytes, *order), bytes.len());
+            match name.starts_with("complex_") {
+                true => bytes.chunks(size / 2).map(part).collect(),
+                false => part(bytes),
+            }
+        }
         Scalar::SubArray { .. } | Scalar::Other { .. } => {
             return Err(format!("a fill value of {fixed}"));
         }
     })
+}
+
+/// Returns a word of a type that NumPy lacks. Floats are their bits, which all readers understand: TensorStore takes
+/// other numbers for `float8_e8m0fnu`, and zarrs takes no numbers for small floats.
+fn other(name: &str, word: u64, size: usize) -> Value {
+    match Real::named(name) {
+        Some(real @ Real::Int { .. }) => match real.read(word) {
+            Exact::Int(integer) => i64::try_from(integer).unwrap_or(0).into(),
+            Exact::Float(_) => Value::Null,
+        },
+        _ => format!("{word:#0width$x}", width = 2 + 2 * size).into(),
+    }
 }
 
 /// Returns the bytes without padding.
@@ -136,7 +156,7 @@ pub(super) fn name(number: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zarr::data_type::v2;
+    use crate::zarr::data_type::{v2, v3};
 
     /// Returns a value in both versions, after checking that each is read back as the same bytes.
     fn translated(dtype: &str, value: Value) -> [Value; 2] {
@@ -204,6 +224,33 @@ mod tests {
         assert!(to_json(ZarrFormat::V2, &bytes, &fill("YQ==")).is_err());
         let objects = DataType::Variable(Variable::Object);
         assert!(to_json(ZarrFormat::V3, &objects, &FillValue::Undefined).is_err());
+    }
+
+    #[test]
+    fn types_that_numpy_lacks_have_fill_values_in_v3_alone() {
+        for (name, value, expected) in [
+            ("int4", json!(-3), "-3"),
+            ("uint2", json!(3), "3"),
+            ("bfloat16", json!(1.5), "\"0x3fc0\""),
+            ("bfloat16", json!("NaN"), "\"0x7fc0\""),
+            ("bfloat16", json!(null), "\"0x0000\""),
+            ("float8_e8m0fnu", json!(0.0), "\"0x00\""),
+            ("float4_e2m1fn", json!(-6), "\"0x0f\""),
+            ("complex_float16", json!([1, 0]), "[\"0x3c00\",\"0x0000\"]"),
+        ] {
+            let data_type = v3::parse(&name.into()).unwrap();
+            let fill = FillValue::parse(ZarrFormat::V3, &data_type, &value).unwrap();
+            let json = to_json(ZarrFormat::V3, &data_type, &fill).unwrap();
+            assert_eq!(json.to_string(), expected, "{name}");
+            let bytes = vec![0; data_type.size_bytes().unwrap()];
+            let fill = match fill {
+                FillValue::Undefined => FillValue::Fixed(bytes),
+                fill => fill,
+            };
+            let back = FillValue::parse(ZarrFormat::V3, &data_type, &json);
+            assert_eq!(back, Ok(fill.clone()), "{name}");
+            assert!(to_json(ZarrFormat::V2, &data_type, &fill).is_err());
+        }
     }
 
     #[test]
