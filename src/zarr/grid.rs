@@ -100,8 +100,13 @@ impl ChunkGrid {
                     return Err(MetadataError::unsupported(what));
                 }
                 let axes = list("chunk_grid", member("chunk_shapes"))?;
-                let axes: Result<_, _> = axes.iter().map(Axis::from_rectilinear).collect();
-                let mut grid = Self::new(shape, axes?)?;
+                let axes: Result<Vec<_>, _> = axes.iter().map(Axis::from_rectilinear).collect();
+                let mut axes = axes?;
+                if axes.len() == shape.len() {
+                    let within = |(axis, extent): (Axis, &u64)| axis.within(*extent);
+                    axes = axes.into_iter().zip(shape).map(within).collect();
+                }
+                let mut grid = Self::new(shape, axes)?;
                 grid.check_covered()?;
                 grid.axes = grid.axes.into_iter().map(Axis::simplified).collect();
                 Ok(grid)
@@ -408,6 +413,16 @@ mod tests {
         let over = rectilinear(&[5], json!([[2, 2, 2, 2]])).unwrap();
         assert_eq!(over.shape(), [3]);
         assert_eq!(over.chunk_extent(&[2]), Some(vec![1]));
+        // Chunks beyond the array do not count, whatever their edges are.
+        let beyond = rectilinear(&[5, 4], json!([[2, [1, 3], 1000], [[2, 2], [9, 9]]])).unwrap();
+        assert_eq!(beyond.shape(), [4, 2]);
+        assert_eq!(beyond.largest_chunk_shape(), [2, 2]);
+        assert_eq!(
+            rectilinear(&[4], json!([[[2, 2], 9]]))
+                .unwrap()
+                .regular_chunk_shape(),
+            Some(vec![2])
+        );
         let short = message(rectilinear(&[5], json!([[2, 2]])));
         assert_eq!(
             short,

@@ -120,6 +120,19 @@ impl Axis {
         }
     }
 
+    /// Returns the axis without the chunks beyond `extent` elements.
+    pub(super) fn within(self, extent: u64) -> Self {
+        let Self::Runs(mut runs) = self else {
+            return self;
+        };
+        runs.retain(|run| run.start < extent);
+        if let Some(last) = runs.last_mut() {
+            let covering = (extent - last.start).div_ceil(last.edge);
+            last.count = last.count.min(covering);
+        }
+        Self::Runs(runs)
+    }
+
     /// Returns the number of chunks that cover `extent` elements.
     pub fn chunk_count(&self, extent: u64) -> u64 {
         match (self, extent.checked_sub(1)) {
