@@ -216,9 +216,10 @@ impl ZipIndex {
         Key::new(&components.join(&b'/')).unwrap_or_default()
     }
 
-    /// Whether `name` is the full name of an entry.
+    /// Whether `name` is the full name of an entry, with slashes or backslashes.
     pub(super) fn is_named(&self, position: Position, name: &[u8]) -> bool {
-        let mut rest = Some(name);
+        let name = record::with_slashes(name);
+        let mut rest = Some(&*name);
         for (i, component) in self.ancestry(position).enumerate() {
             if i > 0 {
                 rest = rest.and_then(|rest| rest.strip_suffix(b"/"));

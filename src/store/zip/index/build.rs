@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
 
 use super::name_table::{NameTable, NameTableError};
-use super::record::{data_end, is_valid_key, unix_seconds};
+use super::record::{data_end, is_valid_key, path_of, unix_seconds};
 
 use super::{Directory, EntryMethod, Node, ZipIndex, name_of};
 use crate::machine;
@@ -154,8 +154,11 @@ impl Builder {
     fn add(&mut self, record: &ZipFileHeaderRecord<'_>) {
         let raw = record.file_path();
         let raw: &[u8] = raw.as_ref();
-        let (path, is_directory) = match raw {
+        let path = path_of(record, raw);
+        let (path, is_directory) = match &*path {
             [path @ .., b'/'] => (path, true),
+            // The root, as `./`.
+            [] if !raw.is_empty() => return,
             path => (path, false),
         };
         if !is_valid_key(path)

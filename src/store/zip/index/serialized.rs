@@ -20,7 +20,7 @@ use crate::store::Position;
 
 /// The name under which an index is stored. It must change with the format and with the rules for
 /// accepting a directory.
-pub(in crate::store::zip) const CACHE_NAME: &str = "zip index 1";
+pub(in crate::store::zip) const CACHE_NAME: &str = "zip index 2";
 
 const HEAD_BYTES: usize = 48;
 const NODE_BYTES: usize = 48;
