@@ -7,6 +7,7 @@ mod document;
 mod key_classes;
 mod listing;
 mod n5;
+mod separator;
 mod shard_index;
 
 pub use document::{
@@ -17,6 +18,7 @@ pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
 pub use n5::{is_in_n5, read_attributes_json};
+pub use separator::with_separator;
 pub use shard_index::{
     CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,
     shard_index_range,

@@ -1,11 +1,13 @@
 //! The metadata documents of a node.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
 use super::n5;
+use super::separator::with_separator;
 use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
 use crate::zarr;
 
@@ -231,9 +233,28 @@ impl NodeDocuments {
             node.add(own.len(), document, &mut hasher)?;
         } else if !is_zarr && node.problem.is_none() {
             node.read_v1(store, key, &mut hasher).await?;
+        } else {
+            node.complete_zarray(store, key, &mut hasher).await?;
         }
         node.version = hasher.finish();
         Ok(node)
+    }
+
+    /// Adds the separator of chunk keys to the `.zarray` of an array, if the store decides it.
+    async fn complete_zarray(
+        &mut self,
+        store: &dyn Store,
+        key: &Key,
+        hasher: &mut SipHasher13,
+    ) -> Result<(), StoreError> {
+        let [None, Some(zarray), ..] = &mut self.texts else {
+            return Ok(());
+        };
+        if let Cow::Owned(complete) = with_separator(store, key, zarray).await? {
+            *zarray = complete;
+            hasher.write(b"/");
+        }
+        Ok(())
     }
 
     /// Reads the document of a version 1 array as that of a version 2 array.

@@ -1,10 +1,12 @@
 //! Reads the metadata documents of a node. No chunk is read.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
 use crate::hierarchy::{
     Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document,
+    with_separator,
 };
 use crate::store::{Key, Store, StoreError, map_concurrent};
 use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node, ZarrFormat};
@@ -85,6 +87,20 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
         match found {
             Ok(found) => *text = found,
             Err(error) => return error.into_state(*document).into(),
+        }
+    }
+    if let [None, Some(zarray), ..] = &mut texts {
+        match with_separator(store, key, zarray).await {
+            Ok(Cow::Owned(complete)) => *zarray = complete,
+            Ok(Cow::Borrowed(_)) => {}
+            Err(error) => {
+                let reason = cause(key, &error);
+                let error = DocumentError {
+                    reason,
+                    is_store_error: true,
+                };
+                return error.into_state(Document::Zarray).into();
+            }
         }
     }
     let [zarr_json, zarray, zgroup, zattrs] = &texts;

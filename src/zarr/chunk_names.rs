@@ -72,6 +72,12 @@ impl ChunkNames {
         }
     }
 
+    /// Returns the keys of the same grid with one directory for each axis but the last; `None` if they would have
+    /// no directories.
+    pub fn with_directories(&self) -> Option<Self> {
+        (self.counts.len() > 1).then(|| Self::nested(&self.counts))
+    }
+
     /// Returns the axis whose indices name the entries of a directory; `None` for the prefix.
     fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);

@@ -3,6 +3,8 @@
 //! Parsing is lenient, as in zarr-python: `order`, `filters`, `compressor` and `fill_value` may be missing,
 //! and unknown members are ignored.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::ZarrFormat;
@@ -11,7 +13,7 @@ use super::chunk_key::ChunkKeys;
 use super::chunk_names::ChunkNames;
 use super::codec_chain::{CodecChain, CodecSpec, Order};
 use super::data_type;
-use super::document::{object, parse};
+use super::document::{has_members, object, parse};
 use super::error::{MetadataError, excerpt, json_type};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
@@ -72,13 +74,38 @@ pub(super) fn array_from(
         dimension_names: dimension_names(&attributes, shape.len()),
         attributes,
         grid: checked_grid(grid, &data_type),
-        chunk_keys: ChunkKeys::from_v2(document.get("dimension_separator")),
+        chunk_keys: ChunkKeys::from_v2(document.get(SEPARATOR)),
         data_type,
         fill_value,
         codecs,
         extensions: Vec::new(),
         shape,
     })
+}
+
+/// The member of `.zarray` with the separator of chunk keys.
+const SEPARATOR: &str = "dimension_separator";
+
+/// Returns the chunk keys of an array with the separators `.` and `/`; `None` if `.zarray` has a separator, or
+/// if both are the same, or if the document is invalid.
+pub fn chunk_names_without_separator(zarray: &[u8]) -> Option<[ChunkNames; 2]> {
+    if has_members(zarray, [SEPARATOR]) == [true] {
+        return None;
+    }
+    let zarray = parse(zarray).ok()?;
+    let flat = chunk_names(&zarray)?;
+    let nested = flat.with_directories()?;
+    Some([flat, nested])
+}
+
+/// Returns a valid `.zarray` without a separator as one with the separator `/`.
+pub fn with_nested_chunks(zarray: &[u8]) -> Cow<'_, [u8]> {
+    let Some(start) = zarray.iter().position(|byte| *byte == b'{') else {
+        return zarray.into();
+    };
+    let (start, members) = zarray.split_at(start + 1);
+    let separator = format!("\"{SEPARATOR}\": \"/\", ");
+    [start, separator.as_bytes(), members].concat().into()
 }
 
 /// Returns the chunk keys of an array's parsed document; `None` if the chunk grid or the chunk key encoding
@@ -88,7 +115,7 @@ pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
     let shape = sizes("shape", zarray.get("shape")?).ok()?;
     let chunk_shape = sizes("chunks", zarray.get("chunks")?).ok()?;
     let grid = ChunkGrid::regular(&shape, &chunk_shape).ok()?;
-    let keys = ChunkKeys::from_v2(zarray.get("dimension_separator")).ok()?;
+    let keys = ChunkKeys::from_v2(zarray.get(SEPARATOR)).ok()?;
     Some(ChunkNames::of_keys(keys, grid.shape()))
 }
 
