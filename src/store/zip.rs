@@ -21,6 +21,7 @@ mod header;
 mod index;
 mod inflate;
 mod prefetched_tail;
+mod streams;
 #[cfg(test)]
 mod tests;
 

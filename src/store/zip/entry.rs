@@ -54,7 +54,12 @@ impl ZipObject {
             })
         };
         match node.method() {
-            EntryMethod::Stored | EntryMethod::Deflated | EntryMethod::Zstd => {}
+            EntryMethod::Stored
+            | EntryMethod::Deflated
+            | EntryMethod::Zstd
+            | EntryMethod::Bzip2
+            | EntryMethod::Lzma
+            | EntryMethod::Xz => {}
             EntryMethod::Directory => return Err(StoreError::NotAPrefix { key: object.key() }),
             EntryMethod::Encrypted => return unsupported("encrypted zip entry".into()),
             EntryMethod::UnsupportedMethod => {
@@ -324,12 +329,11 @@ fn unknown_method(method: u32) -> String {
         1 => " (shrink)",
         6 => " (implode)",
         9 => " (deflate64)",
-        12 => " (bzip2)",
-        14 => " (lzma)",
-        95 => " (xz)",
         98 => " (ppmd)",
         99 => " (AES encryption)",
         _ => "",
     };
-    format!("zip compression method {method}{name}; stored, deflated and zstd entries are read")
+    format!(
+        "zip compression method {method}{name}; methods that are read: stored, deflate, bzip2, lzma, zstd, xz"
+    )
 }

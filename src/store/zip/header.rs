@@ -1,6 +1,6 @@
 //! Local headers: each precedes the bytes of an entry, and must agree with the directory.
 
-use super::index::{EntryMethod, Node};
+use super::index::Node;
 
 /// Length of the fixed part in bytes.
 pub(super) const HEADER_BYTES: usize = 30;
@@ -39,11 +39,7 @@ impl LocalHeader {
 
     /// Compares with the directory; the error is the field that differs, with both of its values.
     pub(super) fn agrees(&self, node: &Node, extra: &[u8]) -> Result<(), (&'static str, u64, u64)> {
-        let method = match node.method() {
-            EntryMethod::Deflated => 8,
-            EntryMethod::Zstd => 93,
-            _ => 0,
-        };
+        let method = node.method().number().unwrap_or(0);
         if self.method != method {
             return Err(("method", method.into(), self.method.into()));
         }

@@ -33,14 +33,33 @@ pub(super) enum EntryMethod {
     OutOfBounds,
     /// The two declared sizes contradict each other.
     ImpossibleSize,
+    Bzip2,
+    Lzma,
+    Xz,
 }
 
 impl EntryMethod {
     fn is_readable(self) -> bool {
-        matches!(
-            self,
-            Self::Directory | Self::Stored | Self::Deflated | Self::Zstd
-        )
+        self == Self::Directory || self.number().is_some()
+    }
+
+    /// Returns the number of the method (APPNOTE 4.4.5); `None` if the entry cannot be read.
+    pub(super) fn number(self) -> Option<u16> {
+        match self {
+            Self::Stored => Some(0),
+            Self::Deflated => Some(8),
+            Self::Bzip2 => Some(12),
+            Self::Lzma => Some(14),
+            Self::Zstd => Some(93),
+            Self::Xz => Some(95),
+            Self::Directory
+            | Self::Encrypted
+            | Self::UnsupportedMethod
+            | Self::Split
+            | Self::Overlapping
+            | Self::OutOfBounds
+            | Self::ImpossibleSize => None,
+        }
     }
 }
 

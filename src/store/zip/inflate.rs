@@ -93,11 +93,21 @@ pub(super) fn zstd_growing(
     bytes: &mut Vec<u8>,
 ) -> Result<(), String> {
     let bad = |e: std::io::Error| format!("bad zstd data: {e}");
+    let decoder = zstd::stream::read::Decoder::with_buffer(compressed).map_err(bad)?;
+    growing(decoder, size, bytes, bad)
+}
+
+/// Reads exactly `size` bytes, after which the decoder must end; memory grows with the actual output.
+pub(super) fn growing(
+    decoder: impl Read,
+    size: usize,
+    bytes: &mut Vec<u8>,
+    bad: impl Fn(std::io::Error) -> String,
+) -> Result<(), String> {
     // Reserved memory that is never written takes no physical memory.
     bytes
         .try_reserve_exact(size.saturating_add(1))
         .map_err(|_| format!("no memory for {size} bytes"))?;
-    let decoder = zstd::stream::read::Decoder::with_buffer(compressed).map_err(bad)?;
     decoder
         .take((size as u64).saturating_add(1))
         .read_to_end(bytes)

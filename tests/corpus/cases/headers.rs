@@ -93,9 +93,9 @@ pub fn a08() -> Vec<Case> {
         .note("cannot be read"),
         Case::among_good(
             "an_unknown_method_only_there",
-            vec![Entry::stored("a", b"plain").central(|f| f.method = 12)],
+            vec![Entry::stored("a", b"plain").central(|f| f.method = 9)],
         )
-        .fails_to_open("a", Errno::OPNOTSUPP, "method 12")
+        .fails_to_open("a", Errno::OPNOTSUPP, "method 9")
         .note("cannot be read"),
         Case::among_good(
             "a_directory_there_a_file_here",

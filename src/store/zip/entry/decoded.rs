@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::{ZipObject, crc_of};
 use crate::store::zip::index::EntryMethod;
 use crate::store::zip::inflate::{self, Checkpoint, ReadInput, SEGMENT_BYTES, SegmentError};
+use crate::store::zip::streams;
 use crate::store::{StoreError, in_memory};
 
 /// A declared size beyond this ratio is not trusted: memory then grows with the actual output.
-const ZSTD_USUAL_RATIO: u64 = 1024;
+const USUAL_RATIO: u64 = 1024;
 
 impl ZipObject {
     /// Whether the entry is too large to be decoded whole.
@@ -81,13 +82,22 @@ impl ZipObject {
         let node = self.node();
         let size = in_memory(node.size_bytes())?;
         let mut bytes = Vec::new();
-        let is_plausible = node.size_bytes() / ZSTD_USUAL_RATIO <= compressed.len() as u64;
-        if node.method() == EntryMethod::Zstd
-            && (!is_plausible || inflate::zstd_content_bytes(compressed) != Some(node.size_bytes()))
-        {
+        let is_plausible = node.size_bytes() / USUAL_RATIO <= compressed.len() as u64;
+        let is_trusted = match node.method() {
+            // The largest ratio of deflate is small.
+            EntryMethod::Deflated => true,
+            EntryMethod::Zstd => {
+                is_plausible && inflate::zstd_content_bytes(compressed) == Some(node.size_bytes())
+            }
+            _ => is_plausible,
+        };
+        if !is_trusted {
             // The declared size is untrusted, so the buffer grows with the actual output.
-            inflate::zstd_growing(compressed, size, &mut bytes)
-                .map_err(|what| self.corrupt(what))?;
+            let decoded = match node.method() {
+                EntryMethod::Zstd => inflate::zstd_growing(compressed, size, &mut bytes),
+                method => streams::growing(method, compressed, size, &mut bytes),
+            };
+            decoded.map_err(|what| self.corrupt(what))?;
             self.verify_crc(crc_of(&bytes))?;
             return Ok(bytes);
         }
@@ -105,7 +115,8 @@ impl ZipObject {
     ) -> Result<(), StoreError> {
         let decoded = match self.node().method() {
             EntryMethod::Zstd => inflate::zstd_exact(compressed, target),
-            _ => inflate::deflate_exact(compressed, target),
+            EntryMethod::Deflated => inflate::deflate_exact(compressed, target),
+            method => streams::exact(method, compressed, target),
         };
         decoded.map_err(|what| self.corrupt(what))?;
         self.verify_crc(crc_of(target))

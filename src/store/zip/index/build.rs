@@ -236,11 +236,19 @@ impl Builder {
             } else {
                 EntryMethod::ImpossibleSize
             }
-        } else if method == CompressionMethod::ZSTD {
-            EntryMethod::Zstd
         } else {
-            crc = u32::from(method.as_u16());
-            EntryMethod::UnsupportedMethod
+            let coded = [
+                EntryMethod::Zstd,
+                EntryMethod::Bzip2,
+                EntryMethod::Lzma,
+                EntryMethod::Xz,
+            ];
+            let number = method.as_u16();
+            let known = coded.into_iter().find(|own| own.number() == Some(number));
+            known.unwrap_or_else(|| {
+                crc = number.into();
+                EntryMethod::UnsupportedMethod
+            })
         };
         Node {
             name_start: 0,
@@ -431,12 +439,7 @@ impl Builder {
     fn mark_overlaps(&mut self) -> usize {
         let mut files: Vec<(u64, u32)> = (0_u32..)
             .zip(&self.index.nodes)
-            .filter(|(_, node)| {
-                matches!(
-                    node.method,
-                    EntryMethod::Stored | EntryMethod::Deflated | EntryMethod::Zstd
-                )
-            })
+            .filter(|(_, node)| node.method.number().is_some())
             .map(|(at, node)| (node.header_offset, at))
             .collect();
         files.sort_unstable();

@@ -231,6 +231,9 @@ impl EntryMethod {
             Self::Overlapping,
             Self::OutOfBounds,
             Self::ImpossibleSize,
+            Self::Bzip2,
+            Self::Lzma,
+            Self::Xz,
         ];
         all.into_iter().find(|method| *method as u8 == number)
     }
