@@ -63,6 +63,26 @@ fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
 }
 
 #[test]
+fn d13_directories_are_listed_by_servers_that_refuse_their_url_without_a_slash() {
+    // 404 as from `rclone serve http`, 405 as from `rclone serve webdav`.
+    for status in [404, 405] {
+        let server = Server::listing_files();
+        server.add(on("store/good"), Fault::status(status));
+        server.add(on("store/plain"), Fault::status(status));
+        let remote = Remote::on(server, Backend::Http, Format::V3);
+        remote.put("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
+        remote.put("plain/key.txt", *b"text");
+        let mount = remote.mount(&[]);
+        let listed = names(mount.join("good")).unwrap();
+        assert!(listed.contains(&"zarr.json".to_owned()), "{listed:?}");
+        if status == 405 {
+            assert_eq!(read(mount.join("plain/key.txt")).unwrap(), b"text");
+        }
+        remote.reads(&mount, "a");
+    }
+}
+
+#[test]
 fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {

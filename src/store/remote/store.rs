@@ -268,7 +268,10 @@ impl Store for RemoteStore {
             let key = prefix.clone();
             match self.source.cached_attrs(prefix) {
                 Some(Attrs::Object(_)) => return Err(StoreError::NotAPrefix { key }),
-                Some(Attrs::Absent) => return Err(StoreError::NotFound { key }),
+                // A web server can have no value at a key, and a page for the directory.
+                Some(Attrs::Absent) if self.source.lists_completely() => {
+                    return Err(StoreError::NotFound { key });
+                }
                 _ => {}
             }
         }

@@ -196,13 +196,13 @@ impl Web {
             let location = response.headers().get(LOCATION);
             let location = location.and_then(|value| value.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
-            let Some(next) = next else {
+            let (Some(location), Some(next)) = (location, next) else {
                 let status = response.status();
                 return Err(RequestError::lasting(format!(
                     "{status} without a place to go to"
                 )));
             };
-            if address::is_directory_of(&url, &next) {
+            if address::is_directory_of(&url, &next, location) {
                 return Err(RequestError::IsPrefix);
             }
             is_allowed(&first, &url, &next).map_err(RequestError::lasting)?;
@@ -253,7 +253,10 @@ impl Web {
                 end.host_str().unwrap_or_default()
             )));
         }
-        if response::is_page(&response) && self.is_listed_directory(key).await? {
+        // WebDAV servers do not support GET for a directory without a slash at the end.
+        let may_be_directory =
+            response::is_page(&response) || status == StatusCode::METHOD_NOT_ALLOWED;
+        if may_be_directory && self.is_listed_directory(key).await? {
             return Err(RequestError::IsPrefix);
         }
         if response::is_page(&response) && !self.may_be_page(key) {

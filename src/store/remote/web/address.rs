@@ -51,7 +51,7 @@ impl Address {
         let key = url.path().strip_prefix(base);
         url.host() == end.host()
             && url.query() == end.query()
-            && key.is_some_and(|key| end.path().ends_with(key))
+            && key.is_some_and(|key| decoded(end.path()).ends_with(&decoded(key)))
     }
 
     /// Parses the URL; a user and a password in it become a header.
@@ -137,11 +137,24 @@ pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
-/// Whether `next` is `url` with a slash appended.
-pub(super) fn is_directory_of(url: &Url, next: &Url) -> bool {
-    let slashed = next.path().strip_suffix('/');
+/// Whether a redirect from `url` to `next`, whose header is `location`, appends a slash. Servers escape
+/// other characters than this module, or none.
+pub(super) fn is_directory_of(url: &Url, next: &Url, location: &str) -> bool {
+    let path = decoded(url.path());
+    if path.ends_with(b"/") {
+        return false;
+    }
     // Behind a proxy, a server may not know its own scheme and port.
-    url.host() == next.host() && !url.path().ends_with('/') && slashed == Some(url.path())
+    let next_path = decoded(next.path());
+    let is_slashed = url.host() == next.host() && next_path.strip_suffix(b"/") == Some(&path[..]);
+    // Without escapes, a name that contains `#`, `?` or `%` is no part of the path of `next`.
+    let unescaped = location.as_bytes().strip_suffix(b"/");
+    is_slashed || unescaped == Some(&path[..])
+}
+
+/// Returns the bytes that a path of a URL stands for.
+pub(super) fn decoded(path: &str) -> Vec<u8> {
+    percent_decode_str(path).collect()
 }
 
 /// Checks whether a redirect may be followed.
@@ -256,13 +269,21 @@ mod tests {
 
     #[test]
     fn a_directory_is_the_same_url_with_a_slash() {
-        assert!(is_directory_of(&url("http://h:1/a"), &url("http://h/a/")));
-        assert!(!is_directory_of(&url("http://h/a"), &url("http://h/b/")));
-        assert!(!is_directory_of(
-            &url("http://h/a"),
-            &url("http://other/a/")
-        ));
-        assert!(!is_directory_of(&url("http://h/a/"), &url("http://h/a/")));
+        let leads = |from: &str, location: &str| {
+            let from = url(from);
+            is_directory_of(&from, &from.join(location).unwrap(), location)
+        };
+        assert!(leads("http://h:1/a", "http://h/a/"));
+        assert!(!leads("http://h/a", "http://h/b/"));
+        assert!(!leads("http://h/a", "http://other/a/"));
+        assert!(!leads("http://h/a/", "http://h/a/"));
+        // nginx escapes fewer characters.
+        assert!(leads("http://h/x%2By%5B%27", "http://h/x+y['/"));
+        // Caddy escapes nothing.
+        for (name, location) in [("h%23y", "/h#y/"), ("q%3Fx", "/q?x/"), ("%2520", "/%20/")] {
+            assert!(leads(&format!("http://h/{name}"), location), "{location}");
+        }
+        assert!(!leads("http://h/h%23y", "/h/"));
     }
 
     #[test]

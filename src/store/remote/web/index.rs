@@ -2,10 +2,10 @@
 
 use html5gum::{Token, Tokenizer};
 use http::header::CONTENT_TYPE;
-use percent_encoding::percent_decode_str;
 use reqwest::{Response, Url};
 use serde_json::Value;
 
+use super::address::decoded;
 use super::response;
 use crate::store::remote::{Page, RequestError};
 use crate::store::{Kind, check_component};
@@ -68,16 +68,20 @@ pub fn fuzz_page(url: &Url, page: &[u8]) -> usize {
 
 type Names = Vec<(Vec<u8>, Kind)>;
 
-/// Parses the lists of nginx (`type`) and Caddy (`is_dir`).
+/// Parses the lists of nginx (`type`), Caddy (`is_dir`) and `serve` of npm (`files`, with the names in `base`).
 fn of_json(body: &[u8]) -> Option<Names> {
-    let Ok(Value::Array(entries)) = serde_json::from_slice(body) else {
-        return None;
+    let list = serde_json::from_slice(body).ok()?;
+    let (entries, name_member) = match &list {
+        Value::Array(entries) => (entries, "name"),
+        Value::Object(list) => (list.get("files")?.as_array()?, "base"),
+        _ => return None,
     };
     let name = |entry: &Value| {
-        let name = entry.get("name")?.as_str()?;
+        let name = entry.get(name_member)?.as_str()?;
+        let kind = entry.get("type").and_then(Value::as_str);
         let is_prefix = name.ends_with('/')
             || entry.get("is_dir").and_then(Value::as_bool) == Some(true)
-            || entry.get("type").and_then(Value::as_str) == Some("directory");
+            || matches!(kind, Some("directory" | "folder"));
         let kind = if is_prefix {
             Kind::Prefix
         } else {
@@ -90,7 +94,7 @@ fn of_json(body: &[u8]) -> Option<Names> {
 
 /// Returns the links in a page that lead exactly one level down.
 fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
-    let base = url.path();
+    let base = url.path().trim_end_matches('/');
     let mut names = Names::new();
     for token in Tokenizer::new(body) {
         let Ok(Token::StartTag(tag)) = token else {
@@ -109,15 +113,17 @@ fn of_html(url: &Url, body: &[u8]) -> Option<Names> {
         if target.origin() != url.origin() || sorts {
             continue;
         }
-        let Some(below) = target.path().strip_prefix(base) else {
-            continue;
-        };
-        let (name, kind) = match below.strip_suffix('/') {
-            Some(name) => (name, Kind::Prefix),
-            None => (below, Kind::Object),
-        };
-        if !name.is_empty() && !name.contains('/') {
-            names.push((percent_decode_str(name).collect(), kind));
+        // Servers escape other characters than this crate.
+        let below = base
+            .split('/')
+            .zip(target.path().split('/'))
+            .all(|(own, other)| decoded(own) == decoded(other))
+            .then(|| target.path().split('/').skip(base.split('/').count()));
+        let below: Vec<&str> = below.into_iter().flatten().collect();
+        match below[..] {
+            [name] if !name.is_empty() => names.push((decoded(name), Kind::Object)),
+            [name, ""] if !name.is_empty() => names.push((decoded(name), Kind::Prefix)),
+            _ => {}
         }
     }
     Some(names)
@@ -143,14 +149,20 @@ mod tests {
             <a href="sub/deep">z</a><a href="http://other/data/q">w</a><a href="#f">v</a>
             <a class=x href=bare>u</a></html>"##;
         assert_eq!(shown(of_html(&url, page)), ["a b", "sub/", "abs", "bare"]);
+        let url = Url::parse("http://h/x%2By%5B/").unwrap();
+        let page = b"<a href='/x+y%5b/a'></a><a href='/x+y[/b/'></a><a href='/x+y/c'></a><a href='/x'></a>";
+        assert_eq!(shown(of_html(&url, page)), ["a", "b/"]);
     }
 
     #[test]
-    fn lists_in_json_are_read_as_two_servers_write_them() {
+    fn lists_in_json_are_read_as_three_servers_write_them() {
         let nginx = br#"[{"name":"d","type":"directory"},{"name":"f","type":"file","size":3}]"#;
         assert_eq!(shown(of_json(nginx)), ["d/", "f"]);
         let caddy = br#"[{"name":"d/","is_dir":true},{"name":"f","is_dir":false}]"#;
         assert_eq!(shown(of_json(caddy)), ["d/", "f"]);
+        let serve = br#"{"files":[{"base":"..","type":"directory"},{"base":"d/","type":"folder"},
+            {"base":"f.zarr","name":"f","type":"file"}],"directory":"x/"}"#;
+        assert_eq!(shown(of_json(serve)), ["../", "d/", "f.zarr"]);
         assert!(of_json(b"{\"zarr_format\":2}").is_none());
     }
 }
