@@ -212,8 +212,10 @@ struct Got {
 struct Page {
     /// Keys of objects, relative to the prefix, and their attributes if the listing has them.
     objects: Vec<(Vec<u8>, Option<Meta>)>,
-    /// Names of prefixes, without the slash.
+    /// Prefixes without the slash: names, or in a listing of all keys those that have an object of their own.
     prefixes: Vec<Vec<u8>>,
+    /// Whether the prefix itself has an object, whose key ends with a slash.
+    is_marked: bool,
     /// The token of the next page.
     next: Option<String>,
     /// Whether all pages together hold all existing names.

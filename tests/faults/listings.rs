@@ -219,6 +219,41 @@ fn d14_pages_follow_each_other_also_when_one_is_empty() {
     assert_eq!(errno(fs::metadata(mount.join("many/c/0002500"))), ENOENT);
 }
 
+#[test]
+fn d14_a_server_that_lists_all_names_again_or_in_no_order_lists_each_once() {
+    for fault in [Fault::NoStartAfter, Fault::UnsortedPage] {
+        let remote = Remote::new(Backend::S3);
+        remote.server.count("store/many/c/", 2_500);
+        remote.server.add(on("store/many/c/*").lists(), fault);
+        let mount = remote.mount(&[]);
+        let mut listed = names(mount.join("many/c")).unwrap();
+        listed.sort();
+        let expected: Vec<String> = (0..2_500).map(|i| format!("{i:07}")).collect();
+        assert_eq!(listed, expected);
+    }
+}
+
+#[test]
+fn d14_an_object_that_stands_for_a_directory_is_one() {
+    let remote = Remote::new(Backend::S3);
+    for key in ["", "a/", "empty/", "deep/er/", "deep/er/empty/"] {
+        remote.put(key, *b"");
+    }
+    let mount = remote.mount(&[]);
+    for most in [1000, 2] {
+        remote.server.add(on("*").lists(), Fault::MostNames(most));
+        let mount = remote.mount(&["--ttl", "0s"]);
+        assert_eq!(names(mount.join("deep")).unwrap(), ["er"]);
+        assert_eq!(names(mount.join("deep/er")).unwrap(), ["empty"]);
+        assert!(names(mount.join("empty")).unwrap().is_empty());
+        assert!(fs::metadata(mount.join("deep/er/empty")).unwrap().is_dir());
+        remote.reads(&mount, "a");
+    }
+    // Without a listing, too.
+    assert!(fs::metadata(mount.join("empty")).unwrap().is_dir());
+    assert_eq!(errno(fs::metadata(mount.join("empty/none"))), ENOENT);
+}
+
 /// Returns a group with more arrays than names on a listing page, without consolidated metadata.
 fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
     let remote = Remote::of(Backend::S3, format);

@@ -205,7 +205,7 @@ impl RemoteSource {
         };
         for _ in 0..MAX_EMPTY_PAGES {
             let page = self.request_list(list.clone()).await?;
-            if !page.objects.is_empty() || !page.prefixes.is_empty() {
+            if page.is_marked || !page.objects.is_empty() || !page.prefixes.is_empty() {
                 return Ok(true);
             }
             match page.next {

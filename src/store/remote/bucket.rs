@@ -294,8 +294,8 @@ impl Objects {
                 });
             }
         };
-        let below = |path: &Path| {
-            let name = path.as_ref().as_bytes().strip_prefix(prefix.as_bytes())?;
+        let below = |path: &str| {
+            let name = path.as_bytes().strip_prefix(prefix.as_bytes())?;
             let is_key = name
                 .split(|byte| *byte == b'/')
                 .all(|part| check_component(part).is_ok());
@@ -303,11 +303,18 @@ impl Objects {
         };
         let objects = response.result.objects.iter();
         let prefixes = response.result.common_prefixes.iter();
+        let prefixes = prefixes.filter_map(|path| below(path.as_ref()));
+        let directories = seen.directories.iter().filter_map(|path| below(path));
+        let is_wanted = |path: &Vec<u8>| list.depth == Depth::All || !path.contains(&b'/');
         Ok(Page {
             objects: objects
-                .filter_map(|object| Some((below(&object.location)?, Some(of_object(object)))))
+                .filter_map(|object| {
+                    let key = below(object.location.as_ref())?;
+                    Some((key, Some(of_object(object))))
+                })
                 .collect(),
-            prefixes: prefixes.filter_map(below).collect(),
+            prefixes: prefixes.chain(directories.filter(is_wanted)).collect(),
+            is_marked: !full.is_empty() && seen.directories.contains(&full),
             next: response.page_token,
             is_complete: true,
             since: None,

@@ -197,13 +197,12 @@ impl ListingCache {
     /// Caches the names that one page holds for a prefix and for every prefix below it.
     fn insert_tree(&self, root: &Key, page: Page, since: Instant) -> Arc<SortedNames> {
         let mut prefixes: BTreeMap<Vec<u8>, Vec<ListedName>> = BTreeMap::new();
-        let own = page.prefixes.into_iter().map(|name| ListedName {
-            name: name.into(),
-            kind: Kind::Prefix,
-            meta: None,
-        });
-        prefixes.insert(Vec::new(), own.collect());
-        for (key, meta) in page.objects {
+        let own = page.prefixes.into_iter();
+        let own = own.map(|key| (key, Kind::Prefix, None));
+        let objects = page.objects.into_iter();
+        let objects = objects.map(|(key, meta)| (key, Kind::Object, meta));
+        prefixes.insert(Vec::new(), Vec::new());
+        for (key, kind, meta) in own.chain(objects) {
             let mut prefix: &[u8] = &[];
             let mut rest = &key[..];
             while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
@@ -229,7 +228,7 @@ impl ListingCache {
                 .or_default()
                 .push(ListedName {
                     name: rest.into(),
-                    kind: Kind::Object,
+                    kind,
                     meta,
                 });
         }
@@ -262,6 +261,9 @@ pub(super) struct RemoteListing {
 #[derive(Debug)]
 struct OpenListing {
     next: NextPage,
+    /// The last name from a listing of all keys. A server that does not support listings after a name
+    /// lists the names up to this one again.
+    listed: Option<Vec<u8>>,
     since: Instant,
     /// Estimated bytes of its names so far.
     bytes: u64,
@@ -314,6 +316,7 @@ impl RemoteListing {
         }
         let mut next = NextPage::Page(None);
         let mut names = Vec::new();
+        let mut listed = None;
         if source.can_list() {
             let page = source.list(list_of(prefix, Depth::All, &next)).await?;
             let since = page.since.unwrap_or(since);
@@ -322,11 +325,16 @@ impl RemoteListing {
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
-            if page.objects.iter().all(is_flat)
+            // Some servers list in no order.
+            let is_sorted = page.objects.is_sorted_by_key(|(key, _)| key);
+            if is_sorted
+                && page.prefixes.is_empty()
+                && page.objects.iter().all(is_flat)
                 && let Some((last, _)) = page.objects.last()
             {
                 // The rest is listed one level deep, because a prefix may follow.
                 next = NextPage::After(last.clone());
+                listed = Some(last.clone());
                 names = names_of(page);
             }
         }
@@ -336,6 +344,7 @@ impl RemoteListing {
             names: Arc::new(SortedNames(names)),
             rest: Some(OpenListing {
                 next,
+                listed,
                 since,
                 bytes: 0,
                 empty: 0,
@@ -385,6 +394,11 @@ impl RemoteListing {
         if rest.empty > MAX_EMPTY_PAGES {
             return Err(fails("the listing has page after page without a name"));
         }
+        let is_new = |name: &ListedName| {
+            let listed = rest.listed.as_deref();
+            name.kind == Kind::Prefix || listed.is_none_or(|listed| *name.name > *listed)
+        };
+        let more: Vec<ListedName> = more.into_iter().filter(is_new).collect();
         let (since, is_complete) = (rest.since, rest.is_complete);
         let is_last = next.is_none();
         if let Some(next) = next {
@@ -429,7 +443,8 @@ fn is_whole_tree(page: &Page) -> bool {
 
 /// Upper bound of the bytes of the prefixes in a page, because keys can have very many components.
 fn tree_bytes(page: &Page) -> usize {
-    let keys = page.objects.iter().map(|(key, _)| {
+    let objects = page.objects.iter().map(|(key, _)| key);
+    let keys = objects.chain(&page.prefixes).map(|key| {
         let parts = key.iter().filter(|byte| **byte == b'/').count();
         key.len().saturating_mul(parts)
     });

@@ -120,6 +120,8 @@ impl Plan {
             Fault::MostNames(names) => self.most_names = names,
             Fault::RepeatedToken => self.page = Page::RepeatedToken,
             Fault::EmptyPage => self.page = Page::Empty,
+            Fault::NoStartAfter => self.page = Page::WithoutStartAfter,
+            Fault::UnsortedPage => self.page = Page::Unsorted,
             Fault::TruncatedPage => self.page = Page::Truncated,
         }
     }

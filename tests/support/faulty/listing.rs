@@ -14,6 +14,8 @@ pub enum Page {
     RepeatedToken,
     Empty,
     Truncated,
+    WithoutStartAfter,
+    Unsorted,
 }
 
 /// A character after which a key sorts behind all keys with the same prefix.
@@ -40,6 +42,7 @@ pub fn list(
     let start = match token.map(from_token) {
         Some(None) => return s3_error(400, "InvalidArgument", "no such continuation token"),
         Some(Some(start)) => start,
+        None if matches!(page, Page::WithoutStartAfter | Page::Unsorted) => String::new(),
         None => request.query("start-after").unwrap_or_default().to_owned(),
     };
     let wanted = if page == Page::Empty { 0 } else { max };
@@ -54,7 +57,8 @@ pub fn list(
     match page {
         Page::RepeatedToken => (is_truncated, at) = (true, start),
         Page::Empty => is_truncated = true,
-        Page::Right | Page::Truncated => {}
+        Page::Unsorted => found.values.reverse(),
+        Page::Right | Page::Truncated | Page::WithoutStartAfter => {}
     }
 
     let encode = request.query("encoding-type") == Some("url");

@@ -65,6 +65,10 @@ pub enum Fault {
     MostNames(usize),
     /// A page of a listing whose continuation token leads to the same page.
     RepeatedToken,
+    /// Listings begin with the first name, whatever `start-after` says, as from Azure.
+    NoStartAfter,
+    /// As [`Self::NoStartAfter`], and the names of a page have no order, as in a directory bucket of S3.
+    UnsortedPage,
     /// A page of a listing without names, but with a continuation token.
     EmptyPage,
     /// A page of a listing that is cut off in the middle.

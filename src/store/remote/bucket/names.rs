@@ -1,5 +1,6 @@
 //! Removes keys from a listing that `object_store` cannot represent (`a//b`, `a/../b`). With one such
-//! key it rejects the whole page, including the valid keys.
+//! key it rejects the whole page, including the valid keys. Also removes the keys of directories (`a/`), which
+//! the library would take for values without a slash.
 
 use object_store::path::Path;
 use quick_xml::escape::unescape;
@@ -14,12 +15,22 @@ const ENTRIES: [(&str, &str); 4] = [
     ("BlobPrefix", "Name"),
 ];
 
-/// Returns the listing without such keys, and their number; `None` if the listing cannot be parsed.
-pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
+/// A listing without the keys that were removed.
+#[derive(Debug, Default)]
+pub(super) struct Cleaned {
+    pub(super) listing: Vec<u8>,
+    /// Number of keys that cannot be represented.
+    pub(super) odd: usize,
+    /// Keys of directories, without the slash at the end.
+    pub(super) directories: Vec<String>,
+}
+
+/// Returns the listing without such keys; `None` if the listing cannot be parsed.
+pub(super) fn without_odd_keys(listing: &[u8]) -> Option<Cleaned> {
     let mut reader = Reader::from_reader(listing);
     let mut writer = Writer::new(Vec::with_capacity(listing.len()));
     let mut entry: Option<Entry<'_>> = None;
-    let mut odd = 0;
+    let mut cleaned = Cleaned::default();
     loop {
         let event = reader.read_event().ok()?;
         if matches!(event, Event::Eof) {
@@ -45,7 +56,11 @@ pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
                 let is_end = open.take(event)?;
                 if let (true, Some(whole)) = (is_end, entry.take_if(|_| is_end)) {
                     if whole.is_odd() {
-                        odd += 1;
+                        cleaned.odd += 1;
+                        continue;
+                    }
+                    if let Some(directory) = whole.directory() {
+                        cleaned.directories.push(directory.to_owned());
                         continue;
                     }
                     for event in whole.events {
@@ -55,13 +70,14 @@ pub(super) fn without_odd_keys(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
             }
         }
     }
-    Some((writer.into_inner(), odd))
+    cleaned.listing = writer.into_inner();
+    Some(cleaned)
 }
 
 /// Returns the listing without keys that `object_store` cannot represent, and their number.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_listing(listing: &[u8]) -> Option<(Vec<u8>, usize)> {
-    without_odd_keys(listing)
+    without_odd_keys(listing).map(|cleaned| (cleaned.listing, cleaned.odd))
 }
 
 fn named(element: &str) -> Option<(&'static str, &'static str)> {
@@ -98,6 +114,12 @@ impl<'a> Entry<'a> {
         Some(is_end)
     }
 
+    /// The directory that an object stands for.
+    fn directory(&self) -> Option<&str> {
+        let is_object = matches!(self.outer, "Contents" | "Blob");
+        self.name.strip_suffix('/').filter(|_| is_object)
+    }
+
     /// Whether the library changes the name, which would make it equal to other names.
     fn is_odd(&self) -> bool {
         let name = self.name.strip_suffix('/').unwrap_or(&self.name);
@@ -110,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_odd_keys_are_taken_out() {
+    fn only_odd_keys_and_those_of_directories_are_taken_out() {
         let entry = |key: &str| format!("<Contents><Key>{key}</Key><Size>3</Size></Contents>");
         let keys = [
             "a/b",
@@ -123,18 +145,20 @@ mod tests {
         ];
         let listing = format!(
             "<?xml version=\"1.0\"?><ListBucketResult><Prefix>a</Prefix>{}<CommonPrefixes>\
-             <Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>",
+             <Prefix>p//</Prefix></CommonPrefixes><CommonPrefixes><Prefix>q/</Prefix></CommonPrefixes>\
+             </ListBucketResult>",
             keys.map(entry).concat()
         );
-        let (left, odd) = without_odd_keys(listing.as_bytes()).unwrap();
-        let left = String::from_utf8(left).unwrap();
-        assert_eq!(odd, 4, "{left}");
-        let expected = ["a/b", "x &amp; y", "dir/", "&#252;"].map(entry).concat();
+        let cleaned = without_odd_keys(listing.as_bytes()).unwrap();
+        let left = String::from_utf8(cleaned.listing).unwrap();
+        assert_eq!(cleaned.odd, 4, "{left}");
+        assert_eq!(cleaned.directories, ["dir"]);
+        let expected = ["a/b", "x &amp; y", "&#252;"].map(entry).concat();
         assert_eq!(
             left,
             format!(
                 "<?xml version=\"1.0\"?><ListBucketResult><Prefix>a</Prefix>{expected}\
-                 </ListBucketResult>"
+                 <CommonPrefixes><Prefix>q/</Prefix></CommonPrefixes></ListBucketResult>"
             )
         );
     }

@@ -45,6 +45,8 @@ pub(super) struct ResponseInfo {
     pub(super) is_lasting: bool,
     /// Whether the body of a successful response is a complete listing.
     pub(super) is_listing: bool,
+    /// Objects of a listing that stand for directories, without the slash at the end of their keys.
+    pub(super) directories: Vec<String>,
     /// Whether the connection broke before the end of the body.
     pub(super) is_cut_off: bool,
 }
@@ -218,10 +220,14 @@ impl HttpService for Service {
         seen.code = code_of(&bytes);
         seen.region = region_of(parts.status, &parts.headers, &bytes);
         seen.is_listing = is_listing(&bytes);
-        let bytes = match seen.is_listing.then(|| without_odd_keys(&bytes)).flatten() {
-            Some((left, odd)) if odd > 0 => {
-                log::debug!("{odd} keys of a listing cannot be shown as files");
-                Bytes::from(left)
+        let cleaned = seen.is_listing.then(|| without_odd_keys(&bytes)).flatten();
+        let bytes = match cleaned {
+            Some(cleaned) if cleaned.odd > 0 || !cleaned.directories.is_empty() => {
+                if cleaned.odd > 0 {
+                    log::debug!("{} keys of a listing cannot be shown as files", cleaned.odd);
+                }
+                seen.directories = cleaned.directories;
+                Bytes::from(cleaned.listing)
             }
             _ => bytes,
         };
