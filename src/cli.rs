@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::units::{
-    parse_id, parse_log_filter, parse_memory_limit, parse_size, parse_time, parse_umask,
+    FOREVER, parse_id, parse_log_filter, parse_memory_limit, parse_size, parse_time, parse_umask,
 };
 use crate::view::FormatSet;
 
@@ -362,11 +362,13 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// Returns the time that names and sizes are cached, if the user has set it.
+    /// Returns the time that names and sizes are cached, if the user has set it. It is [`Duration::MAX`] for
+    /// a source that does not change.
     pub fn ttl(&self) -> Option<Duration> {
-        match self.immutable {
-            true => Some(Duration::MAX),
-            false => self.ttl,
+        match (self.immutable, self.ttl) {
+            (true, _) => Some(Duration::MAX),
+            (false, Some(ttl)) if ttl >= FOREVER => Some(Duration::MAX),
+            (false, ttl) => ttl,
         }
     }
 }

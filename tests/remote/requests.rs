@@ -293,11 +293,17 @@ fn a_look_at_the_attributes_of_many_keys_fetches_few_values() {
 #[test]
 fn a_source_that_does_not_change_is_read_from_a_warm_disk_cache_without_requests() {
     let served = array_of_many_chunks();
+    let nginx = Nginx::start(served.path());
+    for option in ["--immutable", "--ttl=inf"] {
+        reads_from_a_warm_disk_cache(&nginx, option);
+    }
+}
+
+fn reads_from_a_warm_disk_cache(nginx: &Nginx, option: &str) {
     let cache = scratch();
     let cache = cache.path().join("cache");
-    let nginx = Nginx::start(served.path());
     let rounds = [0, 1].map(|round| {
-        let remote = nginx.remote("").arg("--immutable");
+        let remote = nginx.remote("").arg(option);
         let remote = remote.arg("--disk-cache").arg(cache.to_str().unwrap());
         let mounted = remote.mount("many");
         let before = nginx.requests().len();
