@@ -74,6 +74,25 @@ fn the_root_is_called_as_its_source_and_root_in_any_source() {
 }
 
 #[test]
+fn an_array_named_like_the_alias_has_an_escaped_name_for_what_the_root_can_have() {
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    let plane = json!({"shape": [2, 4], "chunks": [2, 4]});
+    stores.v2("root", plane, &[("0.0", &le(&GOOD))]);
+    let mount = stores.mount(&["--formats", "npy,png"]);
+    let views = mount.join(".zarrfs");
+    let listed = names(&views);
+    for (name, same) in [("root.npy", "root.npy"), ("root~view.png", "root.png")] {
+        assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
+        let own = read(view(&mount, "root", same)).unwrap();
+        assert!(read(views.join(name)).unwrap() == own, "{name}");
+    }
+    // The name means a picture of the root, which is no image.
+    assert!(!listed.contains(&"root.png".to_owned()), "{listed:?}");
+    assert_eq!(errno(fs::metadata(views.join("root.png"))), ENOENT);
+}
+
+#[test]
 fn directories_tell_where_their_views_are() {
     let stores = hierarchy();
     let told = |path: &std::path::Path| {

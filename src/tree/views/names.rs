@@ -7,7 +7,7 @@ use super::ViewTree;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
 use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, ContentError, ESCAPE, Format, Renderer, ViewNode};
+use crate::view::{ChunkEntry, ESCAPE, Format, ContentError, Renderer, ViewNode, alias};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]
@@ -52,6 +52,9 @@ impl ViewTree {
             beside: false,
         };
         self.add_files(node, &mut listed, own).await?;
+        if *node.key() == self.root {
+            listed.taken.extend(aliases(node));
+        }
         for name in &children {
             // An unreadable node does not hide the other nodes. After a temporary failure the
             // listing fails, because the node may exist.
@@ -194,6 +197,15 @@ impl FileNames<'_> {
         let plain = format.name_beside(node.name())?;
         Some((plain, format.name_beside(&escaped)?))
     }
+}
+
+/// Returns the second names of the views of the root, which a lookup finds before the files of a child
+/// with the name of the alias.
+fn aliases(root: &ViewNode) -> impl Iterator<Item = Vec<u8>> {
+    let is_array = root.is_array();
+    Format::all()
+        .filter(move |format| format.is_named_after_node() && format.suits(is_array))
+        .map(move |format| format.own_name(alias(is_array)).into_bytes())
 }
 
 impl View {
