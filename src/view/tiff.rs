@@ -172,11 +172,15 @@ pub(super) fn image_in_strips(
 ///
 /// # Errors
 /// Returns why they cannot.
-pub(super) fn check_stored(pixels: &PixelLayout, reader: &ArrayReader) -> Result<(), String> {
+pub(super) fn check_stored(
+    pixels: &PixelLayout,
+    reader: &ArrayReader,
+    compression: u16,
+) -> Result<(), String> {
     let chunk = reader
         .read_chunk_shape()
         .ok_or("its chunks have several shapes")?;
-    blocks::stored_sides(pixels, chunk).map(drop)
+    blocks::stored_sides(pixels, chunk, compression).map(drop)
 }
 
 /// Returns the image of an array's stored chunks, with this value of the tag `Compression`.
@@ -193,7 +197,7 @@ pub(super) fn stored_image(
     let chunk = reader
         .read_chunk_shape()
         .ok_or("its chunks have several shapes")?;
-    let blocks = Blocks::stored(pixels, chunk, Arc::clone(&table))?;
+    let blocks = Blocks::stored(pixels, chunk, compression, Arc::clone(&table))?;
     if blocks.largest_bytes() > MAX_BLOCK_BYTES {
         return Err("stored chunks of 2 GiB and more".into());
     }
@@ -220,7 +224,7 @@ fn image_of_blocks(
     let extent =
         ArrayExtent::new(source, reader, blocks.order(), pixels.conversion).ok_or(TOO_LONG)?;
     let image = Image {
-        fields: fields(pixels, &blocks, 1)?,
+        fields: fields(pixels, &blocks, blocks::NO_COMPRESSION)?,
         blocks,
         size_bytes: extent.size_bytes,
     };

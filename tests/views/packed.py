@@ -33,13 +33,15 @@ ARRAYS = {
     "bool": ((33, 16), (16, 16), "|b1", True, [], ZLIB, True, "C"),
     "holes": ((33, 16), (16, 16), "<f4", 7, [], ZLIB, True, "C"),
     "many": ((200, 80), (1, 8), "<i2", 0, [], ZLIB, True, "C"),
+    # The last strip of each band ends with the image.
+    "strips": ((3, 25, 50), (1, 10, 50), "<i2", 0, [], None, True, "C"),
     # What has to be decoded.
     "gzip": ((33, 16), (16, 16), "<f4", 7, [], numcodecs.GZip(1), True, "C"),
     "half": ((33, 16), (16, 16), "<f2", 7, [], ZLIB, True, "C"),
     "columns": ((33, 16), (16, 16), "<f4", 7, [], ZLIB, True, "F"),
     "uneven": ((33, 16), (16, 16), "<f8", 7, [numcodecs.Shuffle(4)], ZLIB, True, "C"),
     "zstd": ((48, 64), (16, 32), "<f4", 7, [], numcodecs.Zstd(1), False, "C"),
-    # As strips, the last one would have more rows than the image.
+    # As compressed strips, the last one would decode to more rows than the image.
     "cut": ((25, 50), (10, 50), "<i2", 0, [], ZLIB, False, "C"),
 }
 DECODED = {"gzip", "half", "columns", "uneven", "zstd", "v3zstd"}

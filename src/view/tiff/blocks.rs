@@ -27,6 +27,9 @@ pub(super) struct StoredBlocks {
     rows: u64,
     per_plane: u64,
     planes: u64,
+    /// The maximum size of the last strip of a plane, which ends with the image; `None` if a block is the
+    /// whole chunk.
+    last_strip_bytes: Option<u64>,
     table: Arc<ChunkTable>,
 }
 
@@ -51,6 +54,8 @@ pub(super) struct Strips {
     planes: u64,
 }
 
+/// The value of the tag `Compression` without compression.
+pub(super) const NO_COMPRESSION: u16 = 1;
 /// The maximum size of a tile, which programs hold in memory to read one pixel.
 const MAX_TILE_BYTES: u64 = 256 << 20;
 /// The maximum number of blocks of an image; readers are slow with larger tables.
@@ -81,11 +86,15 @@ impl Blocks {
     pub(super) fn stored(
         pixels: &PixelLayout,
         chunk: &[u64],
+        compression: u16,
         table: Arc<ChunkTable>,
     ) -> Result<Self, String> {
-        let [rows, width] = stored_sides(pixels, chunk)?;
+        let [rows, width] = stored_sides(pixels, chunk, compression)?;
         let is_tile = is_side(width) && is_side(rows);
+        let last_rows = (pixels.height.checked_rem(rows)).filter(|last| *last > 0 && !is_tile);
+        let row_bytes = width.saturating_mul(pixels.pixel_bytes());
         Ok(Self::Stored(StoredBlocks {
+            last_strip_bytes: last_rows.map(|last| last.saturating_mul(row_bytes)),
             width: is_tile.then_some(width),
             rows,
             per_plane: pixels
@@ -188,7 +197,12 @@ impl Blocks {
             }
             Self::Stored(blocks) => {
                 let range = blocks.table.find(block).unwrap_or_default();
-                range.end - range.start
+                let size_bytes = range.end - range.start;
+                let is_last = (block + 1).is_multiple_of(blocks.per_plane.max(1));
+                match blocks.last_strip_bytes {
+                    Some(most_bytes) if is_last => size_bytes.min(most_bytes),
+                    _ => size_bytes,
+                }
             }
         }
     }
@@ -248,7 +262,11 @@ fn is_side(side: u64) -> bool {
 ///
 /// # Errors
 /// Returns why the chunk is neither.
-pub(super) fn stored_sides(pixels: &PixelLayout, chunk: &[u64]) -> Result<[u64; 2], String> {
+pub(super) fn stored_sides(
+    pixels: &PixelLayout,
+    chunk: &[u64],
+    compression: u16,
+) -> Result<[u64; 2], String> {
     let sides = match pixels.is_chunky {
         true => chunk
             .split_last()
@@ -272,11 +290,12 @@ pub(super) fn stored_sides(pixels: &PixelLayout, chunk: &[u64]) -> Result<[u64; 
              16, nor as wide as the image"
         ));
     }
-    // Readers allocate the rows of the image, and some refuse a strip that decodes to more.
-    if !is_tile && !pixels.height.is_multiple_of(rows) {
+    // Readers allocate the rows of the image, and some refuse a strip that decodes to more. A strip without
+    // compression ends with the image.
+    if !is_tile && !pixels.height.is_multiple_of(rows) && compression != NO_COMPRESSION {
         return Err(format!(
-            "chunks of {rows} rows as strips of TIFF: the last one would have more rows than the image of \
-             {} rows",
+            "chunks of {rows} rows as strips of TIFF: the last one would decode to more rows than the image \
+             of {} rows",
             pixels.height
         ));
     }
