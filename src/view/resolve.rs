@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::content::ContentError;
+use super::group_tree::TreeScope;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::Value;
@@ -31,6 +32,12 @@ pub trait NodeResolver {
     /// [`ContentError::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
     fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, ContentError>;
 
+    /// Returns all texts of a small array in C order.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] for too much text or no text; else why the array cannot be read.
+    fn texts(&self, node: &ViewNode) -> Result<Arc<Vec<String>>, ContentError>;
+
     /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
     fn assumes_wgs84(&self) -> bool;
 
@@ -46,6 +53,7 @@ pub trait NodeResolver {
 struct ResolvedInputs {
     nodes: HashMap<Key, Result<Option<Arc<ViewNode>>, ContentError>>,
     numbers: HashMap<(Key, u64), Result<Vec<Value>, ContentError>>,
+    texts: HashMap<Key, Result<Arc<Vec<String>>, ContentError>>,
     tables: HashMap<Key, Result<Arc<ChunkTable>, ContentError>>,
     missing: Mutex<Vec<MissingInput>>,
     assumes_wgs84: bool,
@@ -56,6 +64,8 @@ enum MissingInput {
     Node(Key),
     /// The numbers of an array, and the maximum of their count.
     Numbers(Key, u64),
+    /// The texts of an array.
+    Texts(Key),
     /// The sizes and offsets of the stored chunks of an array.
     Table(Key),
 }
@@ -85,6 +95,13 @@ impl NodeResolver for ResolvedInputs {
         }
     }
 
+    fn texts(&self, node: &ViewNode) -> Result<Arc<Vec<String>>, ContentError> {
+        match self.texts.get(node.key()) {
+            Some(found) => found.clone(),
+            None => Err(self.note(MissingInput::Texts(node.key().clone()))),
+        }
+    }
+
     fn assumes_wgs84(&self) -> bool {
         self.assumes_wgs84
     }
@@ -101,6 +118,7 @@ impl NodeResolver for ResolvedInputs {
 enum LoadedInput {
     Node(Key, Result<Option<Arc<ViewNode>>, ContentError>),
     Numbers((Key, u64), Result<Vec<Value>, ContentError>),
+    Texts(Key, Result<Arc<Vec<String>>, ContentError>),
     Table(Key, Result<Arc<ChunkTable>, ContentError>),
 }
 
@@ -125,12 +143,13 @@ impl Nodes {
                 return rendered;
             }
             drop(rendered);
-            for loaded in join_all(missing.into_iter().map(|missing| self.load(missing))).await {
-                match loaded {
+            for found in join_all(missing.into_iter().map(|missing| self.load(missing))).await {
+                match found {
                     LoadedInput::Node(key, node) => drop(resolved.nodes.insert(key, node)),
                     LoadedInput::Numbers(key, numbers) => {
                         drop(resolved.numbers.insert(key, numbers))
                     }
+                    LoadedInput::Texts(key, texts) => drop(resolved.texts.insert(key, texts)),
                     LoadedInput::Table(key, table) => drop(resolved.tables.insert(key, table)),
                 }
             }
@@ -149,6 +168,15 @@ impl Nodes {
                     Err(error) => Err(ContentError::Failed(error)),
                 };
                 LoadedInput::Numbers((key, most), numbers)
+            }
+            MissingInput::Texts(key) => {
+                let texts = match self.node(&key).await {
+                    Ok(node) => self.texts_of(&node, TreeScope::Group).await,
+                    Err(error) => Err(ContentError::Failed(error)),
+                };
+                let none = || Err("no text".to_owned());
+                let texts = texts.and_then(|found| Ok(found.unwrap_or_else(none)?));
+                LoadedInput::Texts(key, texts)
             }
             MissingInput::Table(key) => {
                 let table = match self.node(&key).await {

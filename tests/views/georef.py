@@ -156,6 +156,14 @@ def write_rasters():
     text = SYSTEMS["proj_0"][2]
     create(systems, "own", values(4, 5), ("y", "x"), esri_pe_string=CRS.from_user_input(text).to_wkt("WKT1_ESRI"), proj4=text,
            **{"spatial:transform": TRANSFORM})
+    # As rioxarray and xarray write it with an `encoding`: no attribute names the grid mapping; bands have names.
+    for version in 2, 3:
+        one = zarr.create_group(store(f"default{version}"), zarr_format=version)
+        create(one, "a", values(3, 20, 30), ("band", "y", "x"), version)
+        create(one, "x", 500005 + 10.0 * np.arange(30), ("x",), version)
+        create(one, "y", 4999990 - 20.0 * np.arange(20), ("y",), version)
+        create(one, "band", np.array(["B02", "B8A", ""], "U3" if version == 2 else "T"), ("band",), version)
+        create(one, "spatial_ref", np.int64(0), (), version, crs_wkt=CRS.from_epsg(32633).to_wkt())
     times = zarr.create_group(store("times"), zarr_format=3)
     for calendar, first in TIMES.items():
         one = times.create_group(calendar)
@@ -387,7 +395,18 @@ def check_mappings():
         check_place(node + "/a", [1.0, 0.0, 0.0, 0.0, -1.0, 20.0], expected, has_map_system=not name.startswith("rotated"))
 
 
+def check_defaults():
+    for version in 2, 3:
+        check_place(f"default{version}/a", TRANSFORM, CRS.from_epsg(32633))
+        for suffix in ".tif", ".vrt", ".bin":
+            with rasterio.open(file(f"default{version}/a", suffix)) as there:
+                equal(f"{suffix} of v{version}: bands", there.descriptions, ("band=B02", "band=B8A", "band[2]"))
+        with open(file(f"default{version}/a", "", "README.txt")) as readme:
+            equal("a note of the system", "which no attribute grid_mapping names" in readme.read(), True)
+
+
 def check():
+    check_defaults()
     check_netcdf()
     check_mappings()
     check_systems()

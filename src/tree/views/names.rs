@@ -7,7 +7,7 @@ use super::ViewTree;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
 use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, ESCAPE, Format, ContentError, Renderer, ViewNode, alias};
+use crate::view::{ChunkEntry, ContentError, ESCAPE, Format, Renderer, ViewNode, alias};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]

@@ -10,8 +10,11 @@ use super::text::{is_plain, shown};
 use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
 use crate::view::number::Value;
-use crate::zarr::Scalar;
 use crate::zarr::data_type::{TimeBase, TimeUnit};
+use crate::zarr::{DataType, Scalar, Variable};
+
+/// The maximum length of a text that is the coordinate of a band, in bytes.
+const MAX_WORD_BYTES: usize = 256;
 
 /// The names of bands.
 #[derive(Debug)]
@@ -146,6 +149,13 @@ fn places(
             .map(|value| date(value.whole()?, unit))
             .collect()));
     }
+    if is_text(node) {
+        return Ok(match context.nodes.texts(node) {
+            Ok(texts) => Ok(texts.iter().map(|text| word(text)).collect()),
+            Err(ContentError::Absent(why)) => Err(why),
+            Err(error) => return Err(error),
+        });
+    }
     let found = coordinates(context, node, length)?;
     let times = time_units(node);
     Ok(found.map(|found| {
@@ -163,6 +173,22 @@ fn places(
         };
         found.numbers.iter().map(text).collect()
     }))
+}
+
+/// Returns whether the elements of an array are text.
+fn is_text(node: &ViewNode) -> bool {
+    let data_type = node.metadata().as_array().map(|array| &array.data_type);
+    match data_type {
+        Some(Ok(DataType::Fixed(fixed))) => matches!(fixed.scalar, Scalar::Text(_)),
+        Some(Ok(DataType::Variable(variable))) => *variable == Variable::Text,
+        _ => false,
+    }
+}
+
+/// Returns a text as a coordinate; `None` if it cannot be a part of the name of a band.
+fn word(text: &str) -> Option<String> {
+    let is_word = !text.is_empty() && text.len() <= MAX_WORD_BYTES && is_plain(text);
+    is_word.then(|| text.to_owned())
 }
 
 /// Rounds a number to `digits` digits after the first one.

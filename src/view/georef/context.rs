@@ -337,6 +337,21 @@ impl<'a> Context<'a> {
         Ok(None)
     }
 
+    /// Returns the array of this name in the group of the array.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(in crate::view) fn in_group(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
+        let group = self.groups.ancestors.first();
+        match group.and_then(|group| group.key().join(name.as_bytes()).ok()) {
+            Some(key) if key != *self.view.node.key() => self.array_at(&key),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the array at a key, or an invalid node, which may be an array.
     fn array_at(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError> {
         let node = self.nodes.node(key)?;

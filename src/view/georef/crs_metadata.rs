@@ -120,6 +120,11 @@ fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
     [&TEXTS[..], &OLD_TEXTS].into_iter().find(is_there)
 }
 
+/// Returns whether attributes are those of a grid mapping with a system.
+pub(in crate::view) fn has_crs(members: &Map<String, Json>) -> bool {
+    texts(members).is_some() || some(members, "grid_mapping_name").is_some()
+}
+
 /// Returns the same for an array without a grid mapping, if one is a system. A name alone is no system.
 fn own_texts(context: &Context<'_>) -> Option<&'static [&'static str]> {
     let is_text = |name: &&str| {

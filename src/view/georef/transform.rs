@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::axis::{Axis, Steps};
 use super::context::{AttributeSource, Context, Notes, number, short, some};
 use super::crs::Crs;
-use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
+use super::crs_metadata::{crs as agreed_crs, has_crs, may_have_crs, says_crs};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
 use crate::view::content::ContentError;
@@ -73,6 +73,12 @@ pub(in crate::view) fn find(
             .and_then(|node| node.metadata().attributes().ok());
         place.transform = computed(&across, &down, raster, members, notes);
     }
+    let grid_mapping = match grid_mapping {
+        None if needs_numbers && place.transform.is_some() => {
+            default_grid_mapping(context, raster, notes)?
+        }
+        grid_mapping => grid_mapping,
+    };
     let crs = agreed_crs(
         context,
         raster,
@@ -106,7 +112,7 @@ pub(in crate::view) fn find(
             "no coordinate reference system is known: latitudes and longitudes without a grid mapping \
              (--assume-wgs84 takes them for those of EPSG:4326)",
         );
-    } else if context.own("grid_mapping").is_none() {
+    } else if context.own("grid_mapping").is_none() && grid_mapping.is_none() {
         notes.add("no coordinate reference system is known");
     }
     if place.transform.is_none() {
@@ -435,6 +441,33 @@ fn grid_mapping(
         return Ok(None);
     }
     Ok(Some(node))
+}
+
+/// The name of a grid mapping in rioxarray, odc-geo and GDAL's netCDF driver.
+const DEFAULT_GRID_MAPPING: &str = "spatial_ref";
+
+/// Returns the grid mapping of this name in the group of an array with coordinates, if no metadata name a
+/// system. xarray drops the attribute `grid_mapping` when `to_zarr` is called with an `encoding`.
+fn default_grid_mapping(
+    context: &Context<'_>,
+    raster: &Raster,
+    notes: &mut Notes,
+) -> Result<Option<std::sync::Arc<ViewNode>>, ContentError> {
+    let is_said = may_have_crs(context) || context.above().any(|(_, members)| says_crs(members));
+    if is_said || raster.across.is_none() || raster.down.is_none() {
+        return Ok(None);
+    }
+    let found = context.in_group(DEFAULT_GRID_MAPPING)?.filter(|node| {
+        let array = node.metadata().as_array();
+        let is_single = array.is_some_and(|array| array.shape.iter().product::<u64>() == 1);
+        is_single && node.metadata().attributes().is_ok_and(has_crs)
+    });
+    if found.is_some() {
+        notes.add(format!(
+            "the system is that of {DEFAULT_GRID_MAPPING}, which no attribute grid_mapping names"
+        ));
+    }
+    Ok(found)
 }
 
 /// Returns the transform of the coordinates, or `GeoTransform` (GDAL's netCDF driver) if coordinates are
