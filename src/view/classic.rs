@@ -271,7 +271,7 @@ fn plan(
                 )
             })?)
         }
-        Data::Array(..) | Data::Numbers(_) => None,
+        Data::Array(..) | Data::Records(..) | Data::Numbers(_) => None,
     };
     let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
     if texts.is_some() {
@@ -303,6 +303,7 @@ fn plan(
         (Data::Texts(_), texts) => {
             VariableElements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes))
         }
+        (Data::Records(..), _) => return Err("structures are only in NetCDF-4".into()),
         (Data::Numbers(values), _) => {
             let number = kind.number.ok_or("no numbers")?;
             let bytes: Option<Vec<Vec<u8>>> =

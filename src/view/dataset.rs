@@ -85,6 +85,8 @@ pub(super) enum Data {
     Array(Arc<ArrayReader>, Vec<u64>),
     /// Encoded elements, in C order.
     Texts(Arc<Vec<String>>),
+    /// The elements of an array of structures, in C order, to be encoded for the file.
+    Records(Arc<Vec<u8>>, Arc<ArrayReader>),
     /// Computed numbers, in C order.
     Numbers(Arc<Vec<Value>>),
 }

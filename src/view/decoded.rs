@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::content::ContentError;
 use super::group_tree::{DecodedTexts, TreeScope};
+use super::netcdf4;
 use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use super::number::{Number, Value, code_points};
@@ -21,20 +22,33 @@ const MAX_RAW_BYTES: u64 = 256 << 20;
 const MAX_NUMBERS_PART: u64 = 64;
 
 impl Nodes {
-    /// Returns the elements of an array of structures that contain text.
+    /// Returns the elements of an array of structures that the file has in another form: text, and in netCDF
+    /// ([`TreeScope::Subtree`]) half floats.
     pub(super) async fn records_of(
         &self,
         node: &ViewNode,
+        scope: TreeScope,
     ) -> Result<Option<Result<Arc<Vec<u8>>, String>>, ContentError> {
         let Some(reader) = node.reader().filter(|reader| {
             let data_type = reader.chunks().data_type();
-            matches!(data_type.scalar, Scalar::Struct(_)) && has_text(data_type)
+            let is_changed = match scope {
+                TreeScope::RawSubtree => has_text(data_type),
+                TreeScope::Subtree => netcdf4::needs_encoding(data_type),
+                TreeScope::Group | TreeScope::Table => false,
+            };
+            matches!(data_type.scalar, Scalar::Struct(_)) && is_changed
         }) else {
             return Ok(None);
         };
         let most = MAX_TEXT_BYTES.min(self.engine().memory_limit_bytes() / 32);
         if reader.size_bytes() > most {
-            let why = format!("more than {most} bytes of structures with text");
+            let what = match scope {
+                TreeScope::RawSubtree => "structures with text",
+                TreeScope::Group | TreeScope::Table | TreeScope::Subtree => {
+                    "structures with text or half floats"
+                }
+            };
+            let why = format!("more than {most} bytes of {what}");
             return Ok(Some(Err(why)));
         }
         let bytes = self.all_bytes(node).await?;

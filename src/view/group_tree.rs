@@ -139,8 +139,8 @@ pub struct GroupArray {
     /// The decoded elements, if they are text that a read cannot decode by itself; or why they are not
     /// decoded.
     pub texts: Option<DecodedTexts>,
-    /// The elements as bytes, if they are structures that contain text ([`TreeScope::RawSubtree`]); or why they
-    /// are not read.
+    /// The elements as bytes, if they are structures that the file has in another form; or why they are not
+    /// read.
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
     /// The items of each element, if the elements are byte strings or lists ([`TreeScope::RawSubtree`]); or why
     /// they are not decoded.

@@ -225,12 +225,14 @@ impl Nodes {
             texts = self.texts_of(&node, scope).await?;
             match scope {
                 TreeScope::RawSubtree => {
-                    records = self.records_of(&node).await?;
+                    records = self.records_of(&node, scope).await?;
                     sequences = self.sequences_of(&node).await?;
                 }
                 TreeScope::Table => times = self.missing_times(&node).await?.map(Arc::new),
-                TreeScope::Group | TreeScope::Subtree => {
-                    grid = self.grid_of(&node, has_crs).await?
+                TreeScope::Group => grid = self.grid_of(&node, has_crs).await?,
+                TreeScope::Subtree => {
+                    records = self.records_of(&node, scope).await?;
+                    grid = self.grid_of(&node, has_crs).await?;
                 }
             }
         }

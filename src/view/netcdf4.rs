@@ -8,7 +8,8 @@ pub(super) mod storage;
 use std::collections::{HashMap, HashSet};
 
 use self::body::{ArrayContent, DatasetValues, StoredArray};
-use self::compound::NamedTypes;
+pub(super) use self::compound::needs_encoding;
+use self::compound::{Encoding, NamedTypes};
 use self::storage::DatasetElements;
 use super::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
@@ -288,6 +289,9 @@ impl<'a> FileBuilder<'a> {
             (None, VariableType::Text, _) => Ok(Datatype::VariableText),
             (None, VariableType::Structure, Data::Array(reader, _)) => {
                 compound::datatype(reader.chunks().data_type())
+            }
+            (None, VariableType::Structure, Data::Records(_, reader)) => {
+                Ok(Encoding::of(reader.chunks().data_type())?.datatype)
             }
             (None, VariableType::Number(_) | VariableType::Structure, _) => {
                 Err("no data type of netCDF".into())

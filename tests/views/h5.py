@@ -57,6 +57,8 @@ def structures(count, parts=PARTS):
 
 
 NAMED = np.array([("Grüße", 1, ["a", "bc"]), ("", 2, ["", "ü"])], [("name", "<U6"), ("n", "<i4"), ("codes", "<U2", (2,))])
+MIXED = np.array([("Grüße", 1.5, ["a", "bc"]), ("", np.inf, ["", "ü"]), ("€", -6e-8, ["x", ""])],
+                 [("name", "<U6"), ("half", ">f2"), ("codes", "<U2", (2,))])
 COMPLEX = structures(5, [("c", "<c8"), ("raw", "V3")])
 COMPLEX["c"] = [1 + 2j, 3, 4j, -1, 0]
 
@@ -115,6 +117,7 @@ def write_structures():
         by_hand(name, "s", structures(9), 4, named)
         by_hand(name, "z", COMPLEX, 2, named)
     by_hand("structures", "named", NAMED, 2)
+    by_hand("netcdf", "mixed", MIXED, 2)
 
 
 # Byte strings and lists of variable length. The last chunk of each is missing.
@@ -360,6 +363,19 @@ def check_netcdf(mount):
             assert long["long"] == LONG["long"] and list(long["many"]) == LONG["many"], name
             assert (long["units"], long["n"]) == ("m", 3), name
             counts["nc"] += 1
+        for reader in nc, h5:
+            found = reader["mixed"][:]
+            # In the file text is an array of characters, the last axis in h5py; netCDF4 joins those of a plain member.
+            def joined(part):
+                text = np.ascontiguousarray(found[part])
+                shape = MIXED[part].shape
+                joined = text if text.shape == shape else text.view(f"S{text.shape[-1]}").reshape(shape)
+                return np.char.decode(joined, "utf-8")
+            for part in "name", "codes":
+                if joined(part).tolist() != MIXED[part].tolist():
+                    bad.append(f"mixed {part}: {joined(part)} is not {MIXED[part]}")
+            if found["half"].dtype.str[1:] != "f4" or found["half"].tolist() != MIXED["half"].tolist():
+                bad.append(f"mixed half: {found['half']!r} is not {MIXED['half']!r}")
         assert nc.getncattr("long") == LONG["long"] and len(h5.attrs["many"]) == 20_000
         assert h5["s"].id.get_type().committed()
     told = subprocess.run(["ncdump", file], check=True, capture_output=True, text=True).stdout

@@ -10,7 +10,7 @@ pub(super) struct Scopes {
     all: Vec<Dimension>,
     open: Vec<Scope>,
     /// The bytes of decoded text in the variables so far.
-    pub(super) text_bytes: usize,
+    text_bytes: usize,
     /// The number of computed coordinates so far.
     pub(super) coordinates: u64,
 }
@@ -32,7 +32,22 @@ struct Scope {
 /// The maximum length of a name before a suffix is appended, in bytes.
 const MAX_STEM_BYTES: usize = 200;
 
+/// The maximum size of the decoded text of all variables, in bytes.
+const MAX_TEXT_BYTES: usize = 32 << 20;
+
 impl Scopes {
+    /// Counts the decoded text of a variable.
+    ///
+    /// # Errors
+    /// The file has too much text.
+    pub(super) fn add_text(&mut self, bytes: usize) -> Result<(), String> {
+        let total = self.text_bytes.checked_add(bytes);
+        let total = total.filter(|total| *total <= MAX_TEXT_BYTES);
+        self.text_bytes =
+            total.ok_or_else(|| format!("more than {MAX_TEXT_BYTES} bytes of text in one file"))?;
+        Ok(())
+    }
+
     /// Enters a group with subgroups of these names.
     pub(super) fn enter(&mut self, groups: impl IntoIterator<Item = String>) {
         self.open.push(Scope {

@@ -231,9 +231,7 @@ fn elements(
             .iter()
             .map(|text| text.len() + size_of::<String>())
             .sum();
-        scopes.text_bytes = (scopes.text_bytes.checked_add(bytes))
-            .filter(|total| *total <= MAX_TEXT_BYTES)
-            .ok_or_else(|| format!("more than {MAX_TEXT_BYTES} bytes of text in one file"))?;
+        scopes.add_text(bytes)?;
         if texts.iter().any(|text| text.contains('\0')) {
             return Err("text with NUL in it".into());
         }
@@ -246,6 +244,12 @@ fn elements(
             return Err("elements of variable length that are no text".into());
         }
     };
+    if let Some(records) = &member.records {
+        let records = records.as_ref().map_err(Clone::clone)?;
+        scopes.add_text(records.len())?;
+        let data = Data::Records(Arc::clone(records), Arc::clone(reader));
+        return Ok((VariableType::Structure, data, 1));
+    }
     let (item, chunk_shape, parts) = fixed_elements(reader)?;
     debug_assert_eq!(reader.chunks().grid().array_shape(), &array.shape[..]);
     Ok((item, Data::Array(Arc::clone(reader), chunk_shape), parts))
@@ -282,8 +286,6 @@ fn fixed_elements(reader: &ArrayReader) -> Result<(VariableType, Vec<u64>, u64),
 
 /// The maximum length of an axis; libraries count its bytes.
 const MAX_LENGTH: u64 = 1 << 58;
-/// The maximum size of the decoded text of all variables, in bytes.
-const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// Adds attributes that describe the data type.
 fn add_meaning(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::FileBuilder;
 use super::body::{ArrayContent, DatasetValues};
+use super::compound::Encoding;
 use crate::array::ArrayReader;
 use crate::view::dataset::{Data, Variable};
 use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
@@ -142,6 +143,11 @@ impl<'a> FileBuilder<'a> {
         let (reader, chunks) = match &variable.data {
             Data::Texts(texts) => {
                 let values = DatasetValues::Variable(self.file.push_texts(texts));
+                return of_values(values, shape, item_bytes as u64, is_unlimited);
+            }
+            Data::Records(bytes, reader) => {
+                let encoding = Encoding::of(reader.chunks().data_type())?;
+                let values = DatasetValues::Bytes(encoding.encode(bytes)?);
                 return of_values(values, shape, item_bytes as u64, is_unlimited);
             }
             Data::Numbers(values) => {
