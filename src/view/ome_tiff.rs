@@ -23,6 +23,8 @@ use axes::StackAxes;
 
 /// An array as a stack of images.
 struct ImageStack<'a> {
+    /// The name of the node whose file it is: of the image, or of the array.
+    name: &'a str,
     context: &'a Context<'a>,
     metadata: &'a RasterMetadata,
     axes: StackAxes,
@@ -114,6 +116,7 @@ fn with_stack(
         true => None,
         false => Some(finest_level(node, nodes)?),
     };
+    let name = node.name();
     let node = level.as_deref().unwrap_or(node);
     let unreadable = || format!("the elements of {} cannot be read", node.key());
     let view = node.array_view().ok_or_else(unreadable)?;
@@ -124,6 +127,7 @@ fn with_stack(
     let metadata = RasterMetadata::of(&context, &mut Notes::default())?;
     let axes = StackAxes::of(&context, &metadata.raster, &mut notes)?;
     let stack = ImageStack {
+        name,
         context: &context,
         metadata: &metadata,
         axes,

@@ -62,6 +62,8 @@ def write():
             datasets.append({"path": str(level), "coordinateTransformations": [{"type": "scale", "scale": scale}]})
         described = [{"name": axis, "type": UNITS[axis][0], **({"unit": UNITS[axis][1]} if UNITS[axis][1] else {})} for axis in axes]
         image = {"name": f"image <{name}> & more", "axes": described, "datasets": datasets}
+        if name == "wide":
+            del image["name"]
         channels = {"channels": [{"label": f"dye {number}", "color": "FF0080"} for number in range(dict(zip(axes, shape)).get("c", 1))]}
         if version == "0.4":
             group.attrs.update({"multiscales": [{**image, "version": version}], "omero": channels})
@@ -116,7 +118,9 @@ def check(mount):
                 text = file.ome_metadata
             ome = ome_types.from_xml(text, validate=True)
             image = ome.images[0]
-            assert image.name == f"image <{name}> & more", image.name
+            # Without a name in the metadata it is that of the file.
+            own_name = path.name.split(".")[0] if name == "wide" else f"image <{name}> & more"
+            assert image.name == own_name, image.name
             pixels = image.pixels
             sizes = {"t": pixels.size_t, "c": pixels.size_c, "z": pixels.size_z, "y": pixels.size_y, "x": pixels.size_x}
             assert all(sizes[axis] == dict(zip(axes, shape)).get(axis, 1) for axis in sizes), sizes

@@ -86,15 +86,14 @@ pub(super) fn describe(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<Stri
     Ok(text)
 }
 
-/// Returns the name of the image; without an image, of the array.
+/// Returns the name that the metadata of the image have, else that of the node.
 fn name(stack: &ImageStack<'_>) -> String {
     let image = ome_image(stack.context);
     let name = image.and_then(|image| image.get("name")?.as_str());
     let name = name.filter(|name| !name.is_empty() && is_plain(name));
-    let own = stack.context.view.node.name();
     match name {
         Some(name) => name.to_owned(),
-        None if is_plain(own) => own.to_owned(),
+        None if is_plain(stack.name) => stack.name.to_owned(),
         None => "image".into(),
     }
 }
