@@ -17,7 +17,7 @@ use super::resolve::NodeResolver;
 use super::sidecar::element_type;
 use crate::zarr::ByteOrder;
 use axes::Axes;
-use header::{Geometry, Header};
+use header::{Geometry, Header, X_Y_Z};
 
 /// Renders an array as a NIfTI file.
 ///
@@ -133,6 +133,28 @@ fn single(value: f64) -> f32 {
 const LENGTHS: [(f64, u8); 3] = [(1.0, 1), (1e-3, 2), (1e-6, 3)];
 const TIMES: [(f64, u8); 3] = [(1.0, 8), (1e-3, 16), (1e-6, 24)];
 
+/// Returns the direction of each of the first three axes of the file, if their names are x, y and z (or x and
+/// y) in any order; else they are x, y and z in this order.
+fn directions(names: &[Option<&str>]) -> [usize; 3] {
+    let direction = |name: &str| match name.to_ascii_lowercase().as_str() {
+        "x" => Some(0),
+        "y" => Some(1),
+        "z" => Some(2),
+        _ => None,
+    };
+    let mut found = X_Y_Z;
+    let named = names.iter().flatten().count();
+    for (to, name) in found.iter_mut().zip(names).take(named) {
+        match name.and_then(direction) {
+            Some(direction) if direction < named => *to = direction,
+            _ => return X_Y_Z,
+        }
+    }
+    let mut sorted = found;
+    sorted.sort_unstable();
+    if sorted == X_Y_Z { found } else { X_Y_Z }
+}
+
 /// Returns the spacing and the affine transform of the file's axes, and the units.
 fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
     let of_axis = |place: usize| {
@@ -171,7 +193,12 @@ fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
             axis.first.unwrap_or(0.0) * factor,
         );
     }
-    geometry.is_known = is_known;
+    let names = sides
+        .iter()
+        .map(|side| side.and_then(|side| side.name.as_deref()));
+    geometry.directions = directions(&names.collect::<Vec<_>>());
+    // Names in another order say how the image is turned, also without spacings.
+    geometry.is_known = is_known || geometry.directions != X_Y_Z;
     let mut units = length.map_or(0, |(_, code)| code);
     if let Some(time) = of_axis(3) {
         let own = time.unit.as_deref().and_then(seconds);

@@ -69,6 +69,8 @@ def write():
     image(root, "cells", "tczyx", [
         (data, [0.5, 1, 2.0, 0.25, 0.25], [0, 0, 10, 20, 30]),
         (data[..., ::2, ::2], [0.5, 1, 2.0, 0.5, 0.5], [0, 0, 10, 20.125, 30.125])], "micrometer")
+    # As nibabel orders arrays.
+    create(root, "xyz", values("int16", (4, 5, 6)), (4, 5, 6), ["x", "y", "z"])
     image(root, "movie", "tyx", [(values("int16", (7, 6, 5)), [0.1, 2, 3], [0, 0, 0])], "angstrom")
     image(root, "tomogram", "zyx", [(values("float32", (4, 6, 5)), [1.5, 1.25, 1.25], [3, 4, 5])], "nanometer")
     image(root, "brain", "zyx", [(values("float32", (4, 6, 5)), [2, 1.5, 1.25], [-3, 4, 5])], "millimeter")
@@ -185,6 +187,10 @@ def check(mount):
     near("tomogram origin", [header.origin.x, header.origin.y, header.origin.z], [50, 40, 30])
     wcs = WCS(fits.getheader(file("tomogram/0", ".fits")))
     near("tomogram", wcs.wcs_pix2world([[2, 1, 1]], 0)[0], np.array([5 + 2.5, 4 + 1.25, 3 + 1.5]) * 1e-9)
+    data = root["xyz"][...]
+    loaded = nifti(file("xyz", ".nii"), data, data.T, True)
+    same("xyz", nibabel.aff2axcodes(loaded.affine), ("S", "A", "R"))
+    same("xyz", np.asanyarray(nibabel.as_closest_canonical(loaded).dataobj), data)
     data = root["brain/0"][...]
     read = SimpleITK.ReadImage(file("brain/0", ".nii"))
     same("brain", SimpleITK.GetArrayFromImage(read), data)

@@ -26,12 +26,17 @@ pub(super) struct Header {
 pub(super) struct Geometry {
     /// Whether any spacing or coordinate is known; otherwise the file has no transform.
     pub(super) is_known: bool,
-    /// The spacing along x, y and z; negative if coordinates decrease.
+    /// The spacing along the first three axes of the file; negative if coordinates decrease.
     distances: [f64; 3],
     first: [f64; 3],
+    /// For each of the first three axes of the file, its direction: 0 for x, 1 for y, 2 for z.
+    pub(super) directions: [usize; 3],
     /// The spacing along the fourth axis.
     pub(super) step: f64,
 }
+
+/// The directions of axes in the order x, y, z.
+pub(super) const X_Y_Z: [usize; 3] = [0, 1, 2];
 
 impl Default for Geometry {
     fn default() -> Self {
@@ -39,6 +44,7 @@ impl Default for Geometry {
             is_known: false,
             distances: [1.0; 3],
             first: [0.0; 3],
+            directions: X_Y_Z,
             step: 1.0,
         }
     }
@@ -61,25 +67,35 @@ impl Geometry {
 
     /// Returns `qform_code` and `sform_code`: a quaternion cannot express reflections.
     fn codes(&self) -> (i16, i16) {
-        let rotates = self.distances.iter().all(|distance| *distance > 0.0);
+        let rotates =
+            self.distances.iter().all(|distance| *distance > 0.0) && self.directions == X_Y_Z;
         let known = i16::from(self.is_known);
         (if rotates { known } else { 0 }, known)
     }
 
     /// Returns `srow_x`, `srow_y` and `srow_z`.
     fn rows(&self) -> [[f64; 4]; 3] {
-        let ([x, y, z], [a, b, c]) = (self.distances, self.first);
-        match self.is_known {
-            true => [[x, 0.0, 0.0, a], [0.0, y, 0.0, b], [0.0, 0.0, z, c]],
-            false => [[0.0; 4]; 3],
+        let mut rows = [[0.0; 4]; 3];
+        if !self.is_known {
+            return rows;
         }
+        let sides = self
+            .directions
+            .iter()
+            .zip(self.distances.iter().zip(self.first));
+        for (side, (direction, (distance, first))) in sides.enumerate() {
+            if let Some(row) = rows.get_mut(*direction) {
+                if let Some(cell) = row.get_mut(side) {
+                    *cell = *distance;
+                }
+                row[3] = first;
+            }
+        }
+        rows
     }
 
     fn start(&self) -> [f64; 3] {
-        match self.is_known {
-            true => self.first,
-            false => [0.0; 3],
-        }
+        self.rows().map(|[.., first]| first)
     }
 }
 
@@ -253,6 +269,27 @@ mod tests {
             geometry: Geometry::default(),
             description: "K".into(),
         }
+    }
+
+    #[test]
+    fn axes_in_another_order_have_a_matrix_that_turns_them() {
+        let mut geometry = Geometry {
+            is_known: true,
+            directions: [2, 1, 0],
+            ..Geometry::default()
+        };
+        for (side, distance) in [(0, 2.0), (1, -3.0), (2, 4.0)] {
+            geometry.set(side, distance, distance * 10.0);
+        }
+        let rows = [
+            [0.0, 0.0, 4.0, 40.0],
+            [0.0, -3.0, 0.0, -30.0],
+            [2.0, 0.0, 0.0, 20.0],
+        ];
+        assert_eq!((geometry.rows(), geometry.codes()), (rows, (0, 1)));
+        assert_eq!(geometry.pixels()[..4], [1.0, 2.0, 3.0, 4.0]);
+        geometry.is_known = false;
+        assert_eq!(geometry.rows(), [[0.0; 4]; 3]);
     }
 
     #[test]
