@@ -193,9 +193,9 @@ fn geometry(axes: &Axes, metadata: &ImageMetadata) -> (Geometry, u8) {
             axis.first.unwrap_or(0.0) * factor,
         );
     }
-    let names = sides
+    let names = spatial_axes
         .iter()
-        .map(|side| side.and_then(|side| side.name.as_deref()));
+        .map(|axis| axis.and_then(|axis| axis.name.as_deref()));
     geometry.directions = directions(&names.collect::<Vec<_>>());
     // Names in another order say how the image is turned, also without spacings.
     geometry.is_known = is_known || geometry.directions != X_Y_Z;
