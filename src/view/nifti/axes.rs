@@ -1,5 +1,7 @@
 //! The axes of a NIfTI file: x, y, z, time, then others. An axis that the array lacks has length 1.
 
+use std::ops::Range;
+
 use crate::view::georef::spacing::{Role, Spacing};
 use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
 
@@ -9,7 +11,7 @@ pub(super) struct Axes {
     pub(super) lengths: Vec<u64>,
     /// For each axis of the file, the axis of the array.
     pub(super) sources: Vec<Option<usize>>,
-    /// Numbers of blocks along the axes before time, along time, and between time and the image.
+    /// Numbers of blocks along the axes that stay first, that move inwards, and past which these move.
     moved: Option<[u64; 3]>,
 }
 
@@ -18,7 +20,8 @@ const MAX_AXES: usize = 7;
 
 impl Axes {
     /// Assigns the axes by their roles: the last axes, at most three, are the spatial axes of the image; of the
-    /// others, time is the fastest. If the file cannot have that many axes, or the last axis is not spatial, the
+    /// others, time is the fastest. An axis z before time or channels is a spatial axis, if it can be moved.
+    /// If the file cannot have that many axes, or the last axis is not spatial, the
     /// order of all axes is reversed.
     pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
         let is_spatial = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
@@ -35,9 +38,23 @@ impl Axes {
             Some(Role::Unnamed | Role::Space) => Some(leading - 1),
             _ => None,
         });
-        let others = (0..leading).rev().filter(|axis| Some(*axis) != time);
+        // The depth is not beside the other sides.
+        let is_depth = |axis: &usize| {
+            let name = axes.get(*axis).and_then(|axis| axis.name.as_deref());
+            leading + 2 == shape.len() && name.is_some_and(|name| name.eq_ignore_ascii_case("z"))
+        };
+        let depth = (0..leading).find(is_depth).filter(|depth| {
+            Some(*depth) != time && rotation(&slowest_first(leading, time, Some(*depth))).is_some()
+        });
+        let order = slowest_first(leading, time, depth);
+        let others = order.iter().rev().copied();
+        let others = others.filter(|axis| Some(*axis) != time && Some(*axis) != depth);
         let mut sources: Vec<Option<usize>> = (leading..shape.len()).rev().map(Some).collect();
         if leading > 0 {
+            sources.resize(2.max(sources.len()), None);
+            if depth.is_some() {
+                sources.push(depth);
+            }
             sources.resize(3, None);
             sources.push(time);
             sources.extend(others.map(Some));
@@ -51,12 +68,8 @@ impl Axes {
         }
         let length = |axis: &Option<usize>| axis.and_then(|axis| shape.get(axis)).copied();
         let product = |axes: &[u64]| axes.iter().fold(1, |n: u64, axis| n.saturating_mul(*axis));
-        let moved = time.filter(|time| time + 1 < leading).map(|time| {
-            let (before, behind) = shape.split_at(time);
-            let (own, behind) = behind.split_at(1);
-            let between = behind.get(..leading - time - 1).unwrap_or_default();
-            [product(before), product(own), product(between)]
-        });
+        let moved = rotation(&order).filter(|[_, _, inner]| !inner.is_empty());
+        let moved = moved.map(|axes| axes.map(|axes| product(shape.get(axes).unwrap_or_default())));
         Self {
             lengths: sources
                 .iter()
@@ -81,6 +94,26 @@ impl Axes {
     }
 }
 
+/// Returns the axes before the sides in the order of the file, the slowest first.
+fn slowest_first(leading: usize, time: Option<usize>, depth: Option<usize>) -> Vec<usize> {
+    let others = (0..leading).filter(|axis| Some(*axis) != time && Some(*axis) != depth);
+    others.chain(time).chain(depth).collect()
+}
+
+/// Returns the axes that stay first, those that move inwards, and those past which they move, if one such move
+/// brings the axes into this order.
+fn rotation(order: &[usize]) -> Option<[Range<usize>; 3]> {
+    let (first, behind) = match order.iter().enumerate().find(|(at, axis)| at != *axis) {
+        Some((at, axis)) => (at, *axis),
+        None => return Some([0..0, 0..0, 0..0]),
+    };
+    let passed = order.iter().skip(first).zip(behind..);
+    let end = behind + passed.take_while(|(axis, at)| *axis == at).count();
+    let moved = (0..first).chain(behind..end).chain(first..behind);
+    let is_order = moved.chain(end..order.len()).eq(order.iter().copied());
+    is_order.then_some([0..first, first..behind, behind..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,9 +124,10 @@ mod tests {
                 role: match role {
                     't' => Role::Time,
                     'c' => Role::Channel,
-                    's' => Role::Space,
+                    's' | 'z' => Role::Space,
                     _ => Role::Unnamed,
                 },
+                name: Some(role.to_string()),
                 ..Spacing::default()
             })
             .collect();
@@ -118,6 +152,23 @@ mod tests {
                 Some([2, 3, 7]),
             ),
             (&[4, 5, 3], "ssc", &[3, 5, 4], None),
+            (&[7, 2, 5, 6], "ztss", &[6, 5, 7, 2], Some([1, 7, 2])),
+            (&[7, 3, 5, 6], "zcss", &[6, 5, 7, 1, 3], Some([1, 7, 3])),
+            (
+                &[2, 7, 3, 5, 6],
+                "tzcss",
+                &[6, 5, 7, 2, 3],
+                Some([1, 14, 3]),
+            ),
+            (&[3, 7, 2, 5, 6], "cztss", &[6, 5, 7, 2, 3], Some([3, 7, 2])),
+            (&[3, 2, 7, 5, 6], "ctzss", &[6, 5, 7, 2, 3], None),
+            // Two moves: the axis stays outside.
+            (
+                &[7, 2, 3, 5, 6],
+                "ztcss",
+                &[6, 5, 1, 2, 3, 7],
+                Some([7, 2, 3]),
+            ),
             (
                 &[1, 2, 3, 4, 5, 6, 7],
                 "cccccss",
