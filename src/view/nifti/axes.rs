@@ -21,8 +21,7 @@ const MAX_AXES: usize = 7;
 impl Axes {
     /// Assigns the axes by their roles: the last axes, at most three, are the spatial axes of the image; of the
     /// others, time is the fastest. An axis z before time or channels is a spatial axis, if it can be moved.
-    /// If the file cannot have that many axes, or the last axis is not spatial, the
-    /// order of all axes is reversed.
+    /// If the file cannot have that many axes, or the last axis is not spatial, the order of all axes is reversed.
     pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
         let is_spatial = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
         let spatial = axes
@@ -38,7 +37,7 @@ impl Axes {
             Some(Role::Unnamed | Role::Space) => Some(leading - 1),
             _ => None,
         });
-        // The depth is not beside the other sides.
+        // The depth is not next to the other spatial axes.
         let is_depth = |axis: &usize| {
             let name = axes.get(*axis).and_then(|axis| axis.name.as_deref());
             leading + 2 == shape.len() && name.is_some_and(|name| name.eq_ignore_ascii_case("z"))
@@ -94,7 +93,7 @@ impl Axes {
     }
 }
 
-/// Returns the axes before the sides in the order of the file, the slowest first.
+/// Returns the axes before the spatial axes in the order of the file, the slowest first.
 fn slowest_first(leading: usize, time: Option<usize>, depth: Option<usize>) -> Vec<usize> {
     let others = (0..leading).filter(|axis| Some(*axis) != time && Some(*axis) != depth);
     others.chain(time).chain(depth).collect()
