@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::hierarchy::is_document_name;
 use crate::store::{Key, Kind, Listed, Listing, Store, StoreError, Visited};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
-use crate::zarr::{ATTRIBUTES_JSON, Array, ChunkGrid, ChunkKeys};
+use crate::zarr::{ATTRIBUTES_JSON, Array, ChunkGrid, ChunkKeys, v1};
 
 /// The class of a key below an array.
 #[derive(Debug)]
@@ -100,10 +100,15 @@ impl ChunkKeyParser {
         }
     }
 
-    /// Returns whether a name directly below the array is that of a document of its format.
+    /// Returns whether a name directly below the array is that of a document of its format. The keys of version 1
+    /// are those of version 2.
     fn is_document_name(&self, name: &[u8]) -> bool {
-        let is_n5 = self.keys.encoding == KeyEncoding::N5;
-        is_document_name(name) || (is_n5 && name == ATTRIBUTES_JSON.as_bytes())
+        let more: &[&str] = match self.keys.encoding {
+            KeyEncoding::N5 => &[ATTRIBUTES_JSON],
+            KeyEncoding::V2 => &[v1::META, v1::ATTRS],
+            KeyEncoding::Default => &[],
+        };
+        is_document_name(name) || more.iter().any(|own| own.as_bytes() == name)
     }
 
     /// Returns whether `below` is a directory that can contain chunks.

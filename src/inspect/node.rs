@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
 use crate::hierarchy::{
-    Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document,
+    Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document, read_v1,
     with_separator,
 };
 use crate::store::{Key, Store, StoreError, map_concurrent};
@@ -113,11 +113,18 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
             Err(error) => return error.into_state(n5).into(),
         },
     };
+    let [v1_zarray, v1_attributes] = match is_zarr || attributes_json.is_some() {
+        true => [None, None],
+        false => match read_v1_texts(store, key).await {
+            Ok(texts) => texts,
+            Err(error) => return error.into_state(Document::Meta).into(),
+        },
+    };
     let documents = Documents {
         zarr_json: zarr_json.as_deref(),
-        zarray: zarray.as_deref(),
+        zarray: zarray.as_deref().or(v1_zarray.as_deref()),
         zgroup: zgroup.as_deref(),
-        zattrs: zattrs.as_deref(),
+        zattrs: zattrs.as_deref().or(v1_attributes.as_deref()),
         attributes_json: attributes_json.as_deref(),
     };
     let Some(detected) = documents.node() else {
@@ -138,6 +145,19 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
         state,
         ignored: ignored.collect(),
     }
+}
+
+/// Reads the documents of a version 1 array as `.zarray` and `.zattrs`.
+async fn read_v1_texts(
+    store: &dyn Store,
+    key: &Key,
+) -> Result<[Option<Vec<u8>>; 2], DocumentError> {
+    let zarray = text_of(read_v1(store, key).await, key, Document::Meta)?;
+    let attributes = match zarray {
+        Some(_) => read_text(store, key, Document::Attrs).await?,
+        None => None,
+    };
+    Ok([zarray, attributes])
 }
 
 /// Returns the consolidated metadata of a group. In v2, they are in a document of their own.

@@ -72,6 +72,47 @@ fn the_demo_store_is_good() {
 }
 
 #[test]
+fn arrays_of_version_1_and_nested_keys_without_a_separator_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |key: &str, bytes: &[u8]| {
+        let path = dir.path().join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write(path, bytes);
+    };
+    let shape =
+        json!({"shape": [2, 2], "chunks": [1, 2], "dtype": "|u1", "fill_value": 0, "order": "C"});
+    let document = |more: Value| {
+        let mut document = shape.clone();
+        document
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        document.to_string().into_bytes()
+    };
+    let v1 = json!({"zarr_format": 1, "compression": null, "compression_opts": null});
+    put("v1/meta", &document(v1));
+    put("v1/attrs", b"{}");
+    put("v1/0.0", &[1, 2]);
+    let v2 = json!({"zarr_format": 2, "compressor": null, "filters": null});
+    put("nested/.zarray", &document(v2));
+    put("nested/1/0", &[3, 4]);
+    for name in ["v1", "nested"] {
+        let store = dir.path().join(name);
+        let document = checked(&look("check", &store, &["--json"]));
+        assert_eq!(document["ok"], true, "{name}: {document}");
+        assert_eq!(document["summary"]["chunks"], 1, "{name}: {document}");
+        assert_eq!(document["warnings"], json!([]), "{name}: {document}");
+        assert!(look("tree", &store, &[]).ok().out.contains("uint8 (2, 2)"));
+        assert!(
+            look("info", &store, &[])
+                .ok()
+                .out
+                .contains("chunks present     1")
+        );
+    }
+}
+
+#[test]
 fn every_truncated_chunk_is_named_and_nothing_else() {
     for name in ["dir/v2-flat", "dir/v2-nested", "dir/v3", "dir/v3-sharded"] {
         let dir = copy_of(name);
