@@ -58,12 +58,18 @@ const KEYS: ChunkKeys = ChunkKeys {
     separator: Separator::Slash,
 };
 
+/// Members of the document of a group whose datasets are the levels of one image: those of n5-viewer and
+/// Paintera, and that of BigDataViewer.
+const MULTISCALE: [&str; 3] = ["pixelResolution", "multiScale", "downsamplingFactors"];
+
 /// Returns whether a document makes its directory an N5 hierarchy: it has the version of N5, or is the
-/// document of a dataset. A damaged document with these members counts too, since it proves no other format.
+/// document of a dataset or of a multiscale image. A damaged document with these members counts too, since it
+/// proves no other format.
 pub fn is_n5_root(attributes_json: &[u8]) -> bool {
     let members = [VERSION, DIMENSIONS, BLOCK_SIZE, DATA_TYPE];
     let [is_versioned, dataset @ ..] = has_members(attributes_json, members);
-    is_versioned || dataset == [true; 3]
+    let is_multiscale = || has_members(attributes_json, MULTISCALE).contains(&true);
+    is_versioned || dataset == [true; 3] || is_multiscale()
 }
 
 /// Returns whether a parsed document is that of a dataset.
@@ -321,6 +327,16 @@ mod tests {
         for (text, expected) in [
             (&dataset[..], true),
             (r#"{"n5":"4.0.0"}"#, true),
+            (
+                r#"{"scales":[[1,1],[2,2]],"pixelResolution":{"unit":"nm"}}"#,
+                true,
+            ),
+            (
+                r#"{"downsamplingFactors":[[1,1]],"dataType":"uint8"}"#,
+                true,
+            ),
+            (r#"{"multiScale":true}"#, true),
+            (r#"{"scales":[[1,1],[2,2]]}"#, false),
             (r#"{"dimensions":[1],"dataType":"int8"}"#, false),
             ("{}", false),
             (r#"["n5"]"#, false),
