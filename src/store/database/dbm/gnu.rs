@@ -143,11 +143,13 @@ impl Header {
         let end = layout.offset(bytes, at)?;
         let is_directory = (1..HASH_BITS).contains(&bits)
             && directory_bytes == (layout.fields.offset_bytes as u64) << bits
-            && directory
-                .checked_add(directory_bytes)
-                .is_some_and(|end| directory > 0 && end <= file_bytes);
-        if !is_directory {
+            && directory > 0;
+        let directory_end = directory.checked_add(directory_bytes);
+        let Some(directory_end) = directory_end.filter(|_| is_directory) else {
             return bad("a directory that cannot be");
+        };
+        if directory_end > file_bytes {
+            return bad("the directory ends behind the end of the file, which is truncated");
         }
         let table_bytes = bucket_bytes.saturating_sub(layout.fields.table_at());
         if elements == 0

@@ -389,6 +389,15 @@ fn refused(bytes: &[u8], at: usize, to: &[u8]) -> String {
 }
 
 #[test]
+fn a_gnu_database_without_its_directory_is_said_to_be_truncated() {
+    let (_, bytes) = &samples()[4];
+    match read(Format::Gnu, &bytes[..200], b"") {
+        Err(Failure::Failed(error)) => assert!(error.to_string().contains("truncated"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn what_is_no_plain_database_of_berkeley_db_is_refused_by_name() {
     let hash = berkeley_hash(ByteOrder::Little, &sample());
     let tree = berkeley_tree(ByteOrder::Little, &sample());

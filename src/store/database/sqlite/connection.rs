@@ -266,7 +266,11 @@ impl Session {
 fn is_wal(path: &Path) -> io::Result<bool> {
     const WAL: u8 = 2;
     let mut header = [0; 20];
-    File::open(path)?.read_exact(&mut header)?;
+    let read = File::open(path)?.read_exact(&mut header);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::other("the database ends in its header"),
+        _ => error,
+    })?;
     Ok(header.starts_with(MAGIC) && header.ends_with(&[WAL, WAL]))
 }
 

@@ -95,3 +95,13 @@ fn a_database_that_changes_to_wal_mode_is_read_with_locks() {
         assert!(database.state.lock().unlocked.is_none());
     }
 }
+
+#[test]
+fn a_database_that_is_cut_in_its_header_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cut.sqlite");
+    std::fs::write(&path, MAGIC).unwrap();
+    let database = SqliteDatabase::new(&path, 1 << 30).unwrap();
+    let error = format!("{:?}", read(&database).unwrap_err());
+    assert!(error.contains("the database ends in its header"), "{error}");
+}
