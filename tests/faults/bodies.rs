@@ -226,6 +226,15 @@ fn d11_head_is_not_needed() {
 }
 
 #[test]
+fn d11_head_is_not_needed_for_a_url_that_is_signed_for_get() {
+    let remote = Remote::new(Backend::Http);
+    remote.server.add(on("*").head(), Fault::status(403));
+    let mount = Mount::new(format!("{}?signature=x", remote.server.url_of("store")));
+    assert_eq!(errno(read(mount.join("nothing"))), ENOENT);
+    remote.reads(&mount, "a");
+}
+
+#[test]
 fn d11_a_value_of_no_bytes_is_read() {
     for backend in BOTH {
         let remote = Remote::new(backend);

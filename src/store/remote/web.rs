@@ -30,7 +30,7 @@ pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
-pub(super) use response::{body, is_markup, refusal, wanted};
+pub(super) use response::{body, is_markup, refusal, retry_after, wanted};
 
 use super::transfer_stats::{headers_received, request_sent};
 use super::{
@@ -329,8 +329,12 @@ impl Web {
     /// not support HEAD.
     async fn meta(&self, key: &Key) -> Result<Meta, RequestError> {
         let response = self.ask(Method::HEAD, key, identity()).await?;
-        if let Some(meta) = response::of_head(&response)? {
-            return Ok(meta);
+        match response::of_head(&response) {
+            Ok(Some(meta)) => return Ok(meta),
+            Ok(None) => {}
+            // The signature in a URL can be for GET alone.
+            Err(RequestError::Denied(_)) if self.address.has_query() => {}
+            Err(error) => return Err(error),
         }
         let get = Get::new(key, ByteRange::Bounded(0..1));
         let response = self.ask_for(&get).await?;

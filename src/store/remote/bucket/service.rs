@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE, RETRY_AFTER,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE,
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use object_store::ClientOptions;
@@ -187,9 +187,7 @@ impl HttpService for Service {
         let mut seen = ResponseInfo {
             status: Some(parts.status),
             kind: FailureKind::of_status(parts.status),
-            retry_after: text(RETRY_AFTER)
-                .and_then(|seconds| seconds.parse().ok())
-                .map(Duration::from_secs),
+            retry_after: web::retry_after(&parts.headers),
             encoding: text(CONTENT_ENCODING)
                 .filter(|encoding| !matches!(*encoding, "" | "identity" | "aws-chunked"))
                 .map(str::to_owned),

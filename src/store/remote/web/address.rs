@@ -79,6 +79,11 @@ impl Address {
         }
     }
 
+    /// Whether the URL has a query, such as a signature.
+    pub(super) fn has_query(&self) -> bool {
+        self.base.query().is_some()
+    }
+
     /// The URL for messages, without parts that may be secret: user, password, query.
     pub(in crate::store::remote) fn label(&self) -> String {
         let mut url = self.base.clone();

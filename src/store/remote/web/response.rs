@@ -70,7 +70,7 @@ pub(super) fn is_page(response: &Response) -> bool {
 }
 
 /// How long the server asks clients to wait: seconds or a date (RFC 9110, 10.2.3).
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(in crate::store::remote) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
