@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_stands_behind_the_last_colon_that_is_of_no_port_and_no_path() {
+    fn a_key_follows_the_last_colon_that_belongs_to_no_port_and_no_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         std::fs::create_dir(path("a.zarr")).unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_errors_are_kept_and_long_texts_are_cut() {
+    fn the_list_holds_the_last_errors_and_long_texts_are_truncated() {
         let errors = RecentErrors::default();
         for number in 0..MAX_ERRORS + 5 {
             errors.add(error(&number.to_string(), &"ü".repeat(MAX_TEXT_BYTES)));

@@ -347,7 +347,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
-    fn a_panic_in_a_job_is_told_and_ends_no_thread() {
+    fn a_panic_in_a_job_is_reported_and_ends_no_thread() {
         for _ in 0..8 {
             let job: fn() -> u8 = || panic!("as a decoder with a bug would");
             assert_eq!(block_on(compute(Priority::Demand, job)), Err(Abandoned));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_time_ends_a_wait_outside_of_the_network_runtime() {
+    fn a_timeout_ends_a_wait_outside_of_the_network_runtime() {
         let limit = Duration::from_millis(10);
         assert_eq!(block_on(timeout(limit, std::future::pending::<()>())), None);
         assert_eq!(block_on(timeout(limit, async { 3 })), Some(3));

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_told_from_a_slip() {
+    fn an_invalid_log_filter_is_refused() {
         for text in [
             "debug",
             "WARN",

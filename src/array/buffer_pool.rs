@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_for_its_size_only() {
+    fn a_buffer_is_reused_for_its_own_size_only() {
         let buffers = BufferPool::default();
         buffers.give(vec![7; 100]);
         assert_eq!(buffers.take(99).unwrap(), vec![0; 99]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_few_are_kept() {
+    fn the_pool_holds_a_limited_number_of_buffers() {
         let buffers = BufferPool::default();
         for _ in 0..100 {
             buffers.give(vec![1; 1 << 20]);

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_go_first_and_give_their_memory_back() {
+    fn eviction_removes_the_least_recently_used_chunks_and_releases_their_memory() {
         let budget_bytes = 3 * (100 + CHUNK_OVERHEAD_BYTES);
         let cache = Arc::new(ChunkCache::new(budget_bytes));
         let memory = Arc::new(MemoryLimit::new(10_000));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn one_decodes_and_all_get_it() {
+    fn one_leader_decodes_a_chunk_for_all_waiters() {
         let (cache, memory) = (
             Arc::new(ChunkCache::new(1 << 20)),
             Arc::new(MemoryLimit::new(1 << 20)),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_load_is_taken_over_and_a_failure_is_not_cached() {
+    fn a_waiter_takes_over_an_abandoned_load_and_a_failure_is_not_cached() {
         let cache = Arc::new(ChunkCache::new(1 << 20));
         let mut leader = lead(&cache, 5);
         let load = leader.take_load().unwrap();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_is_not_fresh_is_claimed_again() {
+    fn a_stale_chunk_is_loaded_again() {
         let (cache, memory) = (
             Arc::new(ChunkCache::new(1 << 20)),
             Arc::new(MemoryLimit::new(1 << 20)),

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_where_the_definition_says() {
+    fn runs_match_the_definition() {
         let cases: &[(&[u64], &[u64], u64)] = &[
             (&[], &[], 8),
             (&[7], &[3], 2),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_chunks_of_several_shapes_are_where_the_definition_says() {
+    fn runs_of_chunks_of_several_shapes_match_the_definition() {
         type Case<'a> = (&'a [u64], &'a [&'a [u64]], u64);
         let cases: &[Case<'_>] = &[
             (&[6], &[&[1, 2, 3]], 2),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn geometry_that_overflows_is_refused() {
         assert!(Geometry::new(&[1 << 40, 1 << 40], &[1, 1], 1).is_none());
         assert!(Geometry::new(&[4], &[u64::MAX], 4).is_none());
         assert!(Geometry::new(&[4], &[0], 4).is_none());

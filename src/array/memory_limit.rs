@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_given_than_there_is() {
+    fn reservations_never_exceed_the_limit() {
         let memory = Arc::new(MemoryLimit::new(100));
         let none = |_| false;
         let mut first = block_on(memory.reserve(60, soon(), none)).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_evicted_is_given_to_who_waits() {
+    fn evicted_memory_goes_to_the_waiting_reservation() {
         let memory = Arc::new(MemoryLimit::new(100));
         let cached = Mutex::new(Some(memory.try_reserve(80, |_| false).unwrap()));
         let evict = |missing| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_request_goes_on_when_another_ends() {
+    fn a_waiting_request_continues_when_another_one_ends() {
         let memory = Arc::new(MemoryLimit::new(100));
         let first = memory.try_reserve(100, |_| false).unwrap();
         let other = Arc::clone(&memory);

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn more_reads_than_fit_into_memory_wait_for_each_other_and_end() {
+    fn reads_that_exceed_the_memory_limit_together_wait_and_complete() {
         let reader = reader(3 << 20);
         std::thread::scope(|scope| {
             for _ in 0..16 {

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_without_room_is_an_internal_error() {
+    fn a_version_that_exceeds_the_memory_for_records_is_an_internal_error() {
         let record = ServedVersions::new(&engine(1 << 20));
         let error = record.admit(&id(1), name, None, 1).unwrap_err();
         assert!(matches!(error, StoreError::Internal { .. }), "{error}");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_is_forgotten_at_an_open_unless_another_handle_is_open() {
+    fn an_open_drops_changed_versions_unless_another_handle_is_open() {
         let engine = engine(1 << 20);
         let record = Arc::new(ServedVersions::new(&engine));
         let reader = array(&engine);

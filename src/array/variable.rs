@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_elements_fits_into_memory_with_what_decoding_takes() {
+    fn a_limit_of_elements_includes_the_memory_for_decoding() {
         assert_eq!(fitting(100, 1000, |limit| limit * 3), 100);
         let limit = fitting(1 << 20, 1 << 20, |limit| limit * 4 + 1000);
         assert!(limit * 4 + 1000 <= 1 << 20 && limit > 1 << 17, "{limit}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_at_the_edge_leaves_out_what_is_beyond() {
+    fn an_edge_chunk_omits_elements_outside_of_the_array() {
         let mut elements = vec![Element::Text(String::new()); 6];
         let chunk = ["a", "b", "c", "d"].map(|text| Element::Text(text.into()));
         place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into()).unwrap();

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_goes_on_while_a_waiter_is_left_and_is_dropped_with_the_last_one() {
+    fn a_load_continues_while_it_has_waiters_and_is_dropped_with_the_last_one() {
         let loads = Arc::new(Loads::default());
         let (mut alive, done) = oneshot::channel::<u32>();
         let (own, other) = (Arc::clone(&loads), Arc::clone(&loads));

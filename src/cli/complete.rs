@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_completed_by_what_is_before_it() {
+    fn the_preceding_words_select_the_completions_of_the_last_word() {
         for (words, wanted) in [
             (&["zarrfs", "umou"][..], &["umount"][..]),
             (&["zarrfs", "--vers"], &["--version"]),
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_are_left_to_the_shell() {
+    fn the_shell_completes_file_names() {
         for (words, wanted) in [
             (&["zarrfs", "oc"][..], FileNames::All),
             (&["zarrfs", "src", "m"], FileNames::Directories),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_formats_lack_is_named() {
+    fn codecs_that_other_formats_lack_are_named() {
         assert_eq!(v2("F", "null", "null"), Err("order F".into()));
         let gzip = v2("C", "null", r#"{"id": "gzip"}"#);
         assert_eq!(gzip, Err("gzip".into()));

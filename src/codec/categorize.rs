@@ -167,7 +167,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn numbers_become_labels_and_others_empty_text() {
+    fn known_numbers_become_labels_and_unknown_ones_empty_text() {
         let value = json!({"labels": ["red", "green"], "dtype": "<U3"});
         let config = Config {
             codec: "categorize",

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn hanging_clients_do_not_keep_others_waiting() {
+    fn hanging_clients_do_not_delay_other_clients() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
         // Longer than a socket buffer.
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_can_not_be_made_stops_nothing() {
+    fn a_panic_while_a_document_is_rendered_does_not_stop_the_socket() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
         let helper = AtomicBool::new(false);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_is_removed_and_nothing_else() {
+    fn only_stale_sockets_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let socket = Socket::open_in(base.path(), "zarrfs").unwrap();
         let directory = base.path().join("zarrfs");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_reach_into_is_refused() {
+    fn a_directory_that_other_users_can_access_is_refused() {
         let base = tempfile::tempdir().unwrap();
         let why = |name: &str| Socket::open_in(base.path(), name).unwrap_err().to_string();
         let open = base.path().join("open");

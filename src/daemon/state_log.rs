@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_previous_file_is_kept_and_all_daemons_write_to_the_new_one() {
+    fn rotation_retains_one_previous_file_and_all_daemons_write_to_the_new_one() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("state/zarrfs");
         let mut first = StateLog::open_in(path.clone()).unwrap();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_end_with_the_pool_and_few_do_what_few_can() {
+    fn workers_end_with_the_pool_and_sequential_jobs_use_one_thread() {
         let threads = LocalIoPool::new(8).unwrap();
         let (sender, receiver) = mpsc::channel();
         let pool = Arc::clone(&threads.0);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_alone_waits_for_no_file() {
+    fn a_parallel_job_does_not_wait_for_jobs_of_files() {
         let pool = LocalIoPool::new(2).unwrap();
         let (block, blocked) = mpsc::channel::<()>();
         let (sender, receiver) = mpsc::channel();

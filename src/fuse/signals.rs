@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_has_a_fatal_signal() {
+    fn an_exited_thread_has_a_fatal_signal() {
         assert!(!has_fatal_signal(std::process::id()));
         assert!(!has_fatal_signal(u32::MAX), "there is no such number");
         let tid = std::thread::spawn(rustix::thread::gettid).join().unwrap();

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_counts_unless_a_document_before_it_is_too_long() {
+    fn an_error_is_returned_unless_an_earlier_document_is_too_long() {
         let long = vec![b' '; usize::try_from(MAX_DOCUMENT_BYTES).unwrap() + 1];
         let mut store = Remote::new(&[("a/.zarray", &long)]);
         store.denies = ".zgroup";

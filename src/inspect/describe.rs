@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_shortest_that_are_read_back() {
+    fn numbers_are_printed_as_the_shortest_text_that_parses_to_the_same_value() {
         for (value, size, expected) in [
             (Value::Int(-5), 2, "-5"),
             (Value::Float(0.1_f32.into()), 4, "0.1"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_shown_as_people_write_them() {
+    fn attributes_are_printed_in_the_usual_notation() {
         let attributes = json!({"_FillValue": "AAAAAAAA+H8=", "flags": [1, 2], "names": ["a", "b"],
             "long": "x".repeat(50), "nested": {"a": [1]}, "empty": [], "none": null});
         let array = array("<f4", attributes.clone());

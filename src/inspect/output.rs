@@ -182,7 +182,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn control_characters_are_escaped_and_all_others_are_kept() {
+    fn control_characters_are_escaped_and_all_others_are_printed() {
         assert_eq!(printable("ümläut 'x'"), "ümläut 'x'");
         assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");

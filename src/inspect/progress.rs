@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_done_the_total_and_the_remaining_time() {
+    fn a_line_has_the_finished_chunks_the_total_and_the_remaining_time() {
         let amount = |keys, bytes| Amount { keys, bytes };
         let total = Some(amount(10, 4096));
         let line = |done, total| line(done, total, Duration::from_secs(27));

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_none_or_a_note() {
+    fn values_that_are_not_read_are_none_or_a_note() {
         assert_eq!(ends(&array("int32", json!([0]), 2, json!({}))), None);
         assert_eq!(ends(&array("complex64", json!([2]), 2, json!({}))), None);
         let large = array("int32", json!([8 << 20]), 8 << 20, json!({}));

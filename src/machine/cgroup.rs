@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_read_with_what_is_above_the_mount() {
+    fn version_1_includes_limits_above_the_root_of_the_mount() {
         let cgroup = "9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n";
         let file = "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes";
         let tree = Tree::new(cgroup, V1).file(file, "9223372036854771712\n");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_whose_root_is_elsewhere_is_read_itself() {
+    fn a_mount_with_another_root_has_the_limit_of_its_own_directory() {
         let mounts = "35 31 0:32 /kubepods/pod1 /sys/fs/cgroup\\040x rw - cgroup2 cgroup2 rw\n";
         for cgroup in ["0::/\n", "0::/../other\n", "0::/kubepods/pod1/../x\n"] {
             let tree = Tree::new(cgroup, mounts).file("sys/fs/cgroup x/memory.max", "7340032\n");

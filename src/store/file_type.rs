@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_by_their_magic_numbers() {
+    fn magic_numbers_identify_file_types() {
         let mut tar = vec![0; 512];
         tar[257..262].copy_from_slice(b"ustar");
         assert_eq!(of_header(&tar), Some(TAR));

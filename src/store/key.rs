@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_prefix_is_below_it() {
+    fn below_returns_the_rest_of_a_key_behind_a_prefix() {
         let key = |text: &str| Key::new(text.as_bytes()).unwrap();
         for (of, prefix, below) in [
             ("a/b/c", "a", Some("b/c")),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_first_read_from_the_beginning_begins_the_first_window() {
+    fn a_long_first_read_from_the_beginning_starts_the_first_window() {
         let window = Window {
             first_bytes: 2 * MIB,
             step_bytes: MIB,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_on_gets_every_byte_begun_once() {
+    fn a_sequential_reader_has_each_byte_prefetched_once() {
         let ahead = Readahead::default();
         let end = 100 * MIB;
         let mut begun = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_in_the_middle_has_to_go_on_for_longer() {
+    fn a_reader_from_the_middle_needs_more_sequential_reads() {
         let ahead = Readahead::default();
         let note =
             |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), &window(8), 100 * MIB);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_begun_comes_again() {
+    fn a_truncated_prefetch_is_repeated() {
         let ahead = Readahead::default();
         let note =
             |start: u64| ahead.observe(&(start * MIB..(start + 1) * MIB), &window(20), 100 * MIB);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_is_asked_for_twice_is_one() {
+    fn repeated_reads_count_once() {
         let ahead = Readahead::default();
         for _ in 0..5 {
             assert_eq!(ahead.observe(&(0..4096), &window(8), 1000 * MIB), None);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_at_random_begin_nothing_however_near_they_are() {
+    fn random_reads_start_no_prefetch_even_if_they_are_close() {
         let ahead = Readahead::default();
         for i in 0..1000 {
             let start = i * 7_919 * 4096 % (16 * MIB);

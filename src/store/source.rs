@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn only_real_schemes_are_taken_for_urls() {
+    fn only_known_schemes_are_recognized_as_urls() {
         assert_eq!(parse("/a/b"), is("path /a/b", false, ""));
         assert_eq!(parse("file:///a/b"), is("path /a/b", false, ""));
         assert_eq!(parse("./odd ://name"), is("path ./odd ://name", false, ""));

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_go_both_ways() {
+    fn fill_masks_are_translated_in_both_directions() {
         for (dtype, fill_value, own, encoded) in [
             ("<f4", json!("NaN"), None, Some(json!("AAAAAAAA+H8="))),
             (">f8", json!(-9999), None, Some(json!("AAAAAICHw8A="))),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_that_v2_has_no_place_for_is_told() {
+    fn a_fill_mask_that_v2_cannot_represent_is_reported() {
         for (fill, mask, is_told) in [
             (json!(0), json!(-999), true),
             (json!(-999), json!(-999.0), false),

@@ -366,7 +366,7 @@ fn values_are_the_same_bytes_or_a_range_of_a_shard() {
 }
 
 #[test]
-fn an_index_that_lies_is_an_error_and_never_absence() {
+fn a_corrupt_shard_index_is_an_error_and_never_absence() {
     let store = translated(Target::V2);
     for (name, what) in [
         ("holes/1/0", "inner chunk 1"),
@@ -412,7 +412,7 @@ fn no_failure_of_the_store_becomes_absence() {
 }
 
 #[test]
-fn a_remote_answer_is_ready_at_the_first_poll_once_it_is_cached() {
+fn a_cached_remote_result_is_ready_at_the_first_poll() {
     let (_, store) = over("", true, Duration::MAX);
     let is_ready = |name: &str| {
         let chunk = key(name);
@@ -564,7 +564,7 @@ fn an_index_of_other_metadata_is_read_again() {
 }
 
 #[test]
-fn there_are_no_copies_where_a_node_cannot_be_read() {
+fn a_node_that_cannot_be_read_prevents_consolidated_metadata() {
     let asked = |fails: &'static str, is_denied: bool| {
         let odd = TestStore::local(MemoryStore::new(values()), fails, is_denied);
         stat(&over_store(odd, Duration::ZERO).1, ".zmetadata")
@@ -627,7 +627,7 @@ fn chunks_are_absent_only_by_metadata_that_have_not_changed() {
 }
 
 #[test]
-fn what_is_told_of_a_hierarchy_is_told_below_its_root_only() {
+fn a_translation_serves_only_keys_below_its_root() {
     let store = Arc::new(MemoryStore::new(values()));
     let store = Translated::new(store, key("plain"), Target::V2, Duration::ZERO, engine());
     assert!(block_on(store.differs()).unwrap());
@@ -728,7 +728,7 @@ fn parsed(store: &dyn Store, name: &str) -> Value {
 }
 
 #[test]
-fn what_is_consolidated_is_what_nodes_are() {
+fn consolidated_metadata_equal_the_documents_of_nodes() {
     let shown = |store: Arc<dyn Store>, target| {
         Translated::new(store, Key::root(), target, Duration::ZERO, engine())
     };
@@ -755,7 +755,7 @@ fn what_is_consolidated_is_what_nodes_are() {
 }
 
 #[test]
-fn no_name_of_a_document_is_a_node() {
+fn a_name_of_a_document_is_never_a_node() {
     let store = Arc::new(of_two_minds());
     let v3 = Translated::new(store, Key::root(), Target::V3, Duration::ZERO, engine());
     assert_eq!(names(&v3, "a"), ["b", "zarr.json"]);

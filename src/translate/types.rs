@@ -109,7 +109,7 @@ mod tests {
     use crate::zarr::data_type::{v2, v3};
 
     #[test]
-    fn types_go_both_ways() {
+    fn data_types_are_translated_in_both_directions() {
         for (dtype, data_type, order) in [
             (json!("|b1"), json!("bool"), None),
             (json!("|u1"), json!("uint8"), None),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_version_can_not_say_is_named() {
+    fn types_without_a_name_in_the_other_version_are_reported() {
         for (dtype, why) in [
             (json!([["a", ">i4"]]), BIG_STRUCTURES),
             (json!([["a", ">i4"], ["b", "<i4"]]), BIG_STRUCTURES),

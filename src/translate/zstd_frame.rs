@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_the_content_comes_into_the_header_and_nothing_else_changes() {
+    fn only_the_content_size_is_added_to_the_frame_header() {
         let content: Vec<u8> = (0..300_000_u64)
             .map(|n| (n / 7 * n).to_le_bytes()[0])
             .collect();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_frame_without_a_size_stays_as_it_is() {
+    fn other_content_than_one_frame_without_a_size_is_unchanged() {
         let content = vec![7; 300_000];
         let sized = zstd::bulk::compress(&content, 1).unwrap();
         let one = frame(&content, false);

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_known_from_lookup_to_the_last_forget() {
+    fn an_inode_number_is_valid_from_lookup_to_the_last_forget() {
         let tree = tree();
         let a = block_on(tree.lookup(Ino::ROOT, b"a")).unwrap();
         assert_eq!(block_on(tree.lookup(Ino::ROOT, b"a")).unwrap().ino, a.ino);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_same_in_another_mount_and_in_listings() {
+    fn inode_numbers_are_the_same_in_another_mount_and_in_listings() {
         let (one, two) = (tree(), tree());
         let a = block_on(one.lookup(Ino::ROOT, b"a")).unwrap().ino;
         assert_eq!(a, block_on(two.lookup(Ino::ROOT, b"a")).unwrap().ino);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_beside_each_other_have_no_number_in_common() {
+    fn separate_trees_share_no_inode_number() {
         let native = tree();
         let beside = HashedTree::beside(Arc::clone(&native.store), Key::root(), 3 << 58, 58);
         let root = Ino(3 << 58);

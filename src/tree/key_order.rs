@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn two_keys_that_follow_each_other_lead_to_the_rest_of_their_directory() {
+    fn two_consecutive_keys_predict_the_rest_of_their_directory() {
         let orders = orders(&["a/.zarray", "a/0", "a/1", "a/2", "a/3", "b/0"]);
         let older = [key("a/0"), key("b/0")];
         assert_eq!(
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_of_a_directory_begins_a_step_in_the_order_that_has_it_first() {
+    fn the_first_value_of_a_directory_starts_a_step_in_the_order_that_has_it_first() {
         let orders = orders(&["a/.zarray", "a/0", "a/1", "a/10", "b/zarr.json"]);
         let first = |name: &str| block_on(orders.first_step(&key(name), None));
         let by_inode = {
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_visited_depth_first_below_the_prefix_that_two_have_in_common() {
+    fn keys_are_visited_depth_first_below_the_common_prefix_of_two_keys() {
         let chunks = [
             "a/c/0/0", "a/c/0/1", "a/c/1/0", "a/c/1/1", "a/c/2/0", "b/c/0/0",
         ];

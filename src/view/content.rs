@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_to_make_is_trusted_for_longer_unless_nothing_is() {
+    fn files_that_are_slow_to_render_have_a_longer_ttl_unless_it_is_zero() {
         let seconds = Duration::from_secs;
         assert_eq!(trust(seconds(1), seconds(3)), seconds(13));
         assert_eq!(trust(seconds(60), Duration::ZERO), seconds(60));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn heaps_hold_each_entry_under_its_number_and_say_what_is_free() {
+    fn heaps_have_each_entry_under_its_number_and_their_free_space() {
         let writer = Writer {
             objects: (0..10).map(|object| 100 * object).collect(),
             heaps: Vec::new(),

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_also_a_json_document() {
+    fn the_list_of_views_is_also_a_json_document() {
         let json: serde_json::Value = serde_json::from_str(&readme().json()).unwrap();
         assert_eq!(json["schema"], "zarrfs.views/1");
         assert_eq!(json["key"], "g/sst");

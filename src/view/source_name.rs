@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_at_a_character() {
+    fn a_long_name_is_truncated_at_a_character() {
         let name = source_name(&"ü".repeat(300)).unwrap();
         assert_eq!(name, "ü".repeat(MAX_BYTES / 2));
     }

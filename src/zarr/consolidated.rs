@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_compared_as_json() {
+    fn consolidated_copies_are_compared_as_json() {
         let copy = Consolidated::from_zmetadata(V2).unwrap();
         let differs = |path: &str, name: &str, bytes: &[u8]| copy.differs(path, name, bytes);
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn other_consolidated_documents_are_refused() {
+    fn invalid_consolidated_documents_are_refused() {
         for text in [
             &b"{"[..],
             b"[]",

@@ -166,7 +166,7 @@ fn a_header_of_another_type_or_size_is_corrupt() {
 }
 
 #[test]
-fn what_zfp_cannot_encode_is_refused_by_name() {
+fn types_and_modes_that_zfp_lacks_are_refused_by_name() {
     let refused = |dtype, shape, configuration| codec(dtype, shape, configuration).unwrap_err();
     for (dtype, shape, configuration) in [
         ("<c8", &[4][..], "{'mode': 'reversible'}"),
@@ -195,7 +195,7 @@ fn what_zfp_cannot_encode_is_refused_by_name() {
 }
 
 #[test]
-fn a_size_of_two_rates_is_not_guessed() {
+fn a_size_that_matches_two_rates_is_corrupt() {
     let codec = codec("<f4", &[6], "{'mode': 'fixed_rate', 'rate': 0.5}").unwrap();
     let error = codec.decode(&[0; 8], &mut [0; 24]).unwrap_err();
     assert!(matches!(error, DecodeError::Corrupt(what) if what.contains("two rates")));

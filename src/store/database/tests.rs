@@ -140,7 +140,7 @@ fn stat(store: &DatabaseStore, text: &[u8]) -> Result<Stat, StoreError> {
 }
 
 #[test]
-fn a_prefix_hides_a_value_of_its_name_and_names_beside_it_stay() {
+fn a_prefix_hides_a_value_of_its_name_and_no_other_names() {
     let (_, store) = store(&[b"a", b"a-b", b"a.b/c", b"a/b", b"a0", b"b", b"b.c"]);
     let expected: [(&[u8], Kind); 6] = [
         (b"a-b", Kind::Object),
@@ -190,7 +190,7 @@ fn a_listing_of_many_batches_has_each_name_once() {
 }
 
 #[test]
-fn a_lock_that_is_not_freed_is_a_timeout_and_no_absence() {
+fn a_lock_that_is_not_released_is_a_timeout_and_not_absence() {
     let (map, store) = store(&[b"a"]);
     map.0.lock().is_busy = true;
     let error = stat(&store, b"a").unwrap_err();
@@ -284,7 +284,7 @@ proptest! {
 }
 
 #[test]
-fn an_open_takes_the_small_value_of_the_lookup_before_it() {
+fn an_open_uses_the_small_value_of_the_preceding_lookup() {
     let (map, store) = store(&[b"a"]);
     let open = || block_on(store.open(&key(b"a"), AccessHint::Ranges)).unwrap();
     let looked_up = stat(&store, b"a").unwrap();
@@ -356,7 +356,7 @@ fn a_short_value_takes_one_transaction_and_a_long_one_a_transaction_for_each_ste
 }
 
 #[test]
-fn values_beyond_the_memory_for_them_are_read_by_ranges() {
+fn values_that_exceed_the_value_cache_are_read_by_ranges() {
     let (_, store, names) = numbered(1, 60_000);
     let open = || store.try_open(&key(&names[0]), AccessHint::Ranges);
     let open = || open().unwrap().unwrap();
@@ -373,7 +373,7 @@ fn values_beyond_the_memory_for_them_are_read_by_ranges() {
 }
 
 #[test]
-fn a_change_behind_values_that_were_read_ahead_is_seen() {
+fn a_change_behind_prefetched_values_is_seen() {
     let (map, store, names) = numbered(20, 10);
     for name in &names[..3] {
         use_key(&store, name);
@@ -396,7 +396,7 @@ fn a_change_behind_values_that_were_read_ahead_is_seen() {
 }
 
 #[test]
-fn a_value_that_a_prefix_hides_is_not_read_ahead() {
+fn a_value_that_a_prefix_hides_is_not_prefetched() {
     let (_, store) = store(&[b"a/0", b"a/00", b"a/1", b"a/1!", b"a/1/x", b"a/2"]);
     for name in [&b"a/0"[..], b"a/00"] {
         assert_eq!(use_key(&store, name), b"value");

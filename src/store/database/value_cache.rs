@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_are_held_take_a_part_of_the_memory_limit() {
+    fn cached_values_take_a_part_of_the_memory_limit() {
         let values = ValueCache::new(MAX_AGE, 16 * 1000);
         let long = values.reserve(900).unwrap();
         let short = values.reserve(100).unwrap();

@@ -140,7 +140,7 @@ mod tests {
     /// If this fails, files of the released version can no longer be read, and the format needs a new
     /// version number.
     #[test]
-    fn the_bytes_and_the_place_of_a_block_are_pinned() {
+    fn the_bytes_and_the_path_of_a_block_are_constant() {
         let expected = [
             b"zarrfsDB".as_slice(),
             &[1, 0, 0, 0],
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_blocks_are_read_back() {
         let long = vec![7; 100_000];
         for (name, data) in [
             (b"".as_slice(), b"".as_slice()),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_or_more_than_is_allowed_is_not_given_out() {
+    fn blocks_of_another_name_or_above_the_size_limit_are_refused() {
         let whole = file(b"one", b"12345");
         assert!(read_all(&whole, b"two", 1000).is_err());
         assert!(read_all(&whole, b"one", 4).is_err());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_reserves_nothing() {
+    fn a_false_length_reserves_no_memory() {
         let mut head = start(b"n").unwrap();
         head.extend_from_slice(&(u64::MAX - 29).to_le_bytes());
         head.extend_from_slice(&[0; 4]);

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn older_is_never_in_a_lower_bucket_and_all_buckets_exist() {
+    fn older_blocks_are_never_in_a_lower_bucket_and_all_buckets_exist() {
         let mut last = 0;
         for exponent in 0..64 {
             for step in 0..256_u64 {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_first_and_no_more_than_needed_of_one_age() {
+    fn eviction_takes_the_oldest_blocks_and_only_as_many_of_one_age_as_needed() {
         let mut ages = AgeHistogram::new();
         let second = Duration::from_secs(1);
         ages.add(second, 100);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_are_counted_as_what_they_take() {
+    fn small_files_are_counted_with_their_allocated_size() {
         assert_eq!(
             [0, 1, 4096, 4097].map(allocated_bytes),
             [0, 4096, 4096, 8192]

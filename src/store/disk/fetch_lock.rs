@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holder_at_a_time_among_those_who_opened_the_directory() {
+    fn one_process_at_a_time_holds_a_fetch_lock() {
         let directory = tempfile::tempdir().unwrap();
         let locks = || FetchLocks::new(std::fs::File::open(directory.path()).unwrap().into());
         let (a, b) = (locks(), locks());

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_yet_is_taken_for_a_full_cache() {
+    fn the_budget_before_the_first_count_is_that_of_a_full_cache() {
         let budget = SpaceBudget::new(1000);
         assert!(budget.try_reserve(200) && budget.try_reserve(50) && !budget.try_reserve(1));
         let budget = SpaceBudget::new(1000);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_during_a_count_is_not_forgotten() {
+    fn a_count_includes_files_that_are_written_meanwhile() {
         let budget = counted(1000, 0);
         assert!(budget.try_reserve(100) && budget.try_reserve(100));
         budget.finish_write(100, true);

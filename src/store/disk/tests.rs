@@ -93,7 +93,7 @@ fn a_block_is_found_under_its_name_only_and_survives_reopening() {
 }
 
 #[test]
-fn nobody_else_can_read_what_is_kept() {
+fn only_the_owner_can_read_the_cache() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("made/by/us");
     cache(&directory).put(b"n", b"data");
@@ -162,7 +162,7 @@ fn a_block_under_the_path_of_another_name_is_a_miss() {
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for_and_makes_way() {
+fn a_non_regular_file_in_place_of_a_block_does_not_block_and_is_replaced() {
     let (directory, cache) = new_cache();
     cache.put(b"other", b"data");
     let other = file(directory.path(), b"other");
@@ -212,7 +212,7 @@ fn a_link_in_place_of_a_directory_is_not_followed() {
 }
 
 #[test]
-fn a_directory_that_is_not_ours_alone_is_refused() {
+fn a_directory_that_other_users_can_write_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("cache");
     drop(cache(&directory));
@@ -236,7 +236,7 @@ fn a_directory_that_is_not_ours_alone_is_refused() {
 }
 
 #[test]
-fn a_link_to_a_directory_is_refused_however_it_is_written() {
+fn a_link_to_a_directory_is_refused_in_each_notation() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("cache");
     drop(cache(&directory));
@@ -263,7 +263,7 @@ fn a_link_to_a_directory_is_refused_however_it_is_written() {
 }
 
 #[test]
-fn the_budget_is_kept_while_ten_times_as_much_is_put() {
+fn writes_of_ten_times_the_budget_never_exceed_it() {
     let directory = tempfile::tempdir().unwrap();
     let budget_bytes = MIB;
     let cache = DiskCache::open(directory.path(), budget_bytes).unwrap();
@@ -292,7 +292,7 @@ fn the_budget_is_kept_while_ten_times_as_much_is_put() {
 }
 
 #[test]
-fn what_was_used_recently_stays() {
+fn recently_used_blocks_are_not_evicted() {
     let directory = tempfile::tempdir().unwrap();
     let cache = DiskCache::open(directory.path(), MIB).unwrap();
     wait_for_the_count(&cache);
@@ -323,7 +323,7 @@ fn what_was_used_recently_stays() {
 }
 
 #[test]
-fn a_use_is_noted_once_an_hour_and_a_time_ahead_is_put_right() {
+fn a_use_updates_the_mtime_once_an_hour_and_a_future_mtime_is_corrected() {
     let (directory, cache) = new_cache();
     cache.put(b"n", b"data");
     let path = file(directory.path(), b"n");
@@ -346,7 +346,7 @@ fn a_use_is_noted_once_an_hour_and_a_time_ahead_is_put_right() {
 }
 
 #[test]
-fn a_smaller_budget_is_kept_after_reopening() {
+fn a_smaller_budget_applies_after_reopening() {
     let (directory, first) = new_cache();
     for number in 0..100_u8 {
         first.put(&[number], &[number; 30_000]);
@@ -362,7 +362,7 @@ fn a_smaller_budget_is_kept_after_reopening() {
 }
 
 #[test]
-fn a_block_of_more_than_a_quarter_is_not_kept() {
+fn a_block_of_more_than_a_quarter_of_the_budget_is_not_cached() {
     let directory = tempfile::tempdir().unwrap();
     let cache = DiskCache::open(directory.path(), MIB).unwrap();
     let quarter = usize::try_from(MIB / 4).unwrap();
@@ -379,7 +379,7 @@ fn a_block_of_more_than_a_quarter_is_not_kept() {
 }
 
 #[test]
-fn a_failed_write_ends_all_writing_and_nothing_else() {
+fn a_failed_write_ends_all_writes_and_reads_continue() {
     let (directory, cache) = new_cache();
     cache.put(b"kept", b"data");
     let subdir = |name: &[u8]| file(directory.path(), name).parent().unwrap().to_path_buf();
@@ -409,7 +409,7 @@ fn a_directory_that_is_removed_ends_all_writing() {
 }
 
 #[test]
-fn a_removed_directory_of_blocks_is_made_again() {
+fn a_removed_directory_of_blocks_is_created_again() {
     let (directory, cache) = new_cache();
     cache.put(b"n", b"data");
     let path = file(directory.path(), b"n");
@@ -440,7 +440,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn a_full_disk_and_a_read_only_one_are_read_on() {
+fn reads_continue_on_a_full_disk_and_on_a_read_only_disk() {
     let Some(disk) = Tmpfs::new() else {
         eprintln!("not tested: no right to mount");
         return;
@@ -472,7 +472,7 @@ fn a_full_disk_and_a_read_only_one_are_read_on() {
 }
 
 #[test]
-fn what_dead_writers_and_others_left_is_removed_when_it_is_old() {
+fn old_files_of_ended_writers_and_links_are_removed() {
     let (directory, first) = new_cache();
     first.put(b"n", b"data");
     drop(first);
@@ -529,7 +529,7 @@ fn other_versions_are_never_read_and_removed_unless_they_are_in_use() {
 }
 
 #[test]
-fn a_directory_that_is_being_removed_is_not_taken() {
+fn a_directory_in_removal_is_not_used() {
     let (directory, first) = new_cache();
     drop(first);
     let path = directory.path().join(cache_dir::VERSION_NAME);
@@ -580,7 +580,7 @@ fn block_of(name: u64, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn two_caches_share_a_directory_that_is_tampered_with_and_give_no_wrong_byte() {
+fn two_caches_on_a_directory_with_modified_files_return_no_wrong_byte() {
     let directory = tempfile::tempdir().unwrap();
     let budget_bytes = MIB;
     let caches = [(); 2].map(|()| DiskCache::open(directory.path(), budget_bytes).unwrap());

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_where_the_one_before_it_ends() {
+    fn a_page_starts_at_the_end_of_the_page_before_it() {
         let keys: Vec<String> = (0..3000).map(|i| format!("x/{i}")).collect();
         let all: Vec<_> = keys
             .iter()

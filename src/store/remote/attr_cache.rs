@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_without_a_check_are_trusted_for_a_while() {
+    fn unchecked_attributes_expire_after_the_given_time() {
         let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
         let key = Key::new(b"a").unwrap();
         let entry = CachedAttrs::new(Attrs::Prefix, Instant::now());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_trusted_for_a_while_and_absence_for_another() {
+    fn attributes_and_absence_have_separate_ttls() {
         let attrs = AttrCache::new(Duration::from_secs(60), Duration::from_secs(1));
         let (there, gone) = (Key::new(b"a").unwrap(), Key::new(b"b").unwrap());
         let now = Instant::now();

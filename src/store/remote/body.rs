@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_in_pieces_of_one_length_however_they_come() {
+    fn a_body_has_pieces_of_one_length_regardless_of_the_received_parts() {
         let bytes: Vec<u8> = (0..250).collect();
         for step in [1, 7, 64, 100, 250] {
             for reserved in [0, 10, 1000] {

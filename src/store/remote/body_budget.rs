@@ -65,7 +65,7 @@ mod tests {
     use crate::runtime::block_on;
 
     #[test]
-    fn what_is_reserved_is_waited_for_and_requests_come_before_prefetch() {
+    fn a_request_waits_for_the_budget_and_has_priority_over_prefetch() {
         let body_budget = BodyBudget::new(10 * UNIT_BYTES);
         let soon = Duration::from_millis(20);
         let reserve = |units: u64| block_on(body_budget.reserve(units * UNIT_BYTES, soon));

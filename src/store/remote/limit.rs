@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_given_up_leaves_its_place() {
+    fn a_cancelled_request_releases_its_slot() {
         let test = Test::new(1);
         let key = Key::root();
         for _ in 0..3 {

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_holds_and_what_was_used_last_stays() {
+    fn the_cache_stays_within_its_budget_and_retains_the_last_used_ranges() {
         let ranges = RangeCache::new(10 * (1000 + ENTRY_BYTES));
         let range = |start: u64| RangeKey {
             source: 0,

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_broke_off_goes_on_where_it_ended() {
+    fn a_broken_response_is_resumed_at_its_end() {
         let script = vec![
             Err(broken(0, b"ab")),
             Err(broken(2, b"cd")),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_go_better_is_not_tried_again() {
+    fn a_permanent_failure_is_not_retried() {
         let (response, asked, _) = ask(vec![Err(RequestError::lasting("no"))], 5);
         assert!(matches!(response, Err(RequestError::Failed(failed)) if failed.what == "no"));
         assert_eq!(asked.len(), 1);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_never_answered_is_tried_twice_and_one_that_did_as_often_as_any_failure() {
+    fn an_unreachable_server_gets_two_attempts_unless_it_has_responded_before() {
         let script = vec![Err(unreachable()), Err(unreachable())];
         let (response, asked, _) = ask(script, 10);
         assert!(matches!(response, Err(RequestError::Failed(failed)) if failed.what == "refused"));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_passes_the_deadline_is_not_begun() {
+    fn a_pause_that_exceeds_the_deadline_is_not_started() {
         let begun = std::time::Instant::now();
         let later = RequestError::Failed(Failed {
             what: "429".into(),

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_confirmed_unless_the_chunk_is_known_to_be_older() {
+    fn a_document_is_revalidated_unless_the_chunk_is_known_to_be_older() {
         use Protocol::{Bucket, Web};
         for protocol in [Web, Bucket] {
             assert_eq!(
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_value_is_trusted_for_a_moment() {
+    fn the_time_of_a_value_is_trusted_for_a_short_time() {
         let (source, _) = source(Protocol::Web, FakeRemote::new(true, 60, true));
         let chunk = block_on(async {
             source.read_whole(&key("c"), 9).await.unwrap();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_share_a_request_that_begins_after_their_calls() {
+    fn callers_share_a_request_that_starts_after_their_calls() {
         let (source, fake) = source(Protocol::Web, FakeRemote::new(false, 0, true));
         let versions = block_on(async {
             source.attrs(&key("d")).await.unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_without_opens_soon_ask_for_attributes_only_and_a_read_changes_that() {
+    fn lookups_without_opens_soon_request_attributes_only_until_a_read() {
         let speculation = Speculation::default();
         let mut fetched = 0;
         loop {

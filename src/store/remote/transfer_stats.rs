@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_prefixes_take_no_more_room() {
+    fn the_memory_for_prefixes_is_bounded() {
         let counters = Counters::default();
         for i in 0..3 * MAX_PREFIXES {
             counters.hit(&Key::new(format!("a{i}/.zarray").as_bytes()).unwrap());

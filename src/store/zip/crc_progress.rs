@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_give_the_checksum_of_the_whole() {
+    fn parts_in_any_order_have_the_checksum_of_the_whole_entry() {
         let bytes: Vec<u8> = (0..1000_u32).map(|i| (i * 7 % 251) as u8).collect();
         let orders: [&[usize]; 4] = [
             &[0, 1, 2, 3],
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_all_is_judged_whatever_was_read_before() {
+    fn a_complete_read_is_verified_regardless_of_earlier_reads() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 31 % 253) as u8).collect();
         let mut progress = CrcProgress::default();
         let mut read = |start: u64, end: u64| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_not_judged() {
+    fn an_incomplete_read_is_not_verified() {
         let mut progress = CrcProgress::default();
         for i in 0..200 {
             assert_eq!(

@@ -291,7 +291,7 @@ fn a_directory_of_200_000_entries_is_one_range() {
 }
 
 #[test]
-fn every_tail_tells_the_same() {
+fn a_tail_of_any_length_yields_the_same_directory() {
     for zip64 in [false, true] {
         for prefix in [0, 10, 5000] {
             let mut maker = ZipBuilder::many(30);
@@ -313,7 +313,7 @@ fn every_tail_tells_the_same() {
 }
 
 #[test]
-fn comments_are_looked_behind_with_one_range() {
+fn one_range_finds_the_end_record_before_a_comment() {
     for (comment, fetches) in [(2000, 1), (60_000, 1), (65_535, 1)] {
         let mut maker = ZipBuilder::many(3000);
         maker.comment = vec![b'x'; comment];
@@ -335,7 +335,7 @@ fn comments_are_looked_behind_with_one_range() {
 }
 
 #[test]
-fn a_program_before_the_archive_is_not_fetched() {
+fn bytes_before_the_archive_are_not_fetched() {
     for (entries, prefix) in [
         (100, 50),
         (100, 10 << 20),
@@ -412,7 +412,7 @@ fn every_entry_that_is_read_whole_is_one_range_and_nothing_is_read_twice() {
 }
 
 #[test]
-fn parts_of_stored_entries_are_exact() {
+fn ranges_of_stored_entries_are_exact() {
     let content = noise(5, 3 << 20);
     let mut maker = ZipBuilder::default();
     maker.add("near", content.clone(), false);
@@ -617,7 +617,7 @@ fn failures_keep_their_kind_and_name_the_entry() {
 }
 
 #[test]
-fn what_is_no_archive_or_lies_is_refused_without_a_big_read() {
+fn invalid_archives_are_refused_without_a_large_read() {
     let small = ZipOptions {
         memory_limit_bytes: 1 << 20,
         ..ZipOptions::default()

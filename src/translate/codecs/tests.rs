@@ -93,7 +93,7 @@ fn an_element_size_that_is_not_written_is_that_of_the_version() {
 }
 
 #[test]
-fn what_matters_to_writers_only_is_within_the_bounds_of_v3() {
+fn parameters_for_writers_are_clamped_to_the_bounds_of_v3() {
     let configuration = |codec: Value| {
         let mut found = up("<f8", Order::C, json!([codec])).unwrap();
         found.remove(1)["configuration"].take()
@@ -120,7 +120,7 @@ fn what_matters_to_writers_only_is_within_the_bounds_of_v3() {
 }
 
 #[test]
-fn what_v2_can_not_undo_is_named() {
+fn codecs_that_v2_cannot_decode_are_named() {
     let axes = |order: Value| json!({"name": "transpose", "configuration": {"order": order}});
     let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}});
     for (chain, why) in [
@@ -233,7 +233,7 @@ fn filters_and_a_compressor_become_a_chain_of_v3() {
 }
 
 #[test]
-fn what_v3_can_not_undo_is_named() {
+fn codecs_that_v3_cannot_decode_are_named() {
     for (dtype, list, why) in [
         (
             ">i4",

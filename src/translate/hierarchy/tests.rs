@@ -32,7 +32,7 @@ fn zarray() -> Value {
 }
 
 #[test]
-fn the_object_model_holds_what_documents_say_and_members() {
+fn the_object_model_has_the_content_of_documents_and_members() {
     let zgroup = json!({"zarr_format": 2});
     let mut odd = group();
     odd["members"] = json!({"must_understand": false});
@@ -102,7 +102,7 @@ fn copied(tree: DocumentTree) -> Vec<String> {
 }
 
 #[test]
-fn copies_describe_nodes_of_remote_stores() {
+fn consolidated_metadata_describe_nodes_of_remote_stores() {
     let remote = TestStore::remote(of_two_minds());
     let tree = read(&remote).unwrap().tree;
     tree.diagnostics(Target::V2, &Key::root(), &mut |key, why| {
@@ -113,7 +113,7 @@ fn copies_describe_nodes_of_remote_stores() {
 }
 
 #[test]
-fn copies_of_a_group_above_describe_inner_groups_of_remote_stores() {
+fn consolidated_metadata_of_a_parent_describe_inner_groups_of_remote_stores() {
     let zgroup = json!({"zarr_format": 2});
     let metadata = json!({
         ".zgroup": zgroup, "g/.zgroup": zgroup, "g/x/.zarray": zarray(),
@@ -156,7 +156,7 @@ fn documents_describe_nodes_of_local_stores() {
 }
 
 #[test]
-fn what_no_document_calls_a_group_is_one_in_copies() {
+fn implicit_groups_are_groups_in_consolidated_metadata() {
     let zgroup = json!({"zarr_format": 2});
     let store = store(&[(".zgroup", zgroup.clone()), ("a/b/.zarray", zarray())]);
     let copies = |target| read(&store).unwrap().tree.translated(target).unwrap();
@@ -171,7 +171,7 @@ fn what_no_document_calls_a_group_is_one_in_copies() {
 }
 
 #[test]
-fn nodes_with_the_names_of_documents_are_left_out() {
+fn nodes_with_the_names_of_documents_are_omitted() {
     let store = store(&[
         ("zarr.json", group()),
         (".zattrs/zarr.json", array()),
@@ -186,7 +186,7 @@ fn nodes_with_the_names_of_documents_are_left_out() {
 }
 
 #[test]
-fn what_is_left_out_is_named_by_its_path_in_the_translation() {
+fn an_omitted_node_has_its_path_in_the_translation() {
     let store = store(&[
         ("sub/zarr.json", group()),
         ("sub/.zarray/zarr.json", array()),
@@ -197,7 +197,7 @@ fn what_is_left_out_is_named_by_its_path_in_the_translation() {
 }
 
 #[test]
-fn what_is_left_out_is_reported_with_its_reason() {
+fn omitted_nodes_are_reported_with_the_reason() {
     let mut odd = array();
     odd["data_type"] = "bfloat16".into();
     odd["codecs"] = json!([{"name": "bytes", "configuration": {"endian": "little"}}]);
@@ -236,7 +236,7 @@ fn too_many_nodes_and_too_deep_ones_are_errors() {
 }
 
 #[test]
-fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
+fn a_node_that_cannot_be_read_is_in_no_consolidated_document() {
     let values = || {
         store(&[
             (".zgroup", json!({"zarr_format": 2})),
@@ -288,7 +288,7 @@ fn a_node_that_cannot_be_read_is_in_no_document_of_the_whole() {
 }
 
 #[test]
-fn what_is_no_json_has_a_name_in_the_model_and_no_copies_beside_it() {
+fn a_node_of_invalid_json_is_named_in_notes_and_has_no_consolidated_copy() {
     let mut values = vec![(key(".zgroup"), b"{\"zarr_format\": 2}".to_vec())];
     values.push((key("g/a/.zarray"), b"{".to_vec()));
     values.push((key("b/.zarray"), zarray().to_string().into_bytes()));

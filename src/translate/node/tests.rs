@@ -73,7 +73,7 @@ fn shards_in_shards_are_opened_up_to_the_last() {
 }
 
 #[test]
-fn shards_that_other_codecs_go_around_are_left_out() {
+fn shards_inside_other_codecs_are_omitted() {
     let mut array = sharded();
     let codecs = array["codecs"].as_array_mut().unwrap();
     codecs.push(json!({"name": "gzip", "configuration": {"level": 1}}));
@@ -91,7 +91,7 @@ fn shards_that_other_codecs_go_around_are_left_out() {
 }
 
 #[test]
-fn names_of_axes_go_both_ways() {
+fn names_of_axes_are_translated_in_both_directions() {
     let zarray = br#"{"zarr_format": 2, "shape": [20, 30], "chunks": [10, 10], "dtype": ">i2",
         "order": "F", "fill_value": null, "filters": null,
         "compressor": {"id": "gzip", "level": 1}}"#;
@@ -124,7 +124,7 @@ fn names_of_axes_go_both_ways() {
 }
 
 #[test]
-fn a_group_without_shards_has_no_copies_of_them() {
+fn an_unsharded_group_has_no_consolidated_metadata_of_shards() {
     let mut group = json!({"zarr_format": 3, "node_type": "group"});
     let made = |group: &Value| translate(Target::Unsharded, &v3(group), Some(group));
     assert!(matches!(made(&group), Translation::Group(None)));
@@ -135,7 +135,7 @@ fn a_group_without_shards_has_no_copies_of_them() {
 }
 
 #[test]
-fn inner_codecs_stay_as_they_are_written() {
+fn inner_codecs_are_unchanged() {
     let mut array = sharded();
     let little =
         json!({"name": "bytes", "configuration": {"endian": "little"}, "must_understand": true});
@@ -146,7 +146,7 @@ fn inner_codecs_stay_as_they_are_written() {
 }
 
 #[test]
-fn an_index_that_is_never_read_has_no_array() {
+fn shards_whose_index_exceeds_the_limit_are_omitted() {
     let mut array = sharded();
     array["shape"] = json!([4_194_304, 4]);
     array["chunk_grid"]["configuration"]["chunk_shape"] = json!([4_194_304, 4]);
@@ -191,7 +191,7 @@ fn names_of_axes_are_those_of_the_document() {
 }
 
 #[test]
-fn scalars_have_no_axes_and_say_so() {
+fn scalars_have_an_empty_list_of_axes() {
     let mut array = sharded();
     array.as_object_mut().unwrap().remove("dimension_names");
     array["shape"] = json!([]);
@@ -217,7 +217,7 @@ fn scalars_have_no_axes_and_say_so() {
 /// Changes random bytes of documents. Each translation must be read back as an array of the same
 /// shape and type whose chunks can be decoded.
 #[test]
-fn what_is_made_of_damaged_documents_is_right_or_nothing() {
+fn translations_of_damaged_documents_are_valid_or_absent() {
     let zarray = json!({"zarr_format": 2, "shape": [20, 30], "chunks": [10, 10], "dtype": "<f4",
         "order": "F", "fill_value": -1.5, "dimension_separator": "/",
         "filters": [{"id": "delta", "dtype": "<f4"}],

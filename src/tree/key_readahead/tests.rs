@@ -210,7 +210,7 @@ fn a_stream_that_is_not_continued_cancels_its_requests() {
 }
 
 #[test]
-fn a_store_without_memory_is_asked_for_less() {
+fn a_store_without_memory_gets_a_smaller_window() {
     let (readahead, store) = watched();
     store.refuses.store(true, Ordering::Relaxed);
     readahead.observe(&key(0), None);
@@ -231,7 +231,7 @@ fn a_store_without_memory_is_asked_for_less() {
 }
 
 #[test]
-fn keys_at_random_and_documents_begin_nothing() {
+fn random_keys_and_documents_start_no_stream() {
     let (readahead, store) = watched();
     for number in 0..40 {
         readahead.observe(&key(number * 83 % 200), None);
@@ -246,7 +246,7 @@ fn keys_at_random_and_documents_begin_nothing() {
 }
 
 #[test]
-fn documents_of_a_directory_that_was_listed_lead_to_the_values_beside_them() {
+fn documents_of_a_listed_directory_predict_its_values() {
     let names = [
         "a/.zarray",
         "a/.zattrs",

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_dates_in_the_resolution_of_their_unit() {
+    fn times_are_printed_as_dates_in_the_resolution_of_their_unit() {
         let time = |base, count, value: i64| {
             let cell = CellFormat::Time(ByteOrder::Big, TimeUnit { count, base });
             text(cell, &value.to_be_bytes())

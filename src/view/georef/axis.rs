@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_of_places_have_a_direction() {
+    fn monotonic_coordinates_have_a_direction() {
         let numbers = |numbers: &[f64]| -> Option<bool> {
             ascending(&numbers.iter().map(|n| Value::Float(*n)).collect::<Vec<_>>())
         };

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_contradicted_is_wgs_84() {
+    fn a_crs_without_contradicting_parameters_is_wgs_84() {
         let check = |members: Json| is_wgs84(members.as_object().unwrap());
         assert!(check(json!({})));
         assert!(check(

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_equal_within_part_of_a_pixel() {
+    fn extents_are_equal_within_a_fraction_of_a_pixel() {
         let fine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
         let check = |affine: Transform, size: u64| {
             is_over(&fine, &raster(100, 100), &affine, &raster(size, size))

@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_run_to_the_north_are_flipped() {
+    fn rows_in_south_to_north_order_are_flipped() {
         assert_eq!(flips(&[1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, false));
         assert_eq!(flips(&[1.0, 0.2, 0.0, 0.2, 1.0, 0.0]), (true, false));
         assert_eq!(flips(&[-1.0, 0.0, 0.0, 0.0, -1.0, 0.0]), (false, true));
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bbox_is_the_extent_within_half_a_pixel() {
+    fn a_bbox_matches_the_extent_within_half_a_pixel() {
         let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
         let raster = Raster::of_planes(&[], 20, 30, number);
         let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_in_order_and_have_the_code() {
+    fn keys_are_sorted_and_have_the_crs_code() {
         let place = Georef {
             transform: None,
             is_point: true,

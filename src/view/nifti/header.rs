@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_at_the_places_of_the_specification() {
+    fn fields_have_the_offsets_of_the_specification() {
         let bytes = header(ByteOrder::Little, &[5, 4]).encode().unwrap();
         assert_eq!(bytes.len(), 352);
         assert_eq!(bytes[..4], 348_i32.to_le_bytes());

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stored_header_keeps_all_but_what_the_file_says() {
+    fn a_stored_header_retains_all_fields_that_the_file_does_not_determine() {
         let mut own = vec![0; 352];
         own[..4].copy_from_slice(&348_i32.to_le_bytes());
         own[40..48].copy_from_slice(&[3, 0, 5, 0, 4, 0, 1, 0]);

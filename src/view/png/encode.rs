@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_size_that_was_announced() {
+    fn a_file_has_the_computed_size() {
         for (width, height, colours, text_bytes) in [
             (1, 1, Colours::Indexed, 0),
             (3, 2, Colours::Rgb, 20),

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_the_elements_at_each_step_of_the_first_plane() {
+    fn samples_are_equally_spaced_elements_of_the_first_plane() {
         for (shape, plane) in [
             (vec![7, 11], plane((0, 7, 1), (1, 11, 1), None)),
             (vec![7, 11], plane((0, 7, 3), (1, 11, 2), None)),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_small_and_keep_their_short_side() {
+    fn images_are_small_and_retain_their_short_side() {
         let reduced = |rows, columns| {
             let plane = plane((0, rows, 1), (1, columns, 1), None).reduced();
             (plane.rows.samples(), plane.columns.samples())

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn map_info_is_written_where_the_north_is_above() {
+    fn map_info_is_written_for_north_up_rasters() {
         let north_up = [10.0, 0.0, 500_000.0, 0.0, -20.0, 5e6];
         let of = |transform, code: &str| map_info(transform, Crs::of_text(code).ok().as_ref());
         for (code, expected) in [

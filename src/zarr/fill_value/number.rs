@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_exact_however_they_are_written() {
+    fn integers_are_exact_in_each_notation() {
         let cases = [
             ("0", Some(0)),
             ("-0", Some(0)),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_numbers_products_of_axes_or_what_is_left() {
+    fn sizes_are_numbers_products_of_axes_or_the_remainder() {
         // The example of the specification.
         let decoded = [100, 50, 64, 3];
         assert_eq!(of(&decoded, json!([[0, 1], [2], 3])), Ok(vec![5000, 64, 3]));

@@ -43,7 +43,7 @@ fn a_thousand_keys_cost_two_requests_made_at_the_same_time() {
 }
 
 #[test]
-fn threads_ask_for_the_same_metadata_once() {
+fn concurrent_threads_load_the_same_metadata_once() {
     let mut server = v2_server();
     server.latency = Duration::from_millis(100);
     let (server, store) = listing(server);
@@ -56,7 +56,7 @@ fn threads_ask_for_the_same_metadata_once() {
 }
 
 #[test]
-fn what_was_learnt_is_used_until_it_is_old() {
+fn cached_metadata_are_used_until_they_expire() {
     let server = Arc::new(v2_server());
     let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
     let (ttl, absent_ttl) = (Duration::from_millis(400), Duration::from_millis(100));
@@ -76,7 +76,7 @@ fn what_was_learnt_is_used_until_it_is_old() {
 }
 
 #[test]
-fn documents_that_were_not_there_may_come_while_the_rest_is_still_known() {
+fn new_documents_appear_while_other_metadata_are_still_cached() {
     let server = Arc::new(Server::new(&[
         (".zgroup", zgroup()),
         ("a/.zgroup", zgroup()),
@@ -96,7 +96,7 @@ fn documents_that_were_not_there_may_come_while_the_rest_is_still_known() {
 }
 
 #[test]
-fn a_store_that_can_not_change_is_asked_once() {
+fn metadata_of_an_immutable_store_are_loaded_once() {
     let values = [(key(".zgroup"), b"{\"zarr_format\":2}".to_vec())];
     let inner = Arc::new(MemoryStore::new(values));
     let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
@@ -108,7 +108,7 @@ fn a_store_that_can_not_change_is_asked_once() {
 }
 
 #[test]
-fn cached_answers_are_ready_at_the_first_poll() {
+fn cached_results_are_ready_at_the_first_poll() {
     let (_, store) = listing(v2_server());
     let is_ready = |name: &str| {
         let document = key(name).join(b"zarr.json").unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn values_are_the_inner_stores_and_only_it_proves_that_they_are_not_there() {
+fn values_and_their_absence_come_from_the_inner_store() {
     let (server, store) = listing(v2_server());
     for there in ["a/0.0", "a/README", "g/n/1/0", "a/.zarray", ".zmetadata"] {
         assert_eq!(kind(&store, there), Kind::Object, "{there}");
@@ -115,7 +115,7 @@ fn a_failure_is_never_absence() {
 }
 
 #[test]
-fn what_failed_at_the_root_is_asked_again() {
+fn a_failed_load_of_the_root_is_repeated() {
     for fault in [Fault::TimedOut, Fault::Unavailable] {
         let (server, store) = listing(v2_server());
         server.fault(".zmetadata", fault);
@@ -141,7 +141,7 @@ fn what_failed_at_the_root_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_refuses_some_names_is_still_walked() {
+fn the_walk_continues_past_names_that_the_server_refuses() {
     // Many servers deny names that begin with a dot.
     let (server, store) = listing(Server::new(&[
         ("zarr.json", group()),
@@ -192,7 +192,7 @@ fn a_server_that_refuses_some_names_is_still_walked() {
 }
 
 #[test]
-fn a_root_of_which_nothing_is_known_still_gives_files_by_name() {
+fn a_root_without_valid_metadata_opens_files_by_name() {
     let long = json!("x".repeat(zarr_limit()));
     for broken in [json!("not metadata"), json!({"zarr_format": 9}), long] {
         let (server, store) = listing(Server::new(&[

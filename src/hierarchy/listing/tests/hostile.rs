@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn hostile_shapes_are_only_arithmetic() {
+fn hostile_shapes_allocate_nothing() {
     let billion = 1_000_000_000;
     let most = u64::MAX;
     let ones = [1; 64];

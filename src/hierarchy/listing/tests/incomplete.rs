@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_the_inner_store_lists_is_added_once() {
+fn names_that_the_inner_store_lists_are_added_once() {
     let mut server = Server::new(&[
         ("zarr.json", group()),
         ("a/zarr.json", array(&[1], &[1], json!("default"))),
@@ -35,7 +35,7 @@ fn what_the_inner_store_lists_is_added_once() {
 }
 
 #[test]
-fn what_can_not_be_known_is_told() {
+fn incomplete_listings_are_reported() {
     let (_, store) = listing(v2_server());
     let unknown = |prefix: &str| {
         let unknown = block_on(store.incomplete_listing(&key(prefix))).unwrap()?;
@@ -54,7 +54,7 @@ fn what_can_not_be_known_is_told() {
 }
 
 #[test]
-fn what_the_server_lists_is_told_from_what_nobody_does() {
+fn listed_prefixes_differ_from_unlisted_prefixes() {
     let mut server = Server::new(&[
         (".zgroup", zgroup()),
         ("a/.zarray", zarray(&[3], &[1], ".")),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn groups_below_the_root_may_have_their_own_copies() {
+fn groups_below_the_root_may_have_their_own_consolidated_metadata() {
     let copies = [("x", array(&[1], &[1], json!("default")))];
     let v2 = [
         (".zgroup", zgroup()),
@@ -25,7 +25,7 @@ fn groups_below_the_root_may_have_their_own_copies() {
 }
 
 #[test]
-fn consolidated_metadata_above_a_group_count_whatever_was_loaded_before() {
+fn consolidated_metadata_above_a_group_apply_regardless_of_earlier_loads() {
     for lists in [false, true] {
         for before in ["", "g", "g/h", "g/h/a", "g/x", "g/h/x"] {
             for is_listed in [false, true] {

@@ -108,7 +108,7 @@ fn consolidated_v3_metadata_name_everything() {
 }
 
 #[test]
-fn without_consolidated_metadata_names_are_found_by_asking() {
+fn requests_find_names_without_consolidated_metadata() {
     let values = [
         (".zgroup", zgroup()),
         (".zattrs", json!({})),
@@ -151,7 +151,7 @@ fn without_consolidated_metadata_names_are_found_by_asking() {
 }
 
 #[test]
-fn directories_of_chunks_are_known_without_having_been_walked_to() {
+fn directories_of_chunks_are_found_without_a_walk_from_the_root() {
     let values = [
         ("zarr.json", group()),
         ("g/zarr.json", group()),
@@ -189,7 +189,7 @@ fn arrays_may_be_the_root() {
 }
 
 #[test]
-fn nodes_that_the_copies_do_not_name_are_found_by_asking() {
+fn requests_find_nodes_that_consolidated_metadata_lack() {
     let (server, store) = listing(v2_server());
     assert_eq!(kind(&store, "new"), Kind::Prefix);
     assert_eq!(names(&store, "new"), [".zgroup"]);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_sorted_and_found_with_the_places_of_their_values() {
+    fn keys_are_sorted_and_found_with_the_offsets_of_their_values() {
         let mut builder = Builder::new(1 << 20);
         builder.push(b"b", ValueLocation::Offset(7), 3).unwrap();
         builder.push(b"", ValueLocation::Chain(9), 1 << 40).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_memory_are_refused_before_they_are_held() {
+    fn keys_that_exceed_the_memory_limit_are_refused_before_they_are_stored() {
         let mut builder = Builder::new(10_000);
         let error = (0..10_000_u64)
             .find_map(|n| {

@@ -366,7 +366,7 @@ fn keys_and_values_are_read_from_each_format_in_both_byte_orders() {
 }
 
 #[test]
-fn a_file_that_is_cut_is_an_error() {
+fn a_truncated_file_is_an_error() {
     let values: Vec<u8> = sample().into_values().flatten().collect();
     for (number, (format, bytes)) in samples().into_iter().enumerate() {
         for length in (0..bytes.len()).step_by(7) {
@@ -389,7 +389,7 @@ fn refused(bytes: &[u8], at: usize, to: &[u8]) -> String {
 }
 
 #[test]
-fn a_gnu_database_without_its_directory_is_said_to_be_truncated() {
+fn a_gnu_database_without_its_directory_is_reported_as_truncated() {
     let (_, bytes) = &samples()[4];
     match read(Format::Gnu, &bytes[..200], b"") {
         Err(Failure::Failed(error)) => assert!(error.to_string().contains("truncated"), "{error}"),
@@ -398,7 +398,7 @@ fn a_gnu_database_without_its_directory_is_said_to_be_truncated() {
 }
 
 #[test]
-fn what_is_no_plain_database_of_berkeley_db_is_refused_by_name() {
+fn unsupported_features_of_berkeley_db_are_refused_by_name() {
     let hash = berkeley_hash(ByteOrder::Little, &sample());
     let tree = berkeley_tree(ByteOrder::Little, &sample());
     for (file, at, to, what) in [
@@ -418,7 +418,7 @@ fn what_is_no_plain_database_of_berkeley_db_is_refused_by_name() {
 }
 
 #[test]
-fn pages_that_are_linked_in_a_circle_or_to_nothing_are_errors() {
+fn pages_with_cyclic_or_invalid_links_are_errors() {
     let hash = berkeley_hash(ByteOrder::Little, &sample());
     let tree = berkeley_tree(ByteOrder::Little, &sample());
     let next = |file: &[u8], kind: u8| {

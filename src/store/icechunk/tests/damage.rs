@@ -98,7 +98,7 @@ fn files() -> [(Vec<u8>, Walk); 3] {
 }
 
 #[test]
-fn no_changed_word_leads_out_of_a_file() {
+fn a_changed_word_never_causes_a_read_outside_of_a_file() {
     let values = [0, 1, 4, 0x7fff_ffff, 0x8000_0000, u32::MAX, u32::MAX - 3];
     for (good, walk) in files() {
         walk(&good).unwrap();
@@ -118,7 +118,7 @@ fn no_changed_word_leads_out_of_a_file() {
 }
 
 #[test]
-fn every_cut_file_is_an_error() {
+fn every_truncated_file_is_an_error() {
     for (good, walk) in files() {
         for length in 0..good.len() {
             assert!(walk(&good[..length]).is_err(), "{length} of {}", good.len());
@@ -245,7 +245,7 @@ fn locations_are_decompressed_with_the_dictionary_of_their_manifest() {
 }
 
 #[test]
-fn a_file_that_claims_more_references_than_it_has_room_for_is_an_error() {
+fn a_file_that_declares_more_references_than_fit_is_an_error() {
     for count in [1000, u32::MAX / 4, u32::MAX] {
         let array = vec![
             (0, Field::Fixed(node_id(3).to_vec())),

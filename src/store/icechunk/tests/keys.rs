@@ -186,7 +186,7 @@ fn every_chunk_key_encoding_has_its_names() {
 }
 
 #[test]
-fn a_chunk_that_cannot_be_read_is_an_error_of_its_own() {
+fn a_chunk_that_cannot_be_read_is_an_error_of_that_chunk_only() {
     let store = opened(all_kinds(), None).unwrap();
     assert_eq!(names(&store, "implied/deep/array/c"), ["0", "1", "2", "3"]);
     let chunk = |number: u8| value(&store, &format!("implied/deep/array/c/{number}"));
@@ -275,7 +275,7 @@ fn a_listing_of_many_pages_and_manifests_has_every_name_once() {
 }
 
 #[test]
-fn a_version_is_named_by_a_branch_a_tag_or_its_identifier() {
+fn a_branch_a_tag_or_an_identifier_selects_a_version() {
     let by_id = id(100).to_string();
     for name in [None, Some("main"), Some("dev"), Some("v1"), Some(&by_id)] {
         let store = opened(all_kinds(), name).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_told_from_other_urls() {
+    fn urls_of_buckets_are_recognized() {
         let parse =
             |url| Bucket::parse(url).map(|bucket| bucket.map(|b| (b.name, b.prefix, b.account)));
         let of = |name: &str, prefix: &str, account: Option<&str>| {

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_odd_keys_and_those_of_directories_are_taken_out() {
+    fn only_invalid_keys_and_those_of_directories_are_removed() {
         let entry = |key: &str| format!("<Contents><Key>{key}</Key><Size>3</Size></Contents>");
         let keys = [
             "a/b",
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_is_left_to_others() {
+    fn invalid_xml_is_not_filtered() {
         assert!(without_odd_keys(b"<a><b></a>").is_none());
     }
 }

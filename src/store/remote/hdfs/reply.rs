@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_what_they_prove() {
+    fn exceptions_of_hdfs_have_their_errors() {
         let error = |status, name, message| Exception::error(status, name, message);
         assert!(matches!(
             error(404, "FileNotFoundException", "File does not exist: /a"),

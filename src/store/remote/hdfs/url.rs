@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_the_rpc_are_not_asked() {
+    fn an_rpc_port_becomes_the_http_port() {
         for (text, http) in [
             ("hdfs://nn/a/b", "http://nn:9870/webhdfs/v1/a/b"),
             ("hdfs://nn:8020/a/b/", "http://nn:9870/webhdfs/v1/a/b"),

@@ -201,7 +201,7 @@ fn a_long_value_is_read_at_once_or_not_at_all() {
 }
 
 #[test]
-fn what_is_no_value_is_an_error_and_never_absent() {
+fn a_key_of_another_type_is_an_error_and_never_absent() {
     let (memory, values) = database(Duration::from_secs(60));
     memory.content.lock().insert(b"hash".to_vec(), None);
     memory.set("empty", b"");
@@ -230,7 +230,7 @@ fn what_is_no_value_is_an_error_and_never_absent() {
 }
 
 #[test]
-fn keys_are_read_once_and_only_if_one_key_does_not_tell() {
+fn all_keys_are_read_once_and_only_if_single_keys_are_inconclusive() {
     let (memory, values) = database(Duration::from_secs(60));
     memory.set("g/.zgroup", b"{}");
     memory.set("g/x/0", b"0");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_that_were_forgotten_are_those_of_old_tags() {
+    fn evicted_digests_are_those_of_old_tags() {
         let versions = ContentVersions::new(false, 2 * MEMORY_SHARE * ENTRY_BYTES);
         let before = versions.tag(&key("a"), b"one");
         versions.tag(&key("b"), b"one");

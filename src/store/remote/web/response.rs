@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_range_is_believed_only_if_it_can_be() {
+    fn a_content_range_is_used_only_if_it_is_consistent() {
         let parse = |value: &str| content_range(&headers(&[(CONTENT_RANGE, value)]));
         assert_eq!(parse("bytes 0-9/100"), Some((Some(0..10), 100)));
         assert_eq!(parse("bytes */100"), Some((None, 100)));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_what_they_prove() {
+    fn http_statuses_have_their_errors() {
         let refusal = |status: u16| refusal(StatusCode::from_u16(status).unwrap(), &headers(&[]));
         assert!(matches!(refusal(404), RequestError::NotFound));
         assert!(matches!(refusal(403), RequestError::Denied(_)));

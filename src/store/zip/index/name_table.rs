@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_made_by_threads_finds_what_one_made_step_by_step_finds() {
+    fn a_name_table_built_in_parallel_equals_one_built_sequentially() {
         let mut names: Vec<String> = (0..200_000).map(|n| format!("{}", n / 2)).collect();
         // Each name occurs in two directories.
         fn name_of<'a>(names: &'a [String]) -> impl Fn(u32) -> (u32, &'a [u8]) + Copy + Sync {

@@ -75,7 +75,7 @@ fn both_versions_have_the_same_references() {
 }
 
 #[test]
-fn templates_are_replaced_wherever_they_stand() {
+fn templates_are_replaced_at_each_position() {
     let refs = r#""refs": {"x/0": ["{{u}}/a", 0, 1]}"#;
     let templates = r#""templates": {"u": "s3://b"}"#;
     for text in [
@@ -105,7 +105,7 @@ fn rules_and_functions_are_refused_by_name() {
 }
 
 #[test]
-fn json_of_other_kinds_is_not_taken_for_references() {
+fn json_of_other_kinds_is_not_recognized_as_references() {
     for text in [
         "",
         "[]",
