@@ -122,7 +122,7 @@ fn help_and_version_are_on_stdout() {
 }
 
 #[test]
-fn help_to_a_reader_that_goes_away_is_no_panic() {
+fn help_to_a_closed_pipe_causes_no_panic() {
     let script = r#""$1" --help 2>&1 >/dev/full | cat; "$1" --help 2>&1 | head -c 1 >/dev/null"#;
     let mut shell = Command::new("bash");
     shell.args(["-c", script, "bash"]);
@@ -154,7 +154,7 @@ fn an_unknown_option_is_a_usage_error_that_names_it() {
 }
 
 #[test]
-fn a_slightly_wrong_option_is_not_taken_for_another() {
+fn a_misspelled_option_is_an_error() {
     let place = Place::new();
     for option in [
         "UID=1",
@@ -298,7 +298,7 @@ fn in_the_foreground_the_command_is_the_daemon() {
 }
 
 #[test]
-fn the_word_mount_may_be_left_out() {
+fn the_word_mount_is_optional() {
     let place = Place::new();
     place.store_named("demo");
     place.store_named("umount");
@@ -316,7 +316,7 @@ fn the_word_mount_may_be_left_out() {
 }
 
 #[test]
-fn a_mount_that_works_says_nothing() {
+fn a_successful_mount_prints_nothing() {
     let place = Place::new();
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
@@ -395,7 +395,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
 }
 
 #[test]
-fn a_source_that_is_none_is_named() {
+fn an_invalid_source_is_named() {
     let place = Place::new();
     let text = place.join("notes.txt");
     fs::write(&text, "neither a directory nor an archive".repeat(100)).unwrap();
@@ -514,7 +514,7 @@ fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
 }
 
 #[test]
-fn completions_of_an_unknown_shell_are_a_mistake() {
+fn completions_of_an_unknown_shell_are_a_usage_error() {
     for shell in ["bash", "zsh", "fish"] {
         zarrfs_with(&["completions", shell]).ok();
     }
