@@ -32,7 +32,7 @@ fn checked(said: &Said) -> Value {
 }
 
 #[test]
-fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
+fn check_decodes_every_chunk_of_every_fixture_without_an_error() {
     for kind in ["dir", "zip"] {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
@@ -53,7 +53,7 @@ fn every_fixture_is_good_and_every_chunk_of_it_is_decoded() {
 }
 
 #[test]
-fn the_demo_store_is_good() {
+fn check_passes_the_demo_store() {
     let said = look("check", "demo:", &[]);
     assert!(
         said.ok().out.starts_with("12 arrays, 56 chunks, "),
@@ -113,7 +113,7 @@ fn arrays_of_version_1_and_nested_keys_without_a_separator_are_checked() {
 }
 
 #[test]
-fn every_truncated_chunk_is_named_and_nothing_else() {
+fn only_truncated_chunks_are_reported() {
     for name in ["dir/v2-flat", "dir/v2-nested", "dir/v3", "dir/v3-sharded"] {
         let dir = copy_of(name);
         let store = dir.path().join("store");
@@ -249,7 +249,7 @@ fn chunks_of_rectilinear_grids_are_decoded_too() {
 }
 
 #[test]
-fn what_is_not_known_is_not_checked_and_a_failure_only_if_strict() {
+fn an_unsupported_codec_is_skipped_and_fails_only_a_strict_check() {
     let dir = scratch();
     group(dir.path());
     array(
@@ -285,7 +285,7 @@ fn what_is_not_known_is_not_checked_and_a_failure_only_if_strict() {
 }
 
 #[test]
-fn metadata_that_can_not_be_read_are_named() {
+fn metadata_that_cannot_be_read_are_named() {
     let dir = scratch();
     group(dir.path());
     write(
@@ -317,7 +317,7 @@ fn metadata_that_can_not_be_read_are_named() {
 }
 
 #[test]
-fn names_that_are_no_chunks_are_only_warned_of() {
+fn other_names_than_chunks_are_warnings() {
     let dir = scratch();
     array(
         dir.path(),
@@ -347,7 +347,7 @@ fn names_that_are_no_chunks_are_only_warned_of() {
 }
 
 #[test]
-fn a_directory_without_any_node_is_told_from_a_good_store() {
+fn a_directory_without_nodes_fails_the_check() {
     let dir = scratch();
     write(dir.path().join("some/file"), "no Zarr");
     let said = look("check", dir.path(), &[]);
@@ -418,7 +418,7 @@ fn a_good_verdict_is_green_on_a_terminal() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_a_chunk_is_bad() {
+fn a_directory_in_place_of_a_chunk_is_bad() {
     let dir = scratch();
     array(
         dir.path(),
@@ -434,7 +434,7 @@ fn what_stands_in_the_place_of_a_chunk_is_bad() {
 }
 
 #[test]
-fn links_that_lead_nowhere_or_out_are_told() {
+fn dangling_links_and_links_out_of_the_store_are_reported() {
     let dir = scratch();
     array(
         &dir.path().join("s"),
@@ -506,7 +506,7 @@ fn a_chunk_that_needs_more_memory_than_allowed_is_bad_and_not_skipped() {
 }
 
 #[test]
-fn a_grid_of_a_billion_billion_chunks_is_checked_by_what_is_there() {
+fn check_visits_only_stored_chunks_of_a_huge_grid() {
     let dir = scratch();
     let shape = json!([1_u64 << 30, 1_u64 << 30]);
     array(
@@ -524,7 +524,7 @@ fn a_grid_of_a_billion_billion_chunks_is_checked_by_what_is_there() {
 }
 
 #[test]
-fn a_check_whose_reader_goes_away_is_over_and_no_success() {
+fn a_check_with_a_closed_pipe_ends_without_success() {
     let dir = scratch();
     array(
         dir.path(),
@@ -549,7 +549,7 @@ fn a_check_whose_reader_goes_away_is_over_and_no_success() {
 }
 
 #[test]
-fn on_a_terminal_there_is_a_bar() {
+fn a_terminal_gets_a_progress_bar() {
     let dir = scratch();
     let store = fixture("zip/v2-many-entries.zip");
     let command = format!("{} check {}", env!("CARGO_BIN_EXE_zarrfs"), store.display());
@@ -582,7 +582,7 @@ fn peak_of(command: &Command) -> (u64, String) {
 }
 
 #[test]
-fn chunks_that_claim_very_many_elements_stay_within_the_memory_limit() {
+fn chunks_that_declare_very_many_elements_stay_within_the_memory_limit() {
     let elements: u64 = 1 << 28;
     for codec in [
         "vlen-utf8",

@@ -97,7 +97,7 @@ fn part_in(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_interrupted_export_is_resumed_behind_what_was_written() {
+fn an_interrupted_export_resumes_at_the_end_of_the_written_part() {
     let dir = scratch();
     let store = long_array(dir.path());
     let file = dir.path().join("long.bin");
@@ -137,7 +137,7 @@ fn an_interrupted_export_is_resumed_behind_what_was_written() {
 }
 
 #[test]
-fn a_chunk_that_cannot_be_read_is_named_and_no_file_comes_up() {
+fn a_chunk_that_cannot_be_read_is_named_and_no_file_is_created() {
     let dir = scratch();
     let store = long_array(dir.path());
     write(store.join("c/7"), b"short");
@@ -148,7 +148,7 @@ fn a_chunk_that_cannot_be_read_is_named_and_no_file_comes_up() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused_with_what_there_is() {
+fn an_unavailable_export_is_refused_with_the_list_of_views() {
     let dir = scratch();
     let file = |name: &str| dir.path().join(name);
     export("demo:v3/t2m", &file("a.nc"), &[]).failed(1, &["v3/t2m", "an array", "--as", "npy"]);

@@ -40,7 +40,7 @@ fn document(shape: &[u64], codecs: &[&str]) -> Value {
 const GROUP_WARNING: &str = "its children cannot be listed and are not checked";
 
 #[test]
-fn info_does_not_take_names_for_chunks() {
+fn info_does_not_count_listed_names_as_chunks() {
     let server = server();
     let source = server.url_of("s");
     for at in ["s", "s/a"] {
@@ -70,7 +70,7 @@ fn info_does_not_take_names_for_chunks() {
 }
 
 #[test]
-fn info_of_a_group_says_that_its_children_are_not_known() {
+fn info_of_a_group_reports_unknown_children() {
     let server = server();
     let words = "children: the server lists nothing";
     let info = json_of(look("info", server.url_of("s"), &["--json"]).ok());
@@ -90,7 +90,7 @@ fn info_of_a_group_says_that_its_children_are_not_known() {
 }
 
 #[test]
-fn tree_marks_groups_whose_children_are_not_known() {
+fn tree_marks_groups_with_unknown_children() {
     let server = server();
     let tree = look("tree", server.url_of("s"), &[]);
     assert!(
@@ -106,7 +106,7 @@ fn tree_marks_groups_whose_children_are_not_known() {
 }
 
 #[test]
-fn check_asks_once_for_each_chunk_and_absent_ones_are_none() {
+fn check_requests_each_chunk_once_and_ignores_absent_chunks() {
     let server = server();
     let said = look("check", server.url_of("s/a"), &["--json"]);
     let document = json_of(said.ok());
@@ -127,7 +127,7 @@ fn check_asks_once_for_each_chunk_and_absent_ones_are_none() {
 }
 
 #[test]
-fn what_can_not_be_listed_is_warned_of_and_a_failure_if_strict() {
+fn an_unlisted_group_is_a_warning_and_fails_a_strict_check() {
     let server = server();
     let said = look("check", server.url_of("s"), &[]);
     assert!(said.ok().out.contains(GROUP_WARNING), "{said:?}");
@@ -160,7 +160,7 @@ fn consolidated_fixtures_are_checked_to_the_last_chunk() {
 }
 
 #[test]
-fn a_far_store_is_asked_for_many_chunks_at_a_time() {
+fn check_requests_many_chunks_of_a_remote_store_in_parallel() {
     let server = Server::files();
     put_array(&server, "a", &[64], &["bytes"]);
     for chunk in 0..64 {

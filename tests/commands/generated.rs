@@ -9,7 +9,7 @@ use crate::stores::*;
 use crate::support::*;
 
 #[test]
-fn completions_of_shells_that_do_not_ask_know_every_command() {
+fn static_completions_have_every_command() {
     let commands = [
         "mount", "umount", "demo", "tree", "info", "check", "stats", "man",
     ];
@@ -24,7 +24,7 @@ fn completions_of_shells_that_do_not_ask_know_every_command() {
 }
 
 #[test]
-fn stats_are_those_of_the_mount() {
+fn stats_prints_the_metrics_of_the_mount() {
     let mount = Mount::new(fixture("dir/v3"));
     let table = look("stats", mount.path(), &[]);
     let json = look("stats", mount.path(), &["--json"]);
@@ -64,7 +64,7 @@ fn stats_are_those_of_the_mount() {
 }
 
 #[test]
-fn stats_are_watched_until_the_mount_ends() {
+fn watching_stats_ends_with_the_mount() {
     let mount = Mount::new(fixture("dir/v3"));
     let mut watch = zarrfs();
     watch

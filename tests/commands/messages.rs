@@ -409,7 +409,7 @@ fn run_line(dir: &Path, line: &str) -> Said {
 }
 
 #[test]
-fn every_mistake_is_told_with_the_thing_and_what_to_do() {
+fn an_error_names_its_subject_and_the_remedy() {
     let dir = scratch();
     prepare(dir.path());
     for Mistake { line, code, words } in MISTAKES {
@@ -427,7 +427,7 @@ fn every_mistake_is_told_with_the_thing_and_what_to_do() {
 }
 
 #[test]
-fn every_mistake_with_a_server_is_told_with_the_thing_and_what_to_do() {
+fn an_error_of_a_server_names_its_subject_and_the_remedy() {
     let dir = scratch();
     prepare(dir.path());
     let server = Server::s3("bucket");
@@ -493,7 +493,7 @@ fn every_mistake_with_a_server_is_told_with_the_thing_and_what_to_do() {
 }
 
 #[test]
-fn a_profile_that_is_named_counts_more_than_the_environment() {
+fn an_explicit_profile_has_precedence_over_the_environment() {
     let dir = scratch();
     prepare(dir.path());
     let server = Server::s3("bucket");
@@ -509,7 +509,7 @@ fn a_profile_that_is_named_counts_more_than_the_environment() {
 }
 
 #[test]
-fn the_url_of_a_document_is_told_from_that_of_its_hierarchy() {
+fn a_url_of_a_document_is_refused_with_the_url_of_its_hierarchy() {
     let dir = scratch();
     prepare(dir.path());
     let server = Server::over(dir.path());
@@ -573,7 +573,7 @@ fn other_objects() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
 }
 
 #[test]
-fn an_object_at_a_url_that_is_no_source_is_told_by_its_first_bytes() {
+fn the_first_bytes_identify_an_object_that_is_no_source() {
     let dir = scratch();
     prepare(dir.path());
     for (name, head, words) in other_objects() {
@@ -625,7 +625,7 @@ fn a_mount_that_fails_leaves_no_directory_behind() {
 }
 
 #[test]
-fn refusals_of_a_bucket_say_what_to_do() {
+fn a_refusal_of_a_bucket_names_the_remedy() {
     let dir = scratch();
     prepare(dir.path());
     for (status, code, words) in [
@@ -657,7 +657,7 @@ fn refusals_of_a_bucket_say_what_to_do() {
 }
 
 #[test]
-fn mistakes_with_a_mount_name_it_and_what_to_do() {
+fn an_error_of_a_mount_names_it_and_the_remedy() {
     let place = Place::new();
     let store = place.store();
     place.mount(&store, &[]);

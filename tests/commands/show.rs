@@ -185,7 +185,7 @@ fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
 }
 
 #[test]
-fn encoded_fill_values_and_long_attributes_are_shown_for_people() {
+fn encoded_fill_values_and_long_attributes_are_printed_readably() {
     let dir = scratch();
     group(dir.path());
     let document = json!({"zarr_format": 3, "node_type": "array", "shape": [2], "fill_value": 0,
@@ -277,7 +277,7 @@ fn consolidated_metadata_show_the_same_tree_as_the_documents() {
 }
 
 #[test]
-fn a_node_that_is_not_understood_stops_nothing() {
+fn an_invalid_node_does_not_stop_the_tree() {
     let dir = scratch();
     group(dir.path());
     write(
@@ -337,7 +337,7 @@ fn a_node_that_is_not_understood_stops_nothing() {
 }
 
 #[test]
-fn a_broken_copy_of_the_metadata_makes_way_for_the_documents() {
+fn documents_replace_invalid_consolidated_metadata() {
     let dir = copy_of("dir/v2-consolidated");
     let store = dir.path().join("store");
     fs::write(store.join(".zmetadata"), "{").unwrap();
@@ -356,7 +356,7 @@ fn a_broken_copy_of_the_metadata_makes_way_for_the_documents() {
 }
 
 #[test]
-fn hostile_names_and_metadata_are_shown_harmlessly() {
+fn hostile_names_and_metadata_are_escaped() {
     let dir = scratch();
     group(dir.path());
     group(&dir.path().join("x\x1b[2J\ny"));
@@ -392,7 +392,7 @@ fn hostile_names_and_metadata_are_shown_harmlessly() {
 }
 
 #[test]
-fn a_hierarchy_without_end_has_one() {
+fn an_endless_hierarchy_is_truncated() {
     let dir = scratch();
     let mut path = dir.path().to_owned();
     for _ in 0..300 {
@@ -407,7 +407,7 @@ fn a_hierarchy_without_end_has_one() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let dir = scratch();
     group(dir.path());
     for number in 0..4_000 {
@@ -440,7 +440,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn a_missing_source_is_named() {
     for command in ["tree", "info", "check"] {
         look(command, "demo:", &["--path", "v2/nothing"])
             .failed(1, &["demo", "v2/nothing", "no such key"]);
@@ -456,7 +456,7 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
-fn info_counts_the_chunks_that_are_there() {
+fn info_counts_the_stored_chunks() {
     let dir = scratch();
     let crc = json!(["bytes", "crc32c"]);
     array(dir.path(), &json!([12]), &regular(&json!([4])), &crc);
@@ -493,7 +493,7 @@ fn info_counts_the_chunks_that_are_there() {
 }
 
 #[test]
-fn info_tells_a_grid_of_a_billion_billion_chunks_at_once() {
+fn info_responds_at_once_for_a_grid_of_a_billion_billion_chunks() {
     let dir = scratch();
     let shape = json!([1_u64 << 30, 1_u64 << 30]);
     array(
@@ -508,7 +508,7 @@ fn info_tells_a_grid_of_a_billion_billion_chunks_at_once() {
 }
 
 #[test]
-fn info_says_why_there_are_no_views() {
+fn info_prints_the_reason_for_missing_views() {
     let words = json_of(look("info", fixture("dir/v3"), &["--path", "words", "--json"]).ok());
     assert_eq!(words["views"]["words.json"]["available"], true, "{words}");
     let reason = words["views"]["words.npy"]["reason"].as_str().unwrap();

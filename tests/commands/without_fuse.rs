@@ -79,7 +79,7 @@ fn a_view_without_fuse_has_a_command_that_exports_it() {
 }
 
 #[test]
-fn commands_that_need_fuse_say_what_to_do() {
+fn commands_that_need_fuse_print_the_remedy() {
     let Some(binary) = binary() else { return };
     let dir = scratch();
     for (line, code) in [
