@@ -47,7 +47,7 @@ fn earlier_reads(size: u64) -> Vec<(&'static str, Vec<(u64, usize)>)> {
 }
 
 #[test]
-fn a09_a_whole_stored_entry_is_judged_whatever_ranges_were_read_before() {
+fn a09_a_whole_stored_entry_is_verified_regardless_of_earlier_ranges() {
     let mut problems = Vec::new();
     for size in [200_000, SIZE] {
         let archive = good_and_bad(size);
@@ -110,7 +110,7 @@ fn forget_pages(path: &Path) {
 }
 
 #[test]
-fn a09_a_mounted_bad_stored_entry_fails_whatever_ranges_were_read_before() {
+fn a09_a_mounted_bad_stored_entry_fails_regardless_of_earlier_ranges() {
     let dir = scratch();
     let source = dir.path().join("order.zip");
     fs::write(&source, good_and_bad(SIZE)).unwrap();
