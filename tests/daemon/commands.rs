@@ -47,7 +47,7 @@ fn mounts_are_listed_with_their_sources_and_unmounted_together() {
 }
 
 #[test]
-fn a_busy_mount_names_who_uses_it() {
+fn a_busy_mount_names_its_users() {
     let place = Place::new();
     place.mount(place.store(), &[]);
     let mut user = Command::new("sleep")
@@ -95,7 +95,7 @@ fn all_mounts_of_a_namespace_are_unmounted() {
 }
 
 #[test]
-fn all_mounts_of_a_user_are_those_that_the_user_has_made() {
+fn unmounting_all_mounts_of_a_user_affects_no_other_mounts() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -143,7 +143,7 @@ fn a_source_alone_is_mounted_in_the_runtime_directory() {
 }
 
 #[test]
-fn a_mountpoint_is_created_if_that_is_asked_for() {
+fn an_option_creates_the_mountpoint() {
     let place = Place::new();
     let path = place.join("new/deep");
     let store = place.store();
@@ -156,7 +156,7 @@ fn a_mountpoint_is_created_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_word_that_is_no_command_and_no_file_is_not_mounted() {
+fn an_unknown_word_is_not_mounted() {
     let place = Place::new();
     let store = place.store();
     let mount = |word: &str| said(zarrfs().arg(word).arg(&store));

@@ -87,7 +87,7 @@ fn a_mounted_device_is_served() {
 }
 
 #[test]
-fn what_is_no_mounted_device_is_refused() {
+fn a_descriptor_of_another_file_is_not_mounted() {
     let place = Place::new();
     let store = place.store();
     let mount = |descriptor: &str| said(zarrfs().arg(&store).arg(descriptor).arg("-f"));

@@ -63,7 +63,7 @@ fn the_views_of_a_mount_are_those_of_its_source() {
 }
 
 #[test]
-fn the_path_of_a_view_is_printed_or_why_there_is_none() {
+fn the_path_of_a_view_or_the_reason_for_its_absence_is_printed() {
     let place = Place::new();
     let mountpoint = place.path.to_str().unwrap();
     let below = |path: &str| format!("{mountpoint}/{path}\n");

@@ -113,7 +113,7 @@ fn j01_a_second_signal_ends_a_busy_mount_at_once() {
 }
 
 #[test]
-fn j01_ignored_signals_of_the_caller_do_not_make_the_daemon_deaf() {
+fn j01_the_daemon_ends_on_signals_that_its_caller_ignores() {
     let place = Place::new();
     let store = place.store();
     let script = r#"trap '' TERM INT HUP; exec "$@""#;
@@ -158,7 +158,7 @@ fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
 }
 
 #[test]
-fn j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_hinder_the_next_mount() {
+fn j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_block_the_next_mount() {
     let place = Place::new();
     let store = place.store();
     let pid = place.mount(&store, &["--passthrough", "off"]);
@@ -177,7 +177,7 @@ fn j02_clients_of_a_killed_daemon_get_enotconn_and_do_not_hinder_the_next_mount(
 }
 
 #[test]
-fn j02_a_mount_that_is_killed_while_it_starts_hinders_nobody() {
+fn j02_a_mount_that_is_killed_while_it_starts_does_not_block_the_next_mount() {
     let place = Place::new();
     let store = place.store();
     for delay in (0..30).step_by(3) {

@@ -86,7 +86,7 @@ fn g12_a_mount_of_an_empty_store_is_still_a_mount() {
 }
 
 #[test]
-fn g12_a_dead_mount_is_unmounted_like_a_living_one() {
+fn g12_a_mount_of_a_killed_daemon_is_unmounted() {
     let place = Place::new();
     let pid = place.mount(place.store(), &[]);
     kill_daemon(pid);
@@ -96,7 +96,7 @@ fn g12_a_dead_mount_is_unmounted_like_a_living_one() {
 }
 
 #[test]
-fn g12_a_dead_mount_of_another_file_system_is_left_alone() {
+fn g12_a_dead_mount_of_another_file_system_is_not_unmounted() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -152,7 +152,7 @@ impl Drop for Foreign<'_> {
 }
 
 #[test]
-fn g12_umount_refuses_what_is_not_a_mount() {
+fn g12_umount_refuses_a_path_without_a_mount() {
     let place = Place::new();
     place.unmount(&[]).failed(1, &["mnt", "not"]);
     place.unmount(&["--lazy"]).failed(1, &["mnt", "not"]);
@@ -171,7 +171,7 @@ fn g12_umount_refuses_what_is_not_a_mount() {
 }
 
 #[test]
-fn g12_umount_refuses_the_mounts_of_others() {
+fn g12_umount_refuses_mounts_of_other_file_systems() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -199,7 +199,7 @@ fn g12_umount_refuses_the_mounts_of_others() {
 }
 
 #[test]
-fn g12_a_busy_mount_is_not_unmounted_and_the_reason_is_said() {
+fn g12_a_busy_mount_is_not_unmounted_and_the_reason_is_printed() {
     let place = Place::new();
     let pid = place.mount(place.store(), &[]);
     let file = File::open(place.path.join("a/c/0")).unwrap();
@@ -231,7 +231,7 @@ fn g12_a_lazy_unmount_leaves_open_files_readable() {
 }
 
 #[test]
-fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
+fn g12_no_command_hangs_on_a_stopped_daemon() {
     let place = Place::new();
     let store = place.store();
     let pid = place.mount(&store, &[]);
@@ -255,7 +255,7 @@ fn g12_no_command_waits_without_end_for_a_daemon_that_is_stopped() {
 }
 
 #[test]
-fn g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe() {
+fn g12_an_external_unmount_ends_the_daemon_and_the_next_mount_is_intact() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -277,7 +277,7 @@ fn g12_an_unmount_by_others_ends_the_daemon_and_what_comes_next_is_safe() {
 }
 
 #[test]
-fn g12_a_daemon_that_is_told_to_end_takes_only_its_own_mount_away() {
+fn g12_a_daemon_with_a_fatal_signal_unmounts_only_its_own_mount() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -361,7 +361,7 @@ fn j05_a_source_inside_the_mountpoint_is_refused() {
 }
 
 #[test]
-fn j05_bind_mounts_hide_neither() {
+fn j05_a_bind_mount_does_not_hide_a_mountpoint_inside_the_source() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -390,7 +390,7 @@ fn j05_a_log_file_inside_the_mountpoint_is_refused() {
 }
 
 #[test]
-fn j05_a_disk_cache_inside_the_mountpoint_or_the_source_is_refused_and_not_made() {
+fn j05_a_disk_cache_inside_the_mountpoint_or_the_source_is_refused_and_not_created() {
     let place = Place::new();
     let store = place.store();
     symlink(&place.path, place.join("link")).unwrap();
@@ -448,7 +448,7 @@ fn j06_a_mount_is_not_its_own_source() {
 }
 
 #[test]
-fn h06_a_symlink_to_the_mountpoint_is_as_good() {
+fn h06_a_symlink_to_the_mountpoint_is_accepted() {
     let place = Place::new();
     let store = place.store();
     let link = place.join("link");
@@ -462,7 +462,7 @@ fn h06_a_symlink_to_the_mountpoint_is_as_good() {
 }
 
 #[test]
-fn h06_a_symlink_that_is_turned_elsewhere_changes_nothing() {
+fn h06_a_retargeted_symlink_does_not_affect_the_mount() {
     let place = Place::new();
     let store = place.store();
     let (link, other) = (place.join("link"), place.make_dir("other"));

@@ -70,7 +70,7 @@ fn sources(place: &Place, name: &[u8]) -> [PathBuf; 2] {
 }
 
 #[test]
-fn h04_odd_names_mount_and_smuggle_nothing_in() {
+fn h04_unusual_names_are_mounted_and_add_no_options() {
     let owner = rustix::process::geteuid().as_raw();
     for name in ODD {
         let place = Place::named(odd(name));
@@ -94,7 +94,7 @@ fn h04_odd_names_mount_and_smuggle_nothing_in() {
 }
 
 #[test]
-fn h04_odd_names_smuggle_nothing_past_fusermount3() {
+fn h04_unusual_names_add_no_options_to_fusermount3() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -118,7 +118,7 @@ fn h04_odd_names_smuggle_nothing_past_fusermount3() {
 }
 
 #[test]
-fn h04_odd_names_are_refused_in_one_line() {
+fn h04_unusual_names_are_refused_in_one_line() {
     let place = Place::new();
     for name in ODD {
         let missing = place.join(odd(name));
@@ -130,7 +130,7 @@ fn h04_odd_names_are_refused_in_one_line() {
 }
 
 #[test]
-fn h04_a_password_in_a_source_is_not_repeated() {
+fn h04_a_password_in_a_source_is_not_printed() {
     let place = Place::new();
     let log = place.join("log");
     for source in [

@@ -163,7 +163,7 @@ fn waiting(place: &Place) -> (Daemon, String, u32) {
 }
 
 #[test]
-fn signals_reach_the_command_and_nothing_is_left() {
+fn signals_reach_the_command_and_the_mount_ends() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let place = Place::new();
         let (mut run, mountpoint, _) = waiting(&place);
@@ -189,7 +189,7 @@ fn the_mount_and_the_command_end_when_zarrfs_is_killed() {
 }
 
 #[test]
-fn a_command_that_leaves_a_process_behind_keeps_no_mount() {
+fn a_process_that_outlives_the_command_does_not_delay_the_unmount() {
     let place = Place::new();
     let script = "cd \"$1\" && sleep 3 >/dev/null 2>&1 &";
     let ended = said(&mut run_in(

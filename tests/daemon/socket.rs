@@ -28,7 +28,7 @@ fn stats(place: &Place, args: &[&str]) -> Said {
 }
 
 #[test]
-fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
+fn h07_the_socket_belongs_to_the_user_and_is_removed_with_the_mount() {
     let place = Place::new();
     let store = place.store();
     let me = rustix::process::geteuid().as_raw();
@@ -63,7 +63,7 @@ fn h07_the_socket_is_the_users_alone_and_goes_with_the_mount() {
 }
 
 #[test]
-fn h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal() {
+fn h07_the_socket_is_removed_when_a_signal_ends_a_busy_mount() {
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let pid = daemon_of(&place.path);
@@ -77,7 +77,7 @@ fn h07_the_socket_goes_when_a_busy_mount_is_ended_by_a_signal() {
 }
 
 #[test]
-fn h07_what_a_killed_daemon_leaves_is_removed_by_the_next() {
+fn h07_the_next_daemon_removes_the_socket_of_a_killed_daemon() {
     let place = Place::new();
     let store = place.store();
     let socket = mount(&place, &store);
@@ -122,7 +122,7 @@ fn h07_other_users_are_refused() {
 }
 
 #[test]
-fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
+fn h07_user_nobody_and_root_read_the_stats_of_a_daemon_of_user_nobody() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -156,7 +156,7 @@ fn h07_a_daemon_of_nobody_tells_nobody_and_root() {
 }
 
 #[test]
-fn h07_clients_that_hang_keep_nobody_waiting() {
+fn h07_hanging_clients_do_not_delay_other_clients() {
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let hanging: Vec<_> = (0..50)
@@ -173,7 +173,7 @@ fn h07_clients_that_hang_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
+fn a_mount_without_a_directory_for_its_socket_reports_totals() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -205,7 +205,7 @@ fn a_mount_without_a_place_for_a_socket_works_and_tells_totals() {
 }
 
 #[test]
-fn a_socket_that_is_somebody_elses_name_is_left_alone() {
+fn a_socket_of_another_program_is_not_removed() {
     let place = Place::new();
     let socket = mount(&place, &place.store());
     let other = socket.with_file_name("1.sock");

@@ -39,7 +39,7 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
 }
 
 #[test]
-fn a_source_without_zarr_metadata_is_refused_with_what_is_there() {
+fn a_source_without_zarr_metadata_is_refused_with_its_content() {
     let place = Place::new();
     for (directory, words) in directories(&place) {
         let mut sources = vec![directory.clone()];
@@ -126,7 +126,7 @@ fn a_file_of_another_format_is_named() {
 }
 
 #[test]
-fn swapped_arguments_are_recognised_and_hide_nothing() {
+fn swapped_arguments_are_recognised_and_nothing_is_mounted() {
     let place = Place::new();
     let store = place.store();
     let zip = place.zip_of(&store);
@@ -162,7 +162,7 @@ fn swapped_arguments_are_recognised_and_hide_nothing() {
 }
 
 #[test]
-fn the_source_is_judged_before_the_mountpoint() {
+fn the_source_is_validated_before_the_mountpoint() {
     let place = Place::new();
     let store = place.store();
     let (plain, missing) = (place.make_dir("plain"), place.join("missing"));

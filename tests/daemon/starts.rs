@@ -42,7 +42,7 @@ fn j03_a_start_that_fails_exits_32_with_its_reason_and_leaves_nothing() {
 }
 
 #[test]
-fn j03_a_log_file_that_can_not_be_written_fails_the_start() {
+fn j03_a_log_file_that_cannot_be_written_fails_the_start() {
     let place = Place::new();
     let log = place.join("missing/log");
     let args = ["--log-file", log.to_str().unwrap()];
@@ -53,7 +53,7 @@ fn j03_a_log_file_that_can_not_be_written_fails_the_start() {
 }
 
 #[test]
-fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
+fn j03_a_killed_caller_leaves_a_usable_mount_or_none() {
     let place = Place::new();
     let store = place.store();
     for delay in (0..30).step_by(3) {
@@ -78,7 +78,7 @@ fn j03_a_caller_that_is_killed_leaves_a_mount_that_works_or_none() {
 }
 
 #[test]
-fn j03_who_is_told_to_end_before_the_mount_answers_leaves_nothing() {
+fn j03_a_caller_that_ends_before_the_mount_responds_leaves_no_process() {
     let place = Place::new();
     // The listener accepts no connection, so that the mount waits.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -120,7 +120,7 @@ fn j03_a_start_that_runs_out_of_descriptors_leaves_no_mount() {
 }
 
 #[test]
-fn j03_a_log_that_nobody_reads_is_not_waited_for() {
+fn j03_a_log_pipe_without_a_reader_fails_the_start() {
     let place = Place::new();
     let pipe = place.join("pipe");
     run(Command::new("mkfifo").arg(&pipe));
@@ -208,7 +208,7 @@ fn j07_one_source_is_mounted_in_many_places() {
 }
 
 #[test]
-fn j08_closed_standard_streams_do_no_harm() {
+fn j08_a_mount_starts_with_closed_standard_streams() {
     let place = Place::new();
     let store = place.store();
     for closed in [
@@ -237,7 +237,7 @@ fn j08_closed_standard_streams_do_no_harm() {
 }
 
 #[test]
-fn j08_a_deleted_working_directory_does_no_harm() {
+fn j08_a_mount_starts_in_a_deleted_working_directory() {
     let place = Place::new();
     let script = r#"cd "$1"; rmdir "$1"; shift; exec "$@""#;
     for foreground in [false, true] {
@@ -287,7 +287,7 @@ fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root()
 }
 
 #[test]
-fn j08_a_caller_that_reads_the_output_is_not_kept_waiting() {
+fn j08_a_caller_that_reads_the_output_does_not_wait_for_the_daemon() {
     let place = Place::new();
     let mut command = place.command(place.store(), &[]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -303,7 +303,7 @@ fn j08_a_caller_that_reads_the_output_is_not_kept_waiting() {
 }
 
 #[test]
-fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
+fn j08_the_daemon_survives_the_terminal_of_its_caller() {
     let place = Place::new();
     let script = r#""$@" && echo mounted && exec sleep 60"#;
     let mut shell = Command::new("bash");
@@ -330,7 +330,7 @@ fn j08_the_end_of_the_callers_terminal_is_not_the_daemons() {
 
 /// The kernel assigns the /proc files of a process that is not dumpable to root.
 #[test]
-fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
+fn j11_proc_files_of_a_daemon_belong_to_root() {
     let place = Place::new();
     let store = place.store();
     let pid = if is_root() {
@@ -356,7 +356,7 @@ fn j11_nobody_can_look_into_the_daemon_of_an_ordinary_user() {
 }
 
 #[test]
-fn readiness_is_told_over_notify_socket_once_mounted() {
+fn readiness_is_reported_over_notify_socket_after_mounting() {
     let place = Place::new();
     let path = place.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -387,7 +387,7 @@ fn readiness_is_told_over_notify_socket_once_mounted() {
 }
 
 #[test]
-fn a_notify_socket_that_nobody_listens_to_does_no_harm() {
+fn a_missing_notify_socket_does_not_fail_the_mount() {
     let place = Place::new();
     let mut command = place.command(place.store(), &[]);
     said(command.env("NOTIFY_SOCKET", place.join("missing"))).ok();
@@ -396,7 +396,7 @@ fn a_notify_socket_that_nobody_listens_to_does_no_harm() {
 }
 
 #[test]
-fn no_readiness_is_told_when_the_mount_fails() {
+fn a_failed_mount_reports_no_readiness() {
     let place = Place::new();
     let path = place.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

@@ -33,7 +33,7 @@ fn modes(place: &Place) -> [u32; 4] {
 }
 
 #[test]
-fn h01_other_user_is_refused_without_allow_other() {
+fn h01_other_users_are_refused_without_allow_other() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -79,7 +79,7 @@ fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
 }
 
 #[test]
-fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
+fn h02_with_allow_other_all_users_read_and_the_kernel_checks_modes() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -105,7 +105,7 @@ fn h02_with_allow_other_everybody_reads_and_the_kernel_checks_modes() {
 }
 
 #[test]
-fn h02_modes_are_constant_whatever_the_source_has() {
+fn h02_modes_do_not_depend_on_the_source() {
     let place = Place::new();
     let store = place.store();
     let me = [
@@ -125,7 +125,7 @@ fn h02_modes_are_constant_whatever_the_source_has() {
 }
 
 #[test]
-fn h02_owner_group_and_umask_are_what_the_options_say() {
+fn h02_options_set_owner_group_and_umask() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -223,7 +223,7 @@ fn h03_the_mount_is_always_readonly_nosuid_nodev_noexec() {
 }
 
 #[test]
-fn nobody_mounts_lists_reads_and_unmounts() {
+fn user_nobody_mounts_lists_reads_and_unmounts() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -262,7 +262,7 @@ fn nobody_mounts_lists_reads_and_unmounts() {
 }
 
 #[test]
-fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
+fn a_daemon_of_user_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -289,7 +289,7 @@ fn a_daemon_of_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
 }
 
 #[test]
-fn nobody_can_not_unmount_what_root_has_mounted() {
+fn user_nobody_cannot_unmount_a_mount_of_root() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -308,7 +308,7 @@ fn nobody_can_not_unmount_what_root_has_mounted() {
 }
 
 #[test]
-fn nobody_can_not_mount_on_what_is_not_theirs() {
+fn user_nobody_cannot_mount_on_a_directory_of_another_user() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -397,7 +397,7 @@ fn a_missing_fusermount3_is_named() {
 }
 
 #[test]
-fn a_device_that_can_not_be_opened_is_named() {
+fn a_device_that_cannot_be_opened_is_named() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -435,7 +435,7 @@ fn a_device_that_can_not_be_opened_is_named() {
 
 /// Simulates a container with the device, but without the permission to mount.
 #[test]
-fn a_container_that_may_not_mount_is_told_what_it_needs() {
+fn a_mount_without_rights_in_a_container_names_the_required_options() {
     if !is_root() {
         return skipped("needs root");
     }
