@@ -127,7 +127,7 @@ fn used(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_database_that_is_cut_is_an_error_and_never_absence() {
+fn a_truncated_database_is_an_error_and_never_absence() {
     let scratch = scratch();
     for kind in ["sqlite", "lmdb0", "lmdb1"] {
         let source = scratch.path().join(kind);
@@ -152,7 +152,7 @@ fn a_database_that_is_cut_is_an_error_and_never_absence() {
 }
 
 #[test]
-fn bytes_that_are_changed_end_no_reader() {
+fn changed_bytes_end_no_reader() {
     let scratch = scratch();
     for kind in KINDS {
         let source = scratch.path().join(kind);

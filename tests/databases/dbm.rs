@@ -32,7 +32,7 @@ fn with(path: &Path, extension: &str) -> PathBuf {
 }
 
 #[test]
-fn i09_a_writer_that_opens_and_closes_is_seen_and_never_half_of_it() {
+fn i09_a_change_of_a_writer_is_seen_whole_or_not_at_all() {
     let scratch = scratch();
     std::thread::scope(|scope| {
         for kind in ["gnu", "ndbm", "dumb", "hash", "btree"] {
@@ -60,7 +60,7 @@ fn held(kind: &str, path: &Path) -> (impl Drop + use<>, Mount) {
 }
 
 #[test]
-fn i09_a_database_that_is_open_for_writing_times_out_and_is_never_half_of_a_change() {
+fn i09_a_database_that_is_open_for_writing_times_out_and_is_never_read_mid_change() {
     let scratch = scratch();
     for kind in ["gnu", "dumb"] {
         let path = scratch.path().join(kind);
@@ -96,7 +96,7 @@ fn i09_a_database_that_is_open_for_writing_times_out_and_is_never_half_of_a_chan
 }
 
 #[test]
-fn i09_a_writer_of_gnu_dbm_that_is_killed_leaves_what_it_has_written() {
+fn i09_a_killed_writer_of_gnu_dbm_leaves_its_written_values() {
     let scratch = scratch();
     let path = scratch.path().join("gnu");
     let (writer, mount) = held("gnu", &path);
@@ -109,7 +109,7 @@ fn i09_a_writer_of_gnu_dbm_that_is_killed_leaves_what_it_has_written() {
 }
 
 #[test]
-fn i09_an_idle_mount_is_in_the_way_of_no_writer() {
+fn i09_an_idle_mount_blocks_no_writer() {
     // On tmpfs, the times of a file do not reveal a writer.
     let tmpfs = Path::new("/dev/shm");
     let mut places = vec![scratch()];
@@ -167,7 +167,7 @@ fn contents(kind: &str, path: &Path) -> (Vec<Key>, BTreeMap<Key, Vec<u8>>) {
 const PAGE_BYTES: usize = 4096;
 
 #[test]
-fn a18_a_damaged_page_is_an_error_or_concerns_bytes_of_values_alone() {
+fn a18_a_damaged_page_is_an_error_or_affects_bytes_of_values_only() {
     let scratch = scratch();
     std::thread::scope(|scope| {
         for (kind, extension) in KINDS {
@@ -220,7 +220,7 @@ fn damage_pages(kind: &str, path: &Path, extension: &str) {
 }
 
 #[test]
-fn a18_a_file_that_is_cut_is_an_error_and_never_absence() {
+fn a18_a_truncated_file_is_an_error_and_never_absence() {
     let scratch = scratch();
     for (kind, extension) in KINDS {
         let path = scratch.path().join(kind);
@@ -271,7 +271,7 @@ fn renew(path: &Path) {
 }
 
 #[test]
-fn a18_bytes_that_are_changed_end_no_reader() {
+fn a18_changed_bytes_end_no_reader() {
     let scratch = scratch();
     for (kind, extension) in KINDS {
         let path = scratch.path().join(kind);

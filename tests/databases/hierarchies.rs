@@ -142,7 +142,7 @@ fn keys_and_decoded_arrays_equal_those_of_a_zip() {
 }
 
 #[test]
-fn a_user_without_rights_reads_a_directory_that_he_may_not_write() {
+fn an_unprivileged_user_reads_a_database_in_a_read_only_directory() {
     if !rustix::process::geteuid().is_root() {
         return skipped("only root has another user to be");
     }

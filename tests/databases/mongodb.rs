@@ -106,7 +106,7 @@ mod built {
     }
 
     #[test]
-    fn a_server_of_mongodb_that_refuses_or_ends_is_no_absence() {
+    fn a_refusal_or_the_end_of_mongodb_is_an_error_and_never_absence() {
         let refusing = MongoDb::start(&python(), &["--refuse"]);
         let refused = Remote::new("").attempt(&refusing.url("")).unwrap_err();
         let told = &refused.stderr;

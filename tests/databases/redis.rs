@@ -55,7 +55,7 @@ fn a_hierarchy_of_redis_is_that_of_a_zip() {
 }
 
 #[test]
-fn who_has_no_password_or_a_wrong_one_is_refused_and_told_no_password() {
+fn a_missing_or_wrong_password_is_refused_and_not_printed() {
     let redis = Redis::start();
     redis.set("zarr:.zgroup", GROUP);
     let wrong = redis
@@ -98,7 +98,7 @@ fn who_has_no_password_or_a_wrong_one_is_refused_and_told_no_password() {
 }
 
 #[test]
-fn a_server_with_tls_has_to_prove_who_it_is() {
+fn a_server_with_tls_needs_a_valid_certificate() {
     let (redis, authority) = Redis::with_tls();
     redis.set("zarr:.zgroup", GROUP);
     let url = redis.tls_url("zarr");
@@ -112,7 +112,7 @@ fn a_server_with_tls_has_to_prove_who_it_is() {
 }
 
 #[test]
-fn d19_a_server_that_hangs_or_ends_fails_in_time_and_is_asked_again() {
+fn d19_a_server_that_hangs_or_ends_fails_in_time_and_recovers() {
     let mut redis = Redis::start();
     let fill = |redis: &Redis| {
         redis.set("zarr:.zgroup", GROUP);

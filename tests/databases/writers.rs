@@ -55,7 +55,7 @@ pub(crate) fn errno(error: &std::io::Error) -> Option<Errno> {
 }
 
 #[test]
-fn a_running_writer_is_seen_and_never_half_of_a_change() {
+fn changes_of_a_running_writer_are_seen_whole() {
     let scratch = scratch();
     std::thread::scope(|scope| {
         for kind in KINDS {
@@ -136,7 +136,7 @@ fn a_transaction_of_a_writer_that_is_killed_is_not_seen() {
 }
 
 #[test]
-fn a_journal_that_is_left_is_an_error_until_a_writer_rolls_it_back() {
+fn a_hot_journal_is_an_error_until_a_writer_rolls_it_back() {
     let scratch = scratch();
     let path: PathBuf = scratch.path().join("sqlite");
     let (writer, mount) = hanging("sqlite", &path);
@@ -162,7 +162,7 @@ fn a_journal_that_is_left_is_an_error_until_a_writer_rolls_it_back() {
 }
 
 #[test]
-fn a_log_without_its_index_is_refused_and_not_left_out() {
+fn a_write_ahead_log_without_its_index_is_refused() {
     let scratch = scratch();
     let path = scratch.path().join("wal");
     let (writer, mount) = hanging("wal", &path);
