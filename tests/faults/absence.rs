@@ -7,7 +7,7 @@ use crate::remote::*;
 use crate::support::*;
 
 #[test]
-fn d01_a_chunk_that_is_not_there_is_fill_values() {
+fn d01_an_absent_chunk_is_fill_values() {
     let fill: Vec<u8> = FILL.to_le_bytes().repeat(CHUNK);
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {
@@ -40,7 +40,7 @@ fn native_of(remote: &Remote, mount: &Mount) -> std::path::PathBuf {
 }
 
 #[test]
-fn d02_a_source_that_is_not_there_is_not_mounted() {
+fn d02_an_absent_source_is_not_mounted() {
     let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::status(404));
     remote.is_refused(&["404|not found|no such|neither"]);
@@ -53,7 +53,7 @@ fn d02_a_source_that_is_not_there_is_not_mounted() {
 }
 
 #[test]
-fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
+fn d02_a_bucket_that_is_removed_is_an_error_and_never_fill_values() {
     let remote = Remote::new(Backend::S3);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
@@ -68,7 +68,7 @@ fn d02_a_bucket_that_goes_later_is_an_error_and_never_fill_values() {
 }
 
 #[test]
-fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
+fn d02_a_web_store_that_is_removed_is_an_error_and_never_fill_values() {
     let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "100ms"]);
     remote.reads(&mount, "good");
@@ -81,7 +81,7 @@ fn d02_a_web_store_that_goes_later_is_an_error_and_never_fill_values() {
 }
 
 #[test]
-fn d02_a_server_that_knows_no_key_for_a_while_is_an_error_and_never_fill_values() {
+fn d02_a_temporary_404_for_all_keys_is_an_error_and_never_fill_values() {
     for format in [Format::V2, Format::V3] {
         let remote = Remote::of(Backend::Http, format);
         let mount = remote.mount(&[]);
@@ -108,7 +108,7 @@ fn d02_a_server_that_knows_no_key_for_a_while_is_an_error_and_never_fill_values(
 /// A page for every name, as of a server that wants a login, and 410: programs that read native keys take ENOENT and
 /// ENOTDIR for chunks that are not there.
 #[test]
-fn d02_a_server_with_the_same_answer_for_every_key_gives_errors_and_never_absence() {
+fn d02_the_same_response_for_every_key_is_an_error_and_never_absence() {
     for format in [Format::V2, Format::V3] {
         for fault in [Fault::html(), Fault::status(410)] {
             let remote = Remote::of(Backend::Http, format);
@@ -148,7 +148,7 @@ fn i08_a_chunk_that_is_written_later_is_in_views_after_a_second() {
 }
 
 #[test]
-fn i08_one_listing_answers_for_all_absent_chunks_of_a_bucket() {
+fn i08_one_listing_proves_all_absent_chunks_of_a_bucket() {
     let remote = Remote::new(Backend::S3);
     let chunks = 200;
     let document = v3(CHUNK * chunks, CHUNK, false).to_string();

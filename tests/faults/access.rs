@@ -31,7 +31,7 @@ fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
 }
 
 #[test]
-fn d03_forbidden_chunks_are_absent_if_that_is_wanted() {
+fn d03_an_option_treats_forbidden_chunks_as_absent() {
     let fill = FILL.to_le_bytes().repeat(CHUNK);
     for backend in BOTH {
         let remote = Remote::new(backend);
@@ -63,7 +63,7 @@ fn d03_a_source_that_is_forbidden_is_not_mounted() {
 }
 
 #[test]
-fn d04_a_401_is_eacces_and_no_secret_is_said() {
+fn d04_a_401_is_eacces_and_no_secret_is_printed() {
     let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&[
         "--header",
@@ -175,7 +175,7 @@ fn signed(remote: &Remote, more: &[&str]) -> Result<Mount, Refusal> {
 }
 
 #[test]
-fn d18_the_region_that_an_answer_names_is_used_for_all_further_requests() {
+fn d18_the_region_of_a_response_is_used_for_all_further_requests() {
     for refusal in [
         Fault::s3(400, "AuthorizationHeaderMalformed"),
         Fault::s3(301, "PermanentRedirect"),
@@ -200,7 +200,7 @@ fn d18_a_wrong_region_of_the_user_is_refused_and_the_right_one_is_named() {
 }
 
 #[test]
-fn d18_regions_that_change_with_each_answer_end() {
+fn d18_a_region_that_changes_with_each_response_is_an_error() {
     let remote = Remote::new(Backend::S3);
     let elsewhere = |from: &str, to: &str| {
         let requests = on("*").header("authorization", &format!("*/{from}/s3/*"));

@@ -59,7 +59,7 @@ fn d08_a_body_that_always_breaks_off_is_eio_and_never_short() {
 }
 
 #[test]
-fn d08_what_is_resumed_is_the_same_content() {
+fn d08_a_resumed_body_has_the_same_content() {
     let new: Vec<u8> = big().iter().map(|byte| byte ^ 0x40).collect();
     for backend in BOTH {
         let remote = Remote::new(backend);
@@ -83,7 +83,7 @@ fn d08_what_is_resumed_is_the_same_content() {
 }
 
 #[test]
-fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
+fn d09_a_whole_object_in_place_of_a_range_is_used_or_refused() {
     for backend in BOTH {
         for is_framed in [true, false] {
             let remote = Remote::new(backend);
@@ -106,7 +106,7 @@ fn d09_the_whole_in_place_of_a_part_is_used_or_refused() {
 }
 
 #[test]
-fn d09_a_body_that_does_not_end_is_not_taken() {
+fn d09_an_endless_body_is_refused() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
@@ -131,7 +131,7 @@ fn d09_a_body_that_does_not_end_is_not_taken() {
 }
 
 #[test]
-fn d10_a_part_that_is_another_is_eio() {
+fn d10_a_response_with_another_range_is_eio() {
     for backend in BOTH {
         for fault in [
             Fault::WrongContentRange,
@@ -166,7 +166,7 @@ fn d10_a_part_that_is_another_is_eio() {
 }
 
 #[test]
-fn d10_a_part_with_status_200_is_checked_as_one_with_206() {
+fn d10_a_range_with_status_200_is_checked_as_one_with_206() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         remote.server.add(on("store/*/c/*"), Fault::PartsAs200);
@@ -210,7 +210,7 @@ fn d10_a_body_that_was_transformed_is_eio() {
 }
 
 #[test]
-fn d11_head_is_not_needed() {
+fn d11_head_requests_are_not_required() {
     for backend in BOTH {
         for status in [405, 501] {
             let remote = Remote::new(backend);
@@ -235,7 +235,7 @@ fn d11_head_is_not_needed_for_a_url_that_is_signed_for_get() {
 }
 
 #[test]
-fn d11_a_value_of_no_bytes_is_read() {
+fn d11_an_empty_value_is_read() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         remote.put("empty", *b"");
@@ -247,7 +247,7 @@ fn d11_a_value_of_no_bytes_is_read() {
 }
 
 #[test]
-fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
+fn d11_a_head_response_with_size_0_is_not_trusted() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         remote.put("empty", *b"");
@@ -266,7 +266,7 @@ fn d11_a_head_that_says_that_all_is_empty_is_not_believed() {
 }
 
 #[test]
-fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known() {
+fn d11_a_body_that_ends_with_the_connection_is_complete_only_if_its_size_is_known() {
     let remote = Remote::new(Backend::Http);
     let at = remote.at("big", 0);
     let key = remote.key("big", 0);
@@ -301,7 +301,7 @@ fn d11_a_body_that_ends_with_the_connection_is_whole_only_if_its_size_is_known()
 }
 
 #[test]
-fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
+fn d11_a_range_response_has_the_size_or_the_open_fails() {
     // S3 responses always have a length.
     for backend in [Backend::Http] {
         for frame in [Fault::Chunked, Fault::Unframed] {
@@ -325,7 +325,7 @@ fn d11_a_size_comes_from_a_part_or_the_file_does_not_open() {
 }
 
 #[test]
-fn d15_an_error_of_s3_that_says_200_is_eio() {
+fn d15_an_error_of_s3_with_status_200_is_eio() {
     for code in ["InternalError", "SlowDown", "NoSuchKey"] {
         let remote = Remote::new(Backend::S3);
         let mount = remote.mount(&["--ttl", "0s", "--retries", "2"]);
@@ -342,7 +342,7 @@ fn d15_an_error_of_s3_that_says_200_is_eio() {
 }
 
 #[test]
-fn d15_a_page_of_html_that_says_200_is_no_chunk() {
+fn d15_an_html_page_with_status_200_is_no_chunk() {
     // The size of the page is valid as long as attributes are cached.
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {
@@ -366,7 +366,7 @@ fn d15_a_page_of_html_that_says_200_is_no_chunk() {
 }
 
 #[test]
-fn d15_a_page_of_html_is_no_store() {
+fn d15_an_html_page_is_no_store() {
     let server = Server::files();
     server.add(on("*"), Fault::html());
     let mount = in_time(Duration::from_secs(10), "mount", || {

@@ -55,7 +55,7 @@ fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
 }
 
 #[test]
-fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
+fn i04_a_date_in_only_one_of_two_responses_is_ignored() {
     for fault in [
         Fault::NoLastModified,
         Fault::LastModified("Mon, 01 Foo 2024 00:00:00 GMT".into()),
@@ -79,7 +79,7 @@ fn i04_a_date_that_only_one_of_two_answers_has_proves_nothing() {
 }
 
 #[test]
-fn i04_every_part_is_asked_for_under_its_version() {
+fn i04_every_range_request_names_the_version() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
@@ -231,7 +231,7 @@ fn i04_an_open_group_file_whose_chunk_changes_is_estale_and_never_a_mix() {
 }
 
 #[test]
-fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
+fn the_next_open_within_the_ttl_decodes_no_chunk() {
     let remote = Remote::new(Backend::Http);
     let mount = remote.mount(&["--ttl", "1m"]);
     let path = whole_of(&mount, "z");
@@ -245,7 +245,7 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again_by_the_next_open() {
 }
 
 #[test]
-fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
+fn i04_an_object_that_is_removed_under_an_open_file_is_an_error() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--ttl", "100ms"]);
@@ -260,7 +260,7 @@ fn i04_an_object_that_goes_under_an_open_file_is_an_error() {
 }
 
 #[test]
-fn i05_without_any_validator_the_size_is_what_is_checked() {
+fn i05_without_any_validator_the_size_is_checked() {
     let remote = Remote::new(Backend::Http);
     remote.server.add(on("*"), Fault::NoEtag);
     remote.server.add(on("*"), Fault::NoLastModified);
@@ -346,7 +346,7 @@ fn replace_by_big_endian(remote: &Remote) -> Vec<u8> {
 }
 
 #[test]
-fn i06_an_array_that_is_replaced_is_never_decoded_with_the_metadata_from_before() {
+fn i06_a_replaced_array_is_never_decoded_with_old_metadata() {
     // Without consolidated metadata, each node is looked up by itself.
     for (format, is_consolidated) in [(Format::V2, true), (Format::V3, true), (Format::V2, false)] {
         for backend in BOTH {

@@ -157,7 +157,7 @@ fn h04_no_secret_is_counted() {
 }
 
 #[test]
-fn f07_counters_are_told_while_the_server_hangs() {
+fn f07_metrics_are_served_while_the_server_hangs() {
     let remote = Remote::new(Backend::Http);
     let options = ["--timeout", "20s", "--ttl", "500ms"];
     let mount = Mount::with(remote.source(), &options);
@@ -185,7 +185,7 @@ fn f07_counters_are_told_while_the_server_hangs() {
 }
 
 #[test]
-fn an_remote_archive_is_counted() {
+fn requests_for_a_remote_archive_are_counted() {
     let dir = scratch();
     fs::create_dir_all(dir.path().join("a/c")).unwrap();
     let group = r#"{"zarr_format":3,"node_type":"group"}"#;

@@ -8,7 +8,7 @@ use crate::remote::*;
 use crate::support::*;
 
 #[test]
-fn d05_a_failure_that_passes_is_not_seen() {
+fn d05_a_temporary_failure_is_retried() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         for (i, fault) in [
@@ -38,7 +38,7 @@ fn d05_a_failure_that_passes_is_not_seen() {
 }
 
 #[test]
-fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
+fn d05_a_permanent_failure_is_eio_within_the_deadline() {
     for backend in BOTH {
         for fault in [
             Fault::status(500),
@@ -59,7 +59,7 @@ fn d05_a_failure_that_stays_is_eio_within_the_deadline() {
 }
 
 #[test]
-fn d05_a_server_that_says_when_is_believed() {
+fn d05_a_retry_waits_for_retry_after() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
@@ -179,7 +179,7 @@ fn d06_a_server_that_refuses_is_eio_within_the_deadline() {
 }
 
 #[test]
-fn d06_connections_that_break_while_they_wait_are_made_again() {
+fn d06_a_connection_that_breaks_during_a_wait_is_opened_again() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
@@ -231,7 +231,7 @@ fn on_terminal(remote: &Remote, redirection: &str) -> String {
 }
 
 #[test]
-fn d07_a_mount_that_waits_says_so_on_a_terminal_and_to_no_script() {
+fn d07_a_waiting_mount_prints_a_message_on_a_terminal_only() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let waiting = format!("zarrfs: waiting for {} (--timeout 2s)", remote.source());
@@ -251,7 +251,7 @@ fn d07_a_mount_that_waits_says_so_on_a_terminal_and_to_no_script() {
 }
 
 #[test]
-fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
+fn d06_a_server_without_tls_gets_no_retry() {
     let server = Server::files();
     let source = server.url_of("store").replace("http://", "https://");
     let refused = in_time(AT_ONCE * 2, "mount", || {
@@ -266,7 +266,7 @@ fn d06_a_server_that_does_not_speak_tls_is_not_asked_again() {
 }
 
 #[test]
-fn d06_a_server_that_speaks_something_else_is_eio() {
+fn d06_a_server_of_another_protocol_is_eio() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);

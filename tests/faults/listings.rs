@@ -7,7 +7,7 @@ use crate::remote::*;
 use crate::support::*;
 
 #[test]
-fn d13_what_a_web_server_has_is_known_from_metadata() {
+fn d13_metadata_determine_the_keys_of_a_web_server() {
     for format in [Format::V2, Format::V3] {
         let remote = Remote::of(Backend::Http, format);
         remote.put("unknown/key.txt", *b"text");
@@ -31,7 +31,7 @@ fn d13_what_a_web_server_has_is_known_from_metadata() {
 }
 
 #[test]
-fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
+fn d13_links_of_a_page_are_names_even_if_the_url_has_a_query() {
     let remote = Remote::on(Server::listing_files(), Backend::Http, Format::V3);
     let mount = Mount::new(format!("{}?signature=x", remote.server.url_of("store")));
     let listed = names(mount.path().to_owned()).unwrap();
@@ -47,7 +47,7 @@ fn d13_links_of_a_page_are_names_where_the_url_has_a_query() {
 }
 
 #[test]
-fn d13_a_directory_that_answers_with_its_page_is_a_directory() {
+fn d13_a_directory_with_an_html_page_is_a_directory() {
     let server = Server::listing_files();
     server.add(on("*"), Fault::NoRedirect);
     let remote = Remote::on(server, Backend::Http, Format::V3);
@@ -83,7 +83,7 @@ fn d13_directories_are_listed_by_servers_that_refuse_their_url_without_a_slash()
 }
 
 #[test]
-fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
+fn d13_a_store_without_consolidated_metadata_is_mounted() {
     for backend in BOTH {
         for format in [Format::V2, Format::V3] {
             let remote = Remote::of(backend, format);
@@ -101,7 +101,7 @@ fn d13_a_store_without_consolidated_metadata_is_mounted_too() {
 }
 
 #[test]
-fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
+fn d13_listings_of_a_server_count_as_incomplete() {
     // nginx lists no names that begin with a dot, such as the documents of v2 arrays.
     let remote = Remote::on(Server::listing_files(), Backend::Http, Format::V2);
     remote.server.remove("store/.zmetadata");
@@ -111,7 +111,7 @@ fn d13_a_server_that_lists_is_believed_no_more_than_it_shows() {
 }
 
 #[test]
-fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
+fn d13_a_group_with_an_incomplete_listing_is_no_file() {
     let group = |mount: &Mount, name: &str| mount.join(".zarrfs").join(name);
     for server in [Server::files, Server::listing_files] {
         let remote = Remote::on(server(), Backend::Http, Format::V2);
@@ -137,7 +137,7 @@ fn d13_a_group_of_which_nobody_knows_all_arrays_is_no_file() {
 }
 
 #[test]
-fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
+fn d13_inner_groups_with_known_metadata_have_consolidated_documents() {
     let dir = scratch();
     let store = dir.path().join("store");
     let array = r#"{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|u1", "order": "C",
@@ -179,7 +179,7 @@ fn d13_inner_groups_whose_metadata_are_known_have_documents_of_the_whole() {
 }
 
 #[test]
-fn d05_an_array_that_cannot_be_read_now_is_not_left_out_of_a_file() {
+fn d05_an_array_that_fails_temporarily_is_not_omitted_from_a_file() {
     let remote = Remote::new(Backend::S3);
     remote.put(
         "zarr.json",
@@ -276,7 +276,7 @@ fn group_of_pages(format: Format) -> (Remote, Vec<String>) {
 }
 
 #[test]
-fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
+fn d14_views_of_a_group_have_the_arrays_of_all_pages() {
     for format in [Format::V2, Format::V3] {
         let (remote, arrays) = group_of_pages(format);
         let translation = match format {
@@ -303,7 +303,7 @@ fn d14_what_is_made_of_a_group_has_the_arrays_of_all_pages() {
 }
 
 #[test]
-fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
+fn d14_a_removed_source_with_its_document_on_a_later_page_is_an_error() {
     let (remote, _) = group_of_pages(Format::V3);
     let mount = remote.mount(&["--ttl", "0s"]);
     remote
@@ -315,7 +315,7 @@ fn d14_a_source_that_goes_is_not_empty_if_its_document_is_on_a_later_page() {
 }
 
 #[test]
-fn d14_a_token_that_leads_to_itself_is_eio() {
+fn d14_a_continuation_token_that_repeats_is_eio() {
     let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 2_500);
     let mount = remote.mount(&["--ttl", "0s"]);
@@ -337,7 +337,7 @@ fn d14_a_token_that_leads_to_itself_is_eio() {
 }
 
 #[test]
-fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
+fn d14_a_truncated_or_invalid_page_is_eio() {
     let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 1_500);
     let mount = remote.mount(&["--ttl", "0s", "--retries", "1"]);
@@ -373,7 +373,7 @@ fn d14_a_page_that_is_cut_off_or_no_page_is_eio() {
 }
 
 #[test]
-fn d14_a_page_whose_connection_breaks_is_asked_for_again() {
+fn d14_a_page_is_requested_again_when_its_connection_breaks() {
     let remote = Remote::new(Backend::S3);
     remote.server.count("store/many/c/", 500);
     let mount = remote.mount(&["--ttl", "0s"]);
@@ -387,7 +387,7 @@ fn d14_a_page_whose_connection_breaks_is_asked_for_again() {
 }
 
 #[test]
-fn d14_keys_that_are_no_names_hide_nothing_else() {
+fn d14_keys_that_are_no_file_names_hide_no_other_keys() {
     let remote = Remote::new(Backend::S3);
     let long = "x".repeat(300);
     for key in [

@@ -133,7 +133,7 @@ fn d12_no_signature_crosses_hosts() {
 }
 
 #[test]
-fn d12_redirects_to_where_nobody_should_go_are_refused() {
+fn d12_redirects_to_unsafe_urls_are_refused() {
     for backend in BOTH {
         for location in [
             "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
@@ -189,7 +189,7 @@ fn d17_a_proxy_of_the_environment_is_used() {
 }
 
 #[test]
-fn d17_a_proxy_that_is_not_there_is_named() {
+fn d17_an_unreachable_proxy_is_named() {
     let proxy = Server::files();
     proxy.refuse();
     let dir = scratch();
@@ -206,7 +206,7 @@ fn d17_a_proxy_that_is_not_there_is_named() {
 }
 
 #[test]
-fn d17_a_server_that_only_ipv6_leads_to_is_mounted() {
+fn d17_a_server_with_only_an_ipv6_address_is_mounted() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         return skipped("needs IPv6");
     }
@@ -216,7 +216,7 @@ fn d17_a_server_that_only_ipv6_leads_to_is_mounted() {
 }
 
 #[test]
-fn d17_a_clock_that_is_wrong_is_said_to_be() {
+fn d17_a_wrong_clock_is_reported() {
     let remote = Remote::new(Backend::S3);
     let skewed = || Fault::s3(403, "RequestTimeTooSkewed");
     let mount = remote.mount(&[]);

@@ -39,7 +39,7 @@ fn a_connection_serves_any_number_of_requests() {
 }
 
 #[test]
-fn parts_are_exactly_what_was_asked_for() {
+fn ranges_are_exactly_the_requested_bytes() {
     let server = with_value();
     for (range, status, body, said) in [
         ("bytes=2-4", 206, "234", Some("bytes 2-4/10")),
@@ -62,7 +62,7 @@ fn parts_are_exactly_what_was_asked_for() {
 }
 
 #[test]
-fn conditions_are_kept_and_an_etag_changes_with_the_content() {
+fn conditional_requests_are_honoured_and_an_etag_changes_with_the_content() {
     let server = with_value();
     let first = get(&server, "/v");
     let (etag, date) = (first.header("ETag"), first.header("Last-Modified"));
@@ -105,7 +105,7 @@ fn conditions_are_kept_and_an_etag_changes_with_the_content() {
 }
 
 #[test]
-fn directories_are_as_nginx_has_them() {
+fn directories_are_served_as_by_nginx() {
     let directory = scratch();
     std::fs::create_dir_all(directory.path().join("a/b c")).unwrap();
     std::fs::write(directory.path().join("a/b c/v"), "value").unwrap();
@@ -143,7 +143,7 @@ fn directories_are_as_nginx_has_them() {
 }
 
 #[test]
-fn answers_are_replaced_as_often_as_the_rule_says() {
+fn a_rule_replaces_its_number_of_responses() {
     let server = with_value();
     let rule = server.add(on("v").get().first(2), Fault::status(503).retry_after(7));
     let got = get(&server, "/v");
@@ -182,7 +182,7 @@ fn answers_are_replaced_as_often_as_the_rule_says() {
 }
 
 #[test]
-fn parts_go_wrong() {
+fn faults_change_ranges() {
     let server = with_value();
     let under = |fault: Fault, range: &str| {
         server.add(on("v"), fault);
@@ -211,7 +211,7 @@ fn parts_go_wrong() {
 }
 
 #[test]
-fn bodies_are_framed_and_coded_as_they_should_not_be() {
+fn faults_change_the_framing_and_coding_of_bodies() {
     let server = with_value();
     for (fault, header) in [
         (Fault::Chunked, ("Transfer-Encoding", "chunked")),
@@ -251,7 +251,7 @@ fn bodies_are_framed_and_coded_as_they_should_not_be() {
 }
 
 #[test]
-fn connections_break_where_they_are_told_to() {
+fn faults_break_connections_at_the_given_offset() {
     let server = with_value();
     let under = |fault: Fault| {
         server.add(on("v"), fault);
@@ -291,7 +291,7 @@ fn connections_break_where_they_are_told_to() {
 }
 
 #[test]
-fn answers_stall_drip_and_come_late() {
+fn faults_stall_trickle_and_delay_responses() {
     let server = with_value();
     let short = Duration::from_millis(100);
     let impatient = || Client::new(&server).patience(short).ask("GET", "/v", &[]);
@@ -351,7 +351,7 @@ fn a_gate_holds_requests_until_it_is_opened() {
 }
 
 #[test]
-fn a_server_goes_and_comes_back_on_its_port() {
+fn a_server_stops_and_restarts_on_its_port() {
     let server = with_value();
     for _ in 0..3 {
         let mut client = Client::new(&server);
@@ -374,7 +374,7 @@ fn a_server_goes_and_comes_back_on_its_port() {
 }
 
 #[test]
-fn a_server_ends_with_all_that_waits() {
+fn a_server_ends_with_its_waiting_requests() {
     let server = with_value();
     server.add(on("v").first(1), Fault::Stall);
     let gate = server.hold("w");
@@ -430,7 +430,7 @@ fn a_proxy_and_curl_are_served() {
 }
 
 #[test]
-fn the_stores_of_these_tests_are_right_when_they_are_near() {
+fn the_fixtures_of_these_tests_are_valid_local_stores() {
     for format in [Format::V2, Format::V3] {
         let directory = scratch();
         let server = Server::over(directory.path());
@@ -471,7 +471,7 @@ fn a_star_is_any_text() {
 }
 
 #[test]
-fn rules_hold_as_often_as_they_say() {
+fn rules_apply_for_their_number_of_requests() {
     let held = |often: Often| (1..=6).filter(|&n| often.holds(n)).collect::<Vec<_>>();
     assert_eq!(held(Often::First(2)), [1, 2]);
     assert_eq!(held(Often::From(5)), [5, 6]);

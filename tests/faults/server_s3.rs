@@ -129,7 +129,7 @@ fn s3_lists_keys_that_are_only_counted() {
 }
 
 #[test]
-fn pages_of_a_listing_go_wrong() {
+fn faults_change_pages_of_a_listing() {
     let server = Server::s3("bucket");
     for i in 0..5 {
         server.put(&format!("k{i}"), *b"");

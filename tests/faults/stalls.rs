@@ -104,7 +104,7 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
 }
 
 #[test]
-fn f01_a_failure_is_that_of_those_who_waited_for_it() {
+fn f01_a_failure_is_returned_to_its_waiters_only() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--retries", "0"]);
@@ -125,7 +125,7 @@ fn f01_a_failure_is_that_of_those_who_waited_for_it() {
 }
 
 #[test]
-fn f07_a_dead_path_is_in_nobodys_way() {
+fn f07_a_hanging_prefix_does_not_delay_other_requests() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         for i in 0..64 {
@@ -224,7 +224,7 @@ impl Cat {
 const KILLING: [Signal; 2] = [Signal::INT, Signal::KILL];
 
 #[test]
-fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
+fn g02_a_killed_reader_ends_while_the_server_hangs() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
@@ -251,7 +251,7 @@ fn g02_a_reader_that_is_killed_is_gone_while_the_server_hangs() {
 }
 
 #[test]
-fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
+fn g02_a_killed_stat_ends_while_the_server_hangs() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
@@ -268,7 +268,7 @@ fn g02_a_stat_that_is_killed_is_gone_while_the_server_hangs() {
 }
 
 #[test]
-fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
+fn g02_a_killed_open_ends_while_the_server_hangs() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--timeout", "30s"]);
@@ -287,7 +287,7 @@ fn g02_an_open_that_is_killed_is_gone_while_the_server_hangs() {
 }
 
 #[test]
-fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
+fn g02_a_killed_listing_ends_while_the_server_hangs() {
     let remote = Remote::new(Backend::S3);
     let mount = remote.mount(&["--timeout", "30s", "--ttl", "0s"]);
     for signal in KILLING {
@@ -301,7 +301,7 @@ fn g02_a_listing_that_is_killed_is_gone_while_the_server_hangs() {
 }
 
 #[test]
-fn g02_a_direct_reader_is_gone_at_the_latest_at_the_deadline() {
+fn g02_a_killed_direct_reader_ends_by_the_deadline() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&[]);
@@ -358,7 +358,7 @@ fn g02_the_request_of_killed_readers_is_cancelled_with_the_last_of_them() {
 }
 
 #[test]
-fn a_key_that_is_fetched_ahead_and_fails_is_no_error_until_it_is_read() {
+fn a_failed_prefetch_is_no_error_until_the_key_is_read() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         let mount = remote.mount(&["--retries", "0"]);
@@ -381,7 +381,7 @@ fn a_key_that_is_fetched_ahead_and_fails_is_no_error_until_it_is_read() {
 }
 
 #[test]
-fn the_first_key_of_a_directory_that_was_just_listed_is_fetched_with_those_behind_it() {
+fn the_first_key_of_a_newly_listed_directory_is_fetched_with_those_behind_it() {
     let remote = Remote::new(Backend::S3);
     let mount = remote.mount(&[]);
     let gate = remote.server.hold("store/a/c/*");
@@ -402,7 +402,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_is_fetched_with_those_behin
 }
 
 #[test]
-fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
+fn g02_prefetches_of_keys_for_a_killed_reader_are_cancelled() {
     for backend in BOTH {
         let remote = Remote::new(backend);
         // Much longer than the test, so that only a cancellation can end a request.
@@ -428,7 +428,7 @@ fn g02_keys_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
 }
 
 #[test]
-fn g02_chunks_that_are_decoded_ahead_of_a_killed_reader_are_cancelled() {
+fn g02_prefetches_of_chunks_for_a_killed_reader_are_cancelled() {
     const CHUNKS: usize = 24;
     let value = vec![1; 512 << 10];
     for backend in BOTH {
