@@ -114,17 +114,17 @@ fn archives_are_refused_or_served_as_they_are_listed() {
 }
 
 #[test]
-fn v2_documents_are_refused_or_hold_together() {
+fn v2_documents_are_refused_or_consistent() {
     run("node_v2");
 }
 
 #[test]
-fn v3_documents_are_refused_or_hold_together() {
+fn v3_documents_are_refused_or_consistent() {
     run("node_v3");
 }
 
 #[test]
-fn consolidated_metadata_is_refused_or_holds_together() {
+fn consolidated_metadata_are_refused_or_consistent() {
     run("consolidated");
 }
 
@@ -149,7 +149,7 @@ fn databases_are_refused_or_have_values_in_the_file() {
 }
 
 #[test]
-fn files_of_icechunk_are_refused_or_hold_together() {
+fn files_of_icechunk_are_refused_or_consistent() {
     run("icechunk");
 }
 
