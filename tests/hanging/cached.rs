@@ -35,7 +35,7 @@ fn is_cached(hanging: &Hanging, directory: &str, file: &str) {
 }
 
 #[test]
-fn f07_what_is_cached_is_answered_while_the_store_hangs() {
+fn f07_cached_content_is_served_while_the_store_hangs() {
     let files = ["a/0", "a/1", "b/0", "b/1"];
     for threads in ["1", "4"] {
         let args = ["--timeout", "20s", "--ttl", "1h", "--threads", threads];
@@ -78,7 +78,7 @@ fn f07_what_is_cached_is_answered_while_the_store_hangs() {
 }
 
 #[test]
-fn f07_a_hundred_hanging_readers_stop_nobody_else() {
+fn f07_a_hundred_hanging_readers_do_not_delay_other_readers() {
     let names: Vec<String> = (0..100).map(|i| format!("many/{i}")).collect();
     let mut files = vec!["a/0"];
     files.extend(names.iter().map(String::as_str));

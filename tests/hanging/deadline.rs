@@ -126,7 +126,7 @@ fn every_call_ends_at_the_deadline() {
 }
 
 #[test]
-fn what_has_to_be_asked_again_takes_one_deadline() {
+fn a_revalidation_takes_one_deadline() {
     let hanging = Hanging::new(&FILES, &["--timeout", "3s", "--ttl", "200ms"]);
     for name in FILES {
         stat(&hanging.join(name)).unwrap();

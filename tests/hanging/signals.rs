@@ -91,7 +91,7 @@ except KeyboardInterrupt:
 }
 
 #[test]
-fn g02_a_signal_that_is_not_to_end_changes_nothing() {
+fn g02_a_non_fatal_signal_changes_nothing() {
     let hanging = Hanging::new(&FILES, &["--timeout", "60s", "--ttl", "1h"]);
     drop(open(&hanging.join("a/read")));
     hanging.close();
