@@ -71,7 +71,7 @@ fn chunks_take_one_request_each_and_names_take_none() {
 }
 
 #[test]
-fn what_never_changes_comes_from_the_disk_cache_without_a_request() {
+fn immutable_content_comes_from_the_disk_cache_without_a_request() {
     for format in FORMATS {
         let (nginx, _repository) = served(format);
         let cache = scratch();
@@ -115,7 +115,7 @@ fn a_virtual_chunk_with_the_entity_tag_of_another_version_is_stale() {
 }
 
 #[test]
-fn a_virtual_chunk_at_another_server_has_to_be_allowed() {
+fn a_virtual_chunk_at_another_server_needs_an_option() {
     let repository = Repository::bare("v2");
     let (nginx, other) = (
         Nginx::start(repository.dir.path()),

@@ -49,7 +49,7 @@ fn every_version_has_the_arrays_that_were_written() {
 }
 
 #[test]
-fn a_mount_has_what_icechunk_itself_reads() {
+fn a_mount_equals_the_arrays_that_icechunk_reads() {
     let repository = Repository::new("v1");
     let mount = Mount::new(repository.path());
     let mut same = make();
@@ -109,7 +109,7 @@ fn names_and_views_of_a_repository_are_those_of_its_nodes() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_those_that_there_are() {
+fn an_unknown_name_is_refused_with_the_list_of_names() {
     for format in FORMATS {
         let repository = Repository::new(format);
         for name in ["other", "gone", "00000000000000000000"] {
@@ -153,7 +153,7 @@ fn info_lists_branches_tags_and_snapshots() {
 }
 
 #[test]
-fn a_virtual_chunk_outside_of_the_repository_has_to_be_allowed() {
+fn a_virtual_chunk_outside_of_the_repository_needs_an_option() {
     for format in FORMATS {
         let repository = Repository::new(format);
         let mount = Mount::new(repository.path());
