@@ -16,7 +16,7 @@ use crate::sources::*;
 use crate::support::*;
 
 #[test]
-fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
+fn g01_a_panic_in_a_handler_is_eio_for_its_request_only() {
     let source = scratch();
     let files = [("bad", pattern(1, 10_000)), ("good", pattern(2, 10_000))];
     write_directory(
@@ -54,7 +54,7 @@ fn g01_a_handler_that_panics_gives_eio_and_nothing_else_suffers() {
 }
 
 #[test]
-fn g02_a_killed_reader_goes_away_while_its_request_waits() {
+fn g02_a_killed_reader_ends_while_its_request_waits() {
     let source = scratch();
     let names = ["killed", "interrupted", "direct", "after"];
     for (i, name) in names.iter().enumerate() {

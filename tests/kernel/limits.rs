@@ -87,7 +87,7 @@ fn e04_open_fails_when_descriptors_run_out_and_recovers() {
 }
 
 #[test]
-fn e05_forgotten_names_cost_no_memory() {
+fn e05_forgotten_inodes_take_no_memory() {
     const NAMES: usize = 50_000;
     if !is_root() {
         return skipped("needs root");

@@ -89,7 +89,7 @@ fn cat(mount: &Mount, name: &str) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn h08_links_inside_are_followed_and_links_out_are_eacces() {
+fn h08_links_inside_the_source_are_followed_and_links_out_of_it_are_eacces() {
     let dir = scratch();
     let source = source_with_links(dir.path());
     for passthrough in PASSTHROUGH {
@@ -175,7 +175,7 @@ fn h08_links_to_a_directory_that_contains_them_are_eacces() {
 }
 
 #[test]
-fn h08_follow_symlinks_follows_links_out() {
+fn h08_follow_symlinks_follows_links_out_of_the_source() {
     let dir = scratch();
     let source = source_with_links(dir.path());
     run(Command::new("mkfifo").arg(dir.path().join("outside/fifo")));
@@ -203,7 +203,7 @@ fn h08_follow_symlinks_follows_links_out() {
 }
 
 #[test]
-fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
+fn h08_non_regular_files_are_hidden_and_never_opened() {
     let source = scratch();
     let at = |name: &str| source.path().join(name);
     fs::write(at("file"), "inside").unwrap();
@@ -259,7 +259,7 @@ fn h08_what_is_not_a_file_is_hidden_and_never_opened() {
 }
 
 #[test]
-fn h08_a_fifo_put_in_the_place_of_a_file_never_blocks() {
+fn h08_a_fifo_in_place_of_a_file_never_blocks() {
     for passthrough in PASSTHROUGH {
         let dir = scratch();
         let source = dir.path().join("source");
@@ -281,7 +281,7 @@ fn h08_a_fifo_put_in_the_place_of_a_file_never_blocks() {
 }
 
 #[test]
-fn h08_a_link_swapped_in_never_leads_out() {
+fn h08_a_file_replaced_by_a_link_never_leads_out_of_the_source() {
     let dir = scratch();
     let (source, outside) = (dir.path().join("source"), dir.path().join("outside"));
     fs::create_dir_all(source.join("real")).unwrap();
@@ -336,7 +336,7 @@ fn h08_a_link_swapped_in_never_leads_out() {
 }
 
 #[test]
-fn h08_a_file_under_a_lease_does_not_stop_the_others() {
+fn h08_a_file_with_a_lease_does_not_block_other_files() {
     const HOLD: &str = "\
 import fcntl, signal, sys, time
 signal.signal(signal.SIGIO, signal.SIG_IGN)

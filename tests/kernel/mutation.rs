@@ -85,7 +85,7 @@ fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
 }
 
 #[test]
-fn g07_a_file_that_comes_is_seen_after_the_ttl() {
+fn g07_a_new_file_is_seen_after_the_ttl() {
     let source = scratch();
     fs::create_dir(source.path().join("d")).unwrap();
     let mount = Mount::of_keys(source.path(), &[]);

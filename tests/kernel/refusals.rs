@@ -30,7 +30,7 @@ fn g06_every_write_is_erofs() {
 }
 
 #[test]
-fn g06_the_daemon_answers_erofs_even_if_the_kernel_lets_writes_through() {
+fn g06_the_daemon_replies_erofs_even_if_the_kernel_sends_writes() {
     if !is_root() {
         return skipped("needs root");
     }

@@ -113,7 +113,7 @@ fn g09_inode_numbers_are_stable_over_a_remount() {
 }
 
 #[test]
-fn g09_inode_numbers_survive_that_the_kernel_forgets() {
+fn g09_inode_numbers_are_stable_after_forget() {
     if !is_root() {
         return skipped("needs root");
     }
