@@ -102,7 +102,7 @@ fn lacks_systemd() -> Option<&'static str> {
 }
 
 #[test]
-fn systemd_mounts_what_fstab_has_when_somebody_looks_and_unmounts_what_nobody_uses() {
+fn systemd_mounts_an_fstab_entry_on_access_and_unmounts_it_when_idle() {
     if let Some(reason) = lacks_systemd() {
         return skipped(reason);
     }

@@ -22,7 +22,7 @@ fn environment(pid: u32) -> String {
 }
 
 #[test]
-fn its_variables_are_those_of_the_daemon_in_both_modes() {
+fn variables_of_an_env_file_reach_the_daemon_in_both_modes() {
     let place = Place::new();
     let store = place.store();
     let env = file(
@@ -48,7 +48,7 @@ fn its_variables_are_those_of_the_daemon_in_both_modes() {
 }
 
 #[test]
-fn a_file_that_can_not_be_used_is_named_and_its_values_are_not() {
+fn an_invalid_env_file_is_named_and_its_values_are_not() {
     let place = Place::new();
     let store = place.store();
     let missing = place.join("missing");
@@ -83,7 +83,7 @@ fn a_file_that_can_not_be_used_is_named_and_its_values_are_not() {
 }
 
 #[test]
-fn root_takes_only_a_file_that_is_its_own() {
+fn root_accepts_only_an_env_file_of_root() {
     if !is_root() {
         return skipped("needs root");
     }

@@ -65,7 +65,7 @@ fn a_line_of_fstab_mounts_a_directory_or_a_zip() {
 }
 
 #[test]
-fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret() {
+fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_prints_no_secret() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -106,7 +106,7 @@ fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_shows_no_secret() {
 
 /// The fstab is that of a namespace, not of the machine.
 #[test]
-fn an_ordinary_user_mounts_what_fstab_lets_them() {
+fn an_ordinary_user_mounts_an_fstab_entry_with_the_option_user() {
     if !is_root() {
         return skipped("needs root");
     }

@@ -67,7 +67,7 @@ fn mount_8_finds_the_helper_for_both_types() {
 }
 
 #[test]
-fn a_mount_8_that_fails_says_why_and_mounts_nothing() {
+fn a_failed_mount_8_prints_the_reason_and_mounts_nothing() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -101,7 +101,7 @@ fn a_mount_8_that_fails_says_why_and_mounts_nothing() {
 }
 
 #[test]
-fn a_mount_goes_into_the_namespace_that_it_is_told_of() {
+fn a_mount_is_created_in_the_given_namespace() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -145,7 +145,7 @@ fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
 }
 
 #[test]
-fn of_an_option_that_is_given_twice_the_last_one_counts() {
+fn the_last_value_of_a_repeated_option_applies() {
     let place = Place::new();
     let store = place.store();
     // The order of mount(8): options of the command line follow those of fstab.

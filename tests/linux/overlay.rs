@@ -5,7 +5,7 @@ use crate::support::*;
 use std::process::Command;
 
 #[test]
-fn an_overlay_over_a_mount_can_be_written_to_and_the_source_stays_what_it_was() {
+fn writes_to_an_overlay_over_a_mount_leave_the_source_unchanged() {
     if !is_root() {
         return skipped("needs root");
     }

@@ -55,7 +55,7 @@ pub fn mounts_the_demo(place: &Place, installed: &Path) {
 }
 
 #[test]
-fn the_script_installs_all_of_it_and_takes_it_away() {
+fn the_script_installs_the_package_and_removes_it() {
     let place = Place::new();
     let binary = binary(&place);
     let root = place.join("a root");

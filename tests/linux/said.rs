@@ -12,7 +12,7 @@ fn on_terminal(command: &str) -> String {
 }
 
 #[test]
-fn a_person_at_a_terminal_is_told_what_was_mounted_and_nobody_else() {
+fn the_mount_report_is_printed_on_a_terminal_only() {
     let place = Place::new();
     let store = place.store_named("store");
     let binary = zarrfs();
@@ -66,7 +66,7 @@ fn the_report_names_some_views() {
 }
 
 #[test]
-fn consolidated_metadata_tell_how_much_there_is() {
+fn the_report_has_the_counts_of_consolidated_metadata() {
     let place = Place::new();
     let store = place.make_dir("consolidated");
     let zarray = r#"{"zarr_format":2,"shape":[1024,512],"chunks":[512,512],"dtype":"<f4","compressor":null,"filters":null,"fill_value":0,"order":"C"}"#;
@@ -88,7 +88,7 @@ fn consolidated_metadata_tell_how_much_there_is() {
 }
 
 #[test]
-fn the_version_has_one_line_or_all_that_is_built_in() {
+fn the_version_is_one_line_or_a_list_of_built_in_components() {
     let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
     let short = said(zarrfs().arg("-V"));
     assert_eq!(short.ok().out, line);
@@ -151,7 +151,7 @@ fn every_page_of_the_manual_has_a_title_and_is_a_topic_that_the_readme_links_to(
 }
 
 #[test]
-fn a_zip_of_another_method_is_told_which_and_what_is_read() {
+fn a_zip_of_an_unsupported_method_is_refused_with_its_name_and_the_supported_ones() {
     let place = Place::new();
     let zip = place.join("deflate64.zip");
     let script = r#"
