@@ -47,7 +47,7 @@ fn is_long() -> bool {
 }
 
 #[test]
-fn random_operations_have_the_answers_of_the_model() {
+fn random_operations_have_the_results_of_the_model() {
     let config = Config {
         cases: cases(),
         failure_persistence: None,
