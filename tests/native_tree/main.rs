@@ -363,7 +363,7 @@ impl Drop for NobodysMount {
 }
 
 #[test]
-fn nobody_mounts_and_sees_the_same_tree() {
+fn user_nobody_mounts_and_sees_the_same_tree() {
     if !is_root() {
         return skipped("needs root");
     }
@@ -425,7 +425,7 @@ fn path_mounts_the_sub_tree() {
 }
 
 #[test]
-fn two_mounts_of_one_source_do_not_know_of_each_other() {
+fn two_mounts_of_one_source_are_independent() {
     for source in ["zip/v2-deflate.zip", "dir/v2-consolidated"] {
         let (first, second) = (Mount::new(fixture(source)), Mount::new(fixture(source)));
         assert_ne!(first.pid(), second.pid());
