@@ -134,7 +134,7 @@ fn cat(path: &Path) -> Killed {
 }
 
 #[test]
-fn g02_ranges_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
+fn g02_prefetches_of_ranges_for_a_killed_reader_are_cancelled() {
     let directory = scratch();
     references(directory.path(), |number| {
         ("all.bin".into(), number * (LENGTH + APART))
@@ -154,7 +154,7 @@ fn g02_ranges_that_are_fetched_ahead_of_a_killed_reader_are_cancelled() {
 }
 
 #[test]
-fn keys_of_many_remote_files_are_fetched_ahead_and_fail_when_they_are_read() {
+fn keys_of_many_remote_files_are_prefetched_and_fail_when_they_are_read() {
     let directory = scratch();
     references(directory.path(), |number| {
         (format!("part{number:02}.bin"), 0)

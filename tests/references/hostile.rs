@@ -54,7 +54,7 @@ fn fails(chunk: Value, args: &[&str], expected: Errno, why: &str) {
 }
 
 #[test]
-fn targets_outside_are_refused_and_the_option_is_named() {
+fn targets_outside_of_the_directory_are_refused_and_the_option_is_named() {
     for target in [
         "file:///etc/passwd",
         "/etc/passwd",
@@ -87,7 +87,7 @@ fn private_addresses_are_refused_where_any_target_is_allowed() {
 }
 
 #[test]
-fn links_that_lead_out_are_refused() {
+fn links_out_of_the_directory_are_refused() {
     for target in ["link", "root/etc/passwd"] {
         fails(json!([target, 0, 1]), &[], Errno::ACCESS, "leads out");
     }
@@ -195,7 +195,7 @@ fn the_last_of_several_values_of_a_key_counts() {
 }
 
 #[test]
-fn other_json_is_what_it_was() {
+fn json_of_other_kinds_is_served_unchanged() {
     let directory = scratch();
     for (name, text) in [
         ("a.json", "{\"type\": \"FeatureCollection\"}"),
@@ -215,7 +215,7 @@ fn other_json_is_what_it_was() {
 }
 
 #[test]
-fn many_references_and_a_small_limit_are_refused_and_not_held() {
+fn references_that_exceed_the_memory_limit_are_refused() {
     let directory = scratch();
     let path = directory.path().join("refs.json");
     let mut text = String::from(r#"{"version":1,"refs":{".zgroup":"{\"zarr_format\":2}""#);

@@ -27,7 +27,7 @@ const ALL: [(&str, &str); 13] = [
 ];
 
 #[test]
-fn every_array_is_what_the_library_of_its_format_reads() {
+fn every_array_equals_the_one_that_the_library_of_its_format_reads() {
     for (references, expected) in ALL {
         let mount = Mount::new(fixtures().join(references));
         is_equal(&mount, expected);
@@ -151,7 +151,7 @@ fn many_files_become_one_netcdf_file() {
 }
 
 #[test]
-fn a_codec_that_is_not_known_is_named_at_its_array_only() {
+fn an_unknown_codec_is_named_at_its_array_only() {
     let directory = copied();
     let path = directory.path().join("plain.json");
     let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

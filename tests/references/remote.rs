@@ -75,7 +75,7 @@ fn native_keys_of_remote_targets_are_their_bytes() {
 }
 
 #[test]
-fn targets_at_another_server_have_to_be_allowed() {
+fn targets_at_another_server_need_an_option() {
     let (directory, other) = (copied(), Nginx::start(&fixtures()));
     run(make()
         .arg("parquet")
@@ -139,7 +139,7 @@ fn headers_of_the_user_are_not_sent_to_another_server() {
 }
 
 #[test]
-fn a_remote_target_that_is_gone_or_changes_is_an_error() {
+fn a_removed_or_changed_remote_target_is_an_error() {
     let directory = copied();
     let nginx = Nginx::start(directory.path());
     fs::remove_file(directory.path().join("day3.nc")).unwrap();
