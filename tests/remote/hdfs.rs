@@ -8,7 +8,7 @@ use crate::servers::{Nginx, WebHdfs};
 use crate::support::*;
 
 #[test]
-fn a_directory_of_hdfs_is_the_local_one() {
+fn a_directory_of_hdfs_equals_the_local_one() {
     let served = served();
     let hdfs = WebHdfs::start(served.path(), &["--user", "ada"]);
     let remote = hdfs.remote("ada");
@@ -38,7 +38,7 @@ fn a_server_of_hdfs_without_pages_lists_at_once() {
 }
 
 #[test]
-fn who_may_not_read_hdfs_is_told_so() {
+fn a_user_without_rights_in_hdfs_is_refused_with_the_reason() {
     let served = served();
     let hdfs = WebHdfs::start(served.path(), &["--user", "ada"]);
     let remote = hdfs.remote("bob");

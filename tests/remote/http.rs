@@ -30,7 +30,7 @@ fn a_web_server_that_lists_in_json_has_every_key_even_those_that_it_does_not_lis
 }
 
 #[test]
-fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
+fn listings_of_a_web_server_have_every_key() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for location in ["index", "json"] {
@@ -44,7 +44,7 @@ fn a_web_server_that_lists_every_key_is_listed_with_every_key() {
 }
 
 #[test]
-fn a_zip_behind_a_web_server_is_the_local_one() {
+fn a_zip_behind_a_web_server_equals_the_local_one() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for name in ZIPS {
@@ -82,12 +82,12 @@ fn a_web_server_without_entity_tags_has_every_key() {
 }
 
 #[test]
-fn a_web_server_that_wants_a_password_has_every_key_for_who_sends_it() {
+fn a_web_server_with_a_password_has_every_key() {
     trees_by_name("auth");
 }
 
 #[test]
-fn a_web_server_that_forbids_what_it_does_not_have_has_every_key() {
+fn a_web_server_with_403_for_absent_keys_has_every_key() {
     trees_by_name("closed");
 }
 

@@ -11,7 +11,7 @@ use crate::servers::{Azurite, FakeGcs, Moto, Rclone, Seaweed};
 use crate::support::*;
 
 #[test]
-fn a_private_bucket_of_s3_is_the_local_store_to_who_has_its_keys() {
+fn a_private_bucket_of_s3_with_its_keys_equals_the_local_store() {
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put("private", served.path());
@@ -20,7 +20,7 @@ fn a_private_bucket_of_s3_is_the_local_store_to_who_has_its_keys() {
 }
 
 #[test]
-fn a_public_bucket_of_s3_is_the_local_store_to_anybody() {
+fn a_public_bucket_of_s3_equals_the_local_store() {
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put(Seaweed::PUBLIC, served.path());
@@ -29,7 +29,7 @@ fn a_public_bucket_of_s3_is_the_local_store_to_anybody() {
 }
 
 #[test]
-fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
+fn a_bucket_of_another_s3_server_equals_the_local_store() {
     let served = served();
     let moto = Moto::start();
     moto.put("private", served.path());
@@ -38,7 +38,7 @@ fn a_bucket_of_another_s3_server_is_the_local_store_to_its_user() {
 }
 
 #[test]
-fn a_bucket_of_rclone_which_sends_parts_with_status_200_is_the_local_store() {
+fn a_bucket_of_rclone_with_status_200_for_ranges_equals_the_local_store() {
     let (served, buckets) = (served(), scratch());
     let bucket = buckets.path().join("bucket");
     fs::rename(served.path(), &bucket).unwrap();
@@ -84,7 +84,7 @@ fn an_n5_hierarchy_in_a_bucket_has_the_chunks_of_the_local_one() {
 
 /// More arrays in a group, and more chunks in an array, than an S3 listing page has keys.
 #[test]
-fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
+fn a_group_and_an_array_of_several_pages_of_s3_are_complete() {
     const NAMES: usize = 1010;
     let tree = scratch();
     let put = |key: &str, value: &[u8]| {
@@ -121,14 +121,14 @@ fn a_group_and_an_array_of_more_names_than_a_page_of_s3_has_are_whole() {
 }
 
 #[test]
-fn a_bucket_of_google_is_the_local_store() {
+fn a_bucket_of_google_equals_the_local_store() {
     let served = served();
     let gcs = FakeGcs::start("bucket", served.path());
     all_are_the_local_ones(served.path(), &gcs.remote("bucket"));
 }
 
 #[test]
-fn a_private_container_of_azure_is_the_local_store_to_who_has_its_key() {
+fn a_private_container_of_azure_with_its_key_equals_the_local_store() {
     let served = served();
     let azurite = Azurite::start();
     azurite.put("private", served.path(), false);
@@ -137,7 +137,7 @@ fn a_private_container_of_azure_is_the_local_store_to_who_has_its_key() {
 }
 
 #[test]
-fn a_public_container_of_azure_is_the_local_store_to_anybody() {
+fn a_public_container_of_azure_equals_the_local_store() {
     let served = served();
     let azurite = Azurite::start();
     azurite.put("public", served.path(), true);

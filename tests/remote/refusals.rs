@@ -59,7 +59,7 @@ fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
 }
 
 #[test]
-fn a_wrong_secret_of_s3_is_refused_and_not_repeated() {
+fn a_wrong_secret_of_s3_is_refused_and_not_printed() {
     let small = small();
     let seaweed = Seaweed::signed();
     seaweed.put("private", small.path());
@@ -86,7 +86,7 @@ fn a_wrong_secret_of_s3_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn a_user_of_s3_is_refused_who_may_read_another_bucket_only() {
+fn a_user_of_s3_with_rights_to_another_bucket_is_refused() {
     let small = small();
     let moto = Moto::start();
     moto.put("own", small.path());
@@ -101,7 +101,7 @@ fn a_user_of_s3_is_refused_who_may_read_another_bucket_only() {
 }
 
 #[test]
-fn a_wrong_key_of_azure_is_refused_and_not_repeated() {
+fn a_wrong_key_of_azure_is_refused_and_not_printed() {
     let small = small();
     let azurite = Azurite::start();
     azurite.put("private", small.path(), false);
@@ -119,7 +119,7 @@ fn a_wrong_key_of_azure_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn a_wrong_password_of_a_web_server_is_refused_and_not_repeated() {
+fn a_wrong_password_of_a_web_server_is_refused_and_not_printed() {
     let small = small();
     let nginx = Nginx::start(small.path());
     let right = nginx.remote("auth");
@@ -135,7 +135,7 @@ fn a_wrong_password_of_a_web_server_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn an_unreachable_server_is_named() {
     let port = crate::servers::Port::free();
     let remote = Remote::new(&format!("http://127.0.0.1:{}", port.number))
         .arg("--retries")
@@ -147,7 +147,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_store_that_is_not_in_the_server_is_refused() {
+fn an_absent_store_is_refused() {
     let small = small();
     fs::create_dir(small.path().join("empty")).unwrap();
     let nginx = Nginx::start(small.path());

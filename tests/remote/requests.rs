@@ -73,7 +73,7 @@ fn inner_chunks_of_a_shard_are_fetched_together() {
 }
 
 #[test]
-fn a_zip_is_mounted_in_three_requests_and_nothing_of_it_is_read_twice() {
+fn a_zip_is_mounted_in_three_requests_and_no_byte_is_read_twice() {
     let served = served();
     let nginx = Nginx::start(served.path());
     let mounted = nginx.remote("").mount("v2-zipstore.zip");
@@ -158,7 +158,7 @@ fn n5_takes_five_requests_for_each_node_and_one_for_each_block() {
 }
 
 #[test]
-fn a_hierarchy_of_zarr_is_not_asked_for_documents_of_n5() {
+fn documents_of_n5_are_not_requested_in_a_hierarchy_of_zarr() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for (location, name, view) in [
@@ -266,7 +266,7 @@ fn ordinary_tools_read_native_keys_with_one_request_each() {
 }
 
 #[test]
-fn a_look_at_the_attributes_of_many_keys_fetches_few_values() {
+fn a_stat_of_many_keys_fetches_few_values() {
     for size in [700_000, 500] {
         let served = array_of_many_chunks();
         for chunk in 0..CHUNKS {
@@ -362,7 +362,7 @@ fn mounts_that_share_a_disk_cache_fetch_each_object_once() {
 }
 
 #[test]
-fn the_index_of_a_zip_is_kept_in_the_disk_cache() {
+fn the_disk_cache_has_the_index_of_a_zip() {
     let served = scratch();
     let zip = served.path().join("many.zip");
     let make = r#"

@@ -74,7 +74,7 @@ fn nginx_serves_the_same_files_in_every_way() {
 }
 
 #[test]
-fn nginx_tells_what_it_was_asked_for() {
+fn nginx_logs_its_requests() {
     let served = served();
     let nginx = Nginx::start(served.path());
     assert_eq!(nginx.requests(), []);
@@ -119,7 +119,7 @@ fn has_listed(served: &Path, prefix: &str, mut listed: Vec<String>) {
 }
 
 #[test]
-fn seaweed_checks_signatures_and_lets_anybody_read_what_is_public() {
+fn seaweed_checks_signatures_except_for_public_buckets() {
     let served = served();
     let seaweed = Seaweed::signed();
     seaweed.put("private", served.path());
@@ -152,7 +152,7 @@ fn seaweed_checks_signatures_and_lets_anybody_read_what_is_public() {
 }
 
 #[test]
-fn seaweed_lets_anybody_do_everything_if_it_is_open() {
+fn seaweed_without_credentials_allows_all_requests() {
     let served = served();
     let seaweed = Seaweed::open();
     seaweed.put("bucket", &served.path().join("v3-sharded"));
@@ -192,7 +192,7 @@ fn moto_lets_its_user_read_one_bucket() {
 }
 
 #[test]
-fn fake_gcs_server_has_what_it_was_started_with_and_what_is_put_there() {
+fn fake_gcs_server_has_its_initial_and_its_added_objects() {
     let served = served();
     let gcs = FakeGcs::start("bucket", served.path());
     for key in HARD_KEYS {
@@ -212,7 +212,7 @@ fn fake_gcs_server_has_what_it_was_started_with_and_what_is_put_there() {
 }
 
 #[test]
-fn azurite_checks_keys_and_lets_anybody_read_what_is_public() {
+fn azurite_checks_keys_except_for_public_containers() {
     let served = served();
     let azurite = Azurite::start();
     azurite.put("private", served.path(), false);
@@ -259,7 +259,7 @@ fn family(directory: &Path, port: &Port) -> Process {
 }
 
 #[test]
-fn nothing_of_a_server_outlives_it() {
+fn a_server_leaves_no_process_and_no_file() {
     let (directory, port) = (scratch(), Port::free());
     let server = family(directory.path(), &port);
     let group = server.group().as_raw_nonzero().to_string();
@@ -317,7 +317,7 @@ fn a_server_ends_when_its_test_is_killed() {
 }
 
 #[test]
-fn a_server_that_ends_at_once_is_named_with_what_it_said() {
+fn a_server_that_ends_at_once_is_named_with_its_output() {
     let directory = scratch();
     let mut command = Command::new("sh");
     command.args(["-c", "echo no such option; exit 3"]);
