@@ -688,7 +688,7 @@ fn words(words: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn the_fault_store_conforms_where_it_does_not_fail() {
+fn the_fault_store_without_faults_conforms() {
     let values = values();
     let store = FaultStore::new(Box::new(memory(&values)), key("none of them"));
     conforms(&store, &values);
@@ -699,7 +699,7 @@ fn the_fault_store_conforms_where_it_does_not_fail() {
 }
 
 #[test]
-fn an_open_value_of_a_directory_is_stale_once_it_is_rewritten() {
+fn an_open_value_of_a_directory_is_stale_after_it_is_rewritten() {
     let (dir, values) = (tempfile::tempdir().unwrap(), values());
     let store = directory(dir.path(), &values);
     let object = open(&store, "flat/0.0").unwrap();
