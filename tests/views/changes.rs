@@ -113,7 +113,7 @@ fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
 }
 
 #[test]
-fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
+fn i06_a_view_fails_while_its_array_is_unreadable_and_recovers() {
     let stores = Stores::new();
     stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
     let mount = stores.mount(&["--ttl", "50ms"]);
@@ -130,7 +130,7 @@ fn i06_an_array_that_becomes_unreadable_and_readable_again_is_followed() {
 }
 
 #[test]
-fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
+fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_has_the_old_content() {
     let stores = Stores::new();
     stores.v2(
         "x",
@@ -163,7 +163,7 @@ fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_is_the_old_one() {
 }
 
 #[test]
-fn i08_a_chunk_that_comes_later_is_seen_a_second_later() {
+fn i08_a_new_chunk_is_seen_a_second_later() {
     let stores = Stores::new();
     let codecs = [json!(null), json!({"id": "zlib", "level": 1})];
     for (number, compressor) in codecs.iter().enumerate() {

@@ -51,7 +51,7 @@ fn c01_an_absent_chunk_is_fill_values_and_a_directory_in_its_place_is_not_absent
 }
 
 #[test]
-fn c01_a_chunk_that_may_not_be_read_is_not_absent() {
+fn c01_a_chunk_without_read_permission_is_not_absent() {
     let stores = Stores::new();
     stores.v2(
         "locked",
@@ -83,7 +83,7 @@ fn c01_a_chunk_that_may_not_be_read_is_not_absent() {
 }
 
 #[test]
-fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
+fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_at_each_offset() {
     let stores = Stores::new();
     let bytes = le(&PRESENT);
     let longer = |more: usize| [&bytes[..], &vec![9; more]].concat();
@@ -144,7 +144,7 @@ fn c02_uncompressed_chunks_of_the_wrong_size_are_eio_wherever_they_are_read() {
 }
 
 #[test]
-fn c02_long_runs_that_are_read_as_they_lie_are_checked_all_the_same() {
+fn c02_long_runs_that_are_read_without_decoding_are_checked() {
     let stores = Stores::new();
     let elements: Vec<i32> = (1..=65536).collect();
     let bytes = le(&elements);
@@ -179,7 +179,7 @@ fn c02_long_runs_that_are_read_as_they_lie_are_checked_all_the_same() {
 }
 
 #[test]
-fn c03_a_page_of_html_in_place_of_a_chunk_is_eio() {
+fn c03_an_html_page_in_place_of_a_chunk_is_eio() {
     let stores = Stores::new();
     let page = b"<!DOCTYPE html><html><body>404 Not Found</body></html>";
     let codecs = [
@@ -263,7 +263,7 @@ fn c06_wrong_checksums_are_eio() {
 }
 
 #[test]
-fn c10_texts_that_lie_about_their_lengths_or_are_no_utf_8_are_eio() {
+fn c10_texts_of_false_lengths_or_invalid_utf_8_are_eio() {
     let stores = Stores::new();
     let lengths = |count: u32, items: &[(u32, &[u8])]| {
         let mut bytes = count.to_le_bytes().to_vec();
@@ -330,7 +330,7 @@ fn c10_texts_that_lie_about_their_lengths_or_are_no_utf_8_are_eio() {
 }
 
 #[test]
-fn c11_a_decoder_that_panics_is_eio_for_its_readers_and_nobody_else() {
+fn c11_a_panic_in_a_decoder_is_eio_for_its_readers_only() {
     let stores = Stores::new();
     let zlib_of = json!({"compressor": {"id": "zlib", "level": 1}});
     let chunk = zlib(&le(&PRESENT));

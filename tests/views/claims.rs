@@ -35,7 +35,7 @@ fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
 }
 
 #[test]
-fn c04_chunks_that_claim_to_be_enormous_are_eio_and_take_no_memory() {
+fn c04_chunks_that_declare_enormous_sizes_are_eio_and_take_no_memory() {
     // A frame with one raw block, whose header declares 1 TiB.
     let mut zstd = b"\x28\xb5\x2f\xfd\xe0".to_vec();
     zstd.extend((1_u64 << 40).to_le_bytes());
@@ -112,7 +112,7 @@ fn c05_bombs_without_a_size_are_stopped_at_the_size_of_a_chunk() {
 }
 
 #[test]
-fn c07_headers_of_blosc_that_contradict_themselves_are_eio_or_what_was_stored() {
+fn c07_inconsistent_headers_of_blosc_are_eio_or_the_stored_content() {
     // Blosc 1.21 without compression: a header of 16 bytes, then the raw bytes.
     let bytes = le(&[1, 2, 3, 4]);
     let chunk = |header: [u8; 4], words: [u32; 3]| {

@@ -10,7 +10,7 @@ use crate::stores::*;
 use crate::support::*;
 
 #[test]
-fn b08_the_documents_of_a_node_are_believed_and_not_the_consolidated_ones() {
+fn b08_the_documents_of_a_node_have_precedence_over_consolidated_metadata() {
     let stores = Stores::new();
     let lie = json!({"zarr_consolidated_format": 1, "metadata": {
         ".zgroup": {"zarr_format": 2},
@@ -40,7 +40,7 @@ fn b08_the_documents_of_a_node_are_believed_and_not_the_consolidated_ones() {
 }
 
 #[test]
-fn b09_version_3_wins_over_version_2_and_it_is_said() {
+fn b09_version_3_has_precedence_over_version_2_and_is_reported() {
     let stores = Stores::new();
     stores.v2("both", json!({"shape": [4]}), &[("0", &le(&[1, 2, 3, 4]))]);
     stores.v3("both", json!({}), &[("c/0", &le(&[5, 6, 7, 8]))]);
@@ -56,7 +56,7 @@ fn b09_version_3_wins_over_version_2_and_it_is_said() {
 }
 
 #[test]
-fn b10_attributes_with_hostile_names_are_served_as_far_as_the_kernel_can() {
+fn b10_attributes_with_hostile_names_are_served_within_the_limits_of_the_kernel() {
     let stores = Stores::new();
     let long = "n".repeat(300);
     let zattrs = format!(
@@ -113,7 +113,7 @@ fn b10_attributes_with_hostile_names_are_served_as_far_as_the_kernel_can() {
 }
 
 #[test]
-fn b12_numbers_of_attributes_keep_all_their_digits() {
+fn b12_numbers_of_attributes_retain_all_digits() {
     let stores = Stores::new();
     let attributes = "{\"odd\": 9007199254740993, \"large\": 1e400, \"long\": 0.1000000000000000055511151231257827}";
     let document = v3_document().to_string();
@@ -153,7 +153,7 @@ fn b12_numbers_of_attributes_keep_all_their_digits() {
 }
 
 #[test]
-fn b13_separators_and_groups_without_documents_are_those_of_the_specification() {
+fn b13_separators_and_implicit_groups_follow_the_specification() {
     let stores = Stores::new();
     let (shape, one) = (json!([2, 2]), le(&[7]));
     let with = |changes: Value| changed(json!({"shape": shape, "chunks": [1, 1]}), changes);
@@ -236,7 +236,7 @@ fn b14_pickles_are_never_read() {
 }
 
 #[test]
-fn b09_a_document_that_is_too_long_is_not_spoken_for_by_another() {
+fn b09_a_document_that_exceeds_the_limit_is_not_replaced_by_another_version() {
     let stores = Stores::new();
     stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
     stores.put("x/zarr.json", &vec![b' '; (16 << 20) + 1]);

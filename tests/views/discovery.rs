@@ -12,7 +12,7 @@ use crate::stores::*;
 use crate::support::*;
 
 #[test]
-fn the_root_is_called_as_its_source_and_root_in_any_source() {
+fn views_of_the_root_have_the_name_of_the_source_and_the_alias_root() {
     let directory = scratch();
     let stores = hierarchy();
     let group = directory.path().join("my ocean.v2.zarr");
@@ -93,7 +93,7 @@ fn an_array_named_like_the_alias_has_an_escaped_name_for_what_the_root_can_have(
 }
 
 #[test]
-fn directories_tell_where_their_views_are() {
+fn extended_attributes_of_directories_have_the_paths_of_their_views() {
     let stores = hierarchy();
     let told = |path: &std::path::Path| {
         ["views", "name"].map(|name| xattr(path, &format!("user.zarrfs.{name}")))

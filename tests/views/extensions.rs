@@ -121,7 +121,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn edges_that_do_not_cover_the_array_are_diagnostics() {
+fn edges_that_do_not_cover_the_array_cause_diagnostics() {
     let stores = Stores::new();
     let grid = |edges: serde_json::Value| {
         let configuration = json!({"kind": "inline", "chunk_shapes": [edges]});
@@ -245,7 +245,7 @@ fn optional(marks: u8, values: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn optional_elements_are_structures_of_a_mark_and_a_value() {
+fn optional_elements_are_structures_of_a_flag_and_a_value() {
     let stores = Stores::new();
     let codecs = |data: serde_json::Value| {
         json!([{"name": "optional", "configuration":

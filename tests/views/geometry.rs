@@ -76,7 +76,7 @@ fn b03_geometry_that_cannot_be_counted_is_refused_and_rank_0_works() {
 }
 
 #[test]
-fn b04_a_view_longer_than_any_file_is_not_there_and_its_chunks_are() {
+fn b04_a_view_above_the_maximum_file_size_is_absent_and_its_chunks_are_served() {
     let stores = Stores::new();
     let changes = json!({"shape": [1_u64 << 61], "chunks": [4]});
     stores.v2("endless", changes, &[("1", &le(&[1, 2, 3, 4]))]);

@@ -25,7 +25,7 @@ fn georef(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
-fn every_format_says_the_same_transform_and_the_same_system() {
+fn every_format_has_the_same_transform_and_the_same_crs() {
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }

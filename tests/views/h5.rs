@@ -29,7 +29,7 @@ fn h5(word: &str, arguments: &[&Path]) -> Option<String> {
 }
 
 #[test]
-fn hierarchies_are_what_h5py_anndata_and_netcdf_read() {
+fn hierarchies_equal_those_that_h5py_anndata_and_netcdf_read() {
     let directory = scratch();
     let store = directory.path().join("store");
     if h5("write", &[&store]).is_none() {

@@ -50,7 +50,7 @@ fn assert_blocks(path: &Path) {
 
 /// git-annex has links without a target for files that are not on this machine.
 #[test]
-fn what_is_no_file_in_place_of_a_chunk_is_an_error_and_not_a_fill_value() {
+fn a_non_regular_file_in_place_of_a_chunk_is_an_error_and_not_a_fill_value() {
     let stores = store();
     let chunk = |name: &str| stores.path().join("numbers").join(name);
     fs::remove_file(chunk("1")).unwrap();

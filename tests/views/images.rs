@@ -24,7 +24,7 @@ fn images(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
-fn images_and_volumes_are_what_their_programs_read() {
+fn images_and_volumes_equal_those_that_their_programs_read() {
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }

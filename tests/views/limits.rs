@@ -175,7 +175,7 @@ fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
 }
 
 #[test]
-fn e04_a_mount_with_too_few_descriptors_is_refused_and_says_so() {
+fn e04_a_mount_with_too_few_descriptors_is_refused_with_the_reason() {
     let stores = group();
     let (mut mounted, mut refused) = (0, 0);
     for most in 8..22 {
@@ -204,7 +204,7 @@ fn e04_a_mount_with_too_few_descriptors_is_refused_and_says_so() {
 }
 
 #[test]
-fn b01_a_document_that_is_nested_too_deep_is_left_out_of_the_files_of_its_group() {
+fn b01_a_document_that_is_nested_too_deep_is_omitted_from_the_files_of_its_group() {
     let stores = group();
     let deep = "[".repeat(3_000_000) + &"]".repeat(3_000_000);
     stores.put("deep/zarr.json", deep.as_bytes());
@@ -281,7 +281,7 @@ fn b01_a_long_document_of_attributes_counts_against_the_memory_limit() {
 }
 
 #[test]
-fn copies_of_documents_in_that_of_a_group_take_no_memory_of_its_views() {
+fn consolidated_documents_of_a_group_take_no_memory_of_its_views() {
     let stores = Stores::new();
     let array = json!({"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8",
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},

@@ -40,7 +40,7 @@ fn array(stores: &Stores, count: u64, bytes: u64) {
 }
 
 #[test]
-fn e01_many_readers_of_large_chunks_wait_for_each_other_within_the_limit() {
+fn e01_many_readers_of_large_chunks_wait_and_stay_within_the_limit() {
     let (limit, readers, bytes) = (64 * MIB, 32, 8 * MIB);
     let stores = Stores::new();
     array(&stores, readers, bytes);
@@ -149,7 +149,7 @@ fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
 }
 
 #[test]
-fn e03_memory_that_the_system_refuses_is_enomem_and_the_daemon_lives() {
+fn e03_a_failed_allocation_is_enomem_and_the_daemon_continues() {
     let stores = Stores::new();
     let bytes: u64 = 3 << 30;
     let changes = json!({"shape": [bytes / 4], "chunks": [bytes / 4],
@@ -189,7 +189,7 @@ fn slow(stores: &Stores) -> Vec<u8> {
 }
 
 #[test]
-fn f01_a_chunk_that_64_readers_want_is_decoded_once() {
+fn f01_a_chunk_with_64_readers_is_decoded_once() {
     let stores = Stores::new();
     let content = slow(&stores);
     let mount = stores.mount(&[]);
@@ -260,7 +260,7 @@ fn a_scan_in_c_order_decodes_every_chunk_once() {
 }
 
 #[test]
-fn f01_a_failure_is_that_of_who_waited_and_is_not_remembered() {
+fn f01_a_failure_is_returned_to_its_waiters_and_is_not_cached() {
     let stores = Stores::new();
     stores.v2(
         "x",
@@ -280,7 +280,7 @@ fn f01_a_failure_is_that_of_who_waited_and_is_not_remembered() {
 }
 
 #[test]
-fn f02_readers_that_are_killed_leave_the_others_their_chunk() {
+fn f02_killed_readers_do_not_cancel_the_load_of_other_readers() {
     let stores = Stores::new();
     let content = slow(&stores);
     let mount = stores.mount(&[]);

@@ -76,32 +76,32 @@ fn check(half: &str, source: &str, args: &[&str], wrap: fn(Command) -> Command) 
 }
 
 #[test]
-fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_directory() {
+fn every_view_of_the_v2_matrix_in_a_directory_equals_the_reference() {
     check("v2", "v2", &[], |command| command);
 }
 
 #[test]
-fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
+fn every_view_of_the_v2_matrix_in_a_stored_zip_equals_the_reference() {
     check("v2", "v2-stored.zip", &[], |command| command);
 }
 
 #[test]
-fn every_view_of_the_v2_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
+fn every_view_of_the_v2_matrix_in_a_deflated_zip_equals_the_reference() {
     check("v2", "v2-deflated.zip", &[], |command| command);
 }
 
 #[test]
-fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_directory() {
+fn every_view_of_the_v3_matrix_in_a_directory_equals_the_reference() {
     check("v3", "v3", &[], |command| command);
 }
 
 #[test]
-fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_stored_zip() {
+fn every_view_of_the_v3_matrix_in_a_stored_zip_equals_the_reference() {
     check("v3", "v3-stored.zip", &[], |command| command);
 }
 
 #[test]
-fn every_view_of_the_v3_matrix_is_what_the_reference_library_reads_from_a_deflated_zip() {
+fn every_view_of_the_v3_matrix_in_a_deflated_zip_equals_the_reference() {
     check("v3", "v3-deflated.zip", &[], |command| command);
 }
 

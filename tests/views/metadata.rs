@@ -29,7 +29,7 @@ pub fn has_no_views(mount: &Mount, stores: &Stores, node: &str, key: &str, gist:
 }
 
 #[test]
-fn b01_documents_that_are_no_json_leave_the_keys_and_say_where() {
+fn b01_documents_of_invalid_json_are_reported_with_their_position_and_keys_are_served() {
     let stores = Stores::new();
     let good = v3_document().to_string();
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
@@ -76,7 +76,7 @@ fn b01_documents_that_are_no_json_leave_the_keys_and_say_where() {
 }
 
 #[test]
-fn b02_what_is_not_known_or_missing_is_named() {
+fn b02_unknown_and_missing_fields_are_named() {
     let stores = Stores::new();
     let v3 = [
         ("dtype", json!({"data_type": "quaternion"}), "quaternion"),
@@ -158,7 +158,7 @@ fn b02_what_is_not_known_or_missing_is_named() {
 }
 
 #[test]
-fn b07_fill_values_keep_their_bits_or_are_refused() {
+fn b07_fill_values_retain_their_bits_or_are_refused() {
     let stores = Stores::new();
     let exact: [(&str, &str, Value, Vec<u8>); 10] = [
         (

@@ -282,11 +282,11 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
 }
 
 #[test]
-fn damaged_chunks_of_every_v2_codec_are_eio_or_of_the_right_size() {
+fn damaged_chunks_of_every_v2_codec_are_eio_or_have_the_expected_size() {
     run_all("v2", &["compressor", "blosc", "filter"], 60);
 }
 
 #[test]
-fn damaged_chunks_of_every_v3_codec_are_eio_or_of_the_right_size() {
+fn damaged_chunks_of_every_v3_codec_are_eio_or_have_the_expected_size() {
     run_all("v3", &["codec", "numcodecs", "shard"], 50);
 }

@@ -66,7 +66,7 @@ fn tools_that_walk_the_mount_do_not_see_the_views() {
 }
 
 #[test]
-fn views_are_listed_or_not_there_if_that_is_wanted() {
+fn options_list_or_disable_views() {
     let stores = hierarchy();
     let mount = stores.mount(&["--views", "list"]);
     for directory in ["", "x", "below"] {
@@ -92,7 +92,7 @@ fn views_are_listed_or_not_there_if_that_is_wanted() {
 }
 
 #[test]
-fn a_key_of_the_store_named_zarrfs_wins() {
+fn a_key_named_zarrfs_has_precedence_over_views() {
     let stores = hierarchy();
     stores.put("x/.zarrfs", b"a key of the store");
     stores.put("y/.zarrfs/inside", b"another");
@@ -251,7 +251,7 @@ fn the_view_tree_is_a_directory_for_each_group() {
 }
 
 #[test]
-fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
+fn b11_a_group_with_the_name_of_a_view_has_precedence_and_the_view_has_another_name() {
     let stores = hierarchy();
     stores.put("x.npy/.zgroup", br#"{"zarr_format": 2}"#);
     stores.v2("x.npy/inside", json!({}), &[]);
@@ -274,7 +274,7 @@ fn b11_a_group_with_the_name_of_a_view_wins_and_the_view_has_another() {
 }
 
 #[test]
-fn formats_are_listed_as_wanted_and_all_open_by_name() {
+fn an_option_selects_the_listed_formats_and_all_open_by_name() {
     let stores = hierarchy();
     let mount = stores.mount(&["--formats", "npy,chunks"]);
     assert_eq!(
@@ -300,7 +300,7 @@ fn formats_are_listed_as_wanted_and_all_open_by_name() {
 }
 
 #[test]
-fn a_million_chunks_are_listed_without_being_held() {
+fn a_listing_of_a_million_chunks_takes_bounded_memory() {
     let stores = Stores::new();
     stores.v2("flat", json!({"shape": [1_000_000], "chunks": [1]}), &[]);
     stores.v3(
@@ -339,7 +339,7 @@ fn a_million_chunks_are_listed_without_being_held() {
 }
 
 #[test]
-fn one_of_a_billion_chunks_is_had_by_name() {
+fn a_lookup_finds_one_of_a_billion_chunks() {
     let stores = Stores::new();
     stores.v2(
         "flat",
@@ -473,7 +473,7 @@ fn views_cannot_be_changed() {
 }
 
 #[test]
-fn arrays_with_the_names_of_others_are_found_under_their_own() {
+fn arrays_with_names_of_views_are_found_under_their_own_names() {
     let stores = Stores::new();
     let numbers = |first: i32| le(&[first, 2, 3, 4]);
     for (first, name) in [(1, "array"), (2, "x"), (3, "x~view"), (4, "g/g")] {
@@ -500,7 +500,7 @@ fn arrays_with_the_names_of_others_are_found_under_their_own() {
 }
 
 #[test]
-fn a_shape_that_makes_very_many_runs_or_lists_stops_nothing() {
+fn a_shape_with_very_many_runs_or_lists_does_not_block_other_requests() {
     let stores = Stores::new();
     let zlib = json!({"id": "zlib"});
     let sparse = json!({"shape": [1_u64 << 40, 3], "chunks": [1_u64 << 30, 4], "compressor": zlib});
@@ -549,7 +549,7 @@ fn a_listing_changes_no_file_that_is_mapped() {
 }
 
 #[test]
-fn elements_in_json_do_not_stand_under_the_names_of_what_every_node_has() {
+fn views_of_elements_in_json_do_not_shadow_views_of_every_node() {
     let stores = Stores::new();
     stores.put(".zgroup", br#"{"zarr_format": 2}"#);
     stores.put(".zattrs", br#"{"title": "a group"}"#);

@@ -224,7 +224,7 @@ fn small_files_are_a_few_pages_longer_than_their_elements() {
 }
 
 #[test]
-fn readers_of_classic_files_take_no_damaged_chunk_for_zeros() {
+fn readers_of_classic_files_get_an_error_for_a_damaged_chunk_and_no_zeros() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let count: i32 = 20_000;
@@ -293,7 +293,7 @@ fn an_empty_text_is_a_text_and_no_null_pointer() {
 }
 
 #[test]
-fn the_programs_of_climate_people_open_it() {
+fn climate_programs_open_netcdf_files() {
     let mount = Mount::new(fixture("climate_v2.zarr"));
     for (format, kind) in [
         ("nc", "netCDF-4"),
@@ -407,7 +407,7 @@ fn a_thousand_variables_are_one_file() {
 }
 
 #[test]
-fn what_netcdf_cannot_say_is_left_out_and_said() {
+fn content_that_netcdf_cannot_represent_is_omitted_and_reported() {
     let mount = Mount::new(fixture("others.zarr"));
     let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
     for note in [
@@ -425,7 +425,7 @@ fn what_netcdf_cannot_say_is_left_out_and_said() {
 }
 
 #[test]
-fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
+fn names_in_the_file_refer_to_the_same_nodes_as_in_the_hierarchy() {
     let mount = Mount::new(fixture("traps.zarr"));
     let header = tool(&mount.join(".zarrfs/root.nc"), "ncdump -h $F");
     for line in [
@@ -448,7 +448,7 @@ fn names_mean_in_the_file_what_they_mean_in_the_hierarchy() {
 }
 
 #[test]
-fn an_integer_that_a_double_does_not_hold_is_an_error_for_itself() {
+fn an_integer_that_exceeds_a_double_is_an_error_of_its_element_only() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let wide = json!({"dtype": "<i8"});
@@ -504,7 +504,7 @@ fn a_chunk_that_cannot_be_read_is_an_error_and_no_missing_variable() {
 }
 
 #[test]
-fn a_group_that_changes_is_another_file() {
+fn a_changed_group_has_a_new_file() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let mount = stores.mount(&["--ttl", "200ms"]);
@@ -533,7 +533,7 @@ fn group(stores: &Stores, name: &str) {
 }
 
 #[test]
-fn a_node_whose_document_is_broken_is_left_out_by_name() {
+fn a_node_with_an_invalid_document_is_omitted_and_named() {
     let stores = Stores::new();
     for name in ["", "below", "empty"] {
         group(&stores, name);
@@ -601,7 +601,7 @@ fn a_node_whose_document_is_broken_is_left_out_by_name() {
 }
 
 #[test]
-fn a_node_whose_document_cannot_be_read_now_is_an_error() {
+fn a_node_whose_document_fails_temporarily_is_an_error() {
     let stores = Stores::new();
     group(&stores, "");
     // A link out of the store exists, but cannot be read.
@@ -615,7 +615,7 @@ fn a_node_whose_document_cannot_be_read_now_is_an_error() {
 }
 
 #[test]
-fn names_that_are_one_in_nfc_are_in_the_file_once() {
+fn names_that_are_equal_in_nfc_are_in_the_file_once() {
     let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
     let stores = Stores::new();
     for name in ["", "groups", "mixed"] {

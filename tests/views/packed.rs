@@ -148,7 +148,7 @@ except OSError as error:
 }
 
 #[test]
-fn chunks_of_sizes_that_they_cannot_have_are_errors_and_too_many_are_a_diagnostic() {
+fn chunks_of_impossible_sizes_are_errors_and_too_many_chunks_cause_a_diagnostic() {
     let stores = stores();
     stores.put("a/1", b"");
     stores.v2(
@@ -172,7 +172,7 @@ fn chunks_of_sizes_that_they_cannot_have_are_errors_and_too_many_are_a_diagnosti
 }
 
 #[test]
-fn a_zip_that_lies_about_a_size_is_an_error_and_no_other_bytes() {
+fn a_zip_with_a_false_size_is_an_error_and_never_other_bytes() {
     let directory = scratch();
     let (store, zip) = (
         directory.path().join("store"),

@@ -25,7 +25,7 @@ fn pictures(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
-fn pictures_have_the_colours_of_the_elements() {
+fn images_have_the_colours_of_the_elements() {
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }
@@ -50,7 +50,7 @@ fn plane(changes: Value) -> Value {
 }
 
 #[test]
-fn the_size_of_a_picture_is_known_before_it_is_rendered() {
+fn the_size_of_an_image_is_known_before_it_is_rendered() {
     let stores = Stores::new();
     let huge = json!({"shape": [100_000, 100_000], "chunks": [1000, 1000]});
     stores.v2("huge", huge, &[]);
@@ -83,7 +83,7 @@ fn the_size_of_a_picture_is_known_before_it_is_rendered() {
 }
 
 #[test]
-fn a_picture_of_a_damaged_chunk_is_an_error() {
+fn an_image_of_a_damaged_chunk_is_an_error() {
     let stores = Stores::new();
     let chunks = [("0.0", &le(&[1, 2, 3, 4])[..]), ("0.1", &b"short"[..])];
     stores.v2("a", plane(json!({})), &chunks);
@@ -95,7 +95,7 @@ fn a_picture_of_a_damaged_chunk_is_an_error() {
 }
 
 #[test]
-fn a_picture_of_a_changed_array_is_rendered_again() {
+fn an_image_of_a_changed_array_is_rendered_again() {
     let stores = Stores::new();
     let chunks = [("0.0", &le(&[1, 2, 3, 4])[..]), ("0.1", &le(&[5, 6, 7, 8]))];
     stores.v2("a", plane(json!({})), &chunks);

@@ -33,7 +33,7 @@ fn tif(mount: &Mount, node: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn rasters_are_what_the_reference_library_reads() {
+fn rasters_equal_those_that_the_reference_library_reads() {
     if !may_run(&own(PYTHON)) {
         return;
     }
@@ -135,7 +135,7 @@ fn raster(stores: &Stores, name: &str, changes: Value) {
 }
 
 #[test]
-fn a_place_that_cannot_be_read_is_an_error_and_not_a_raster_without_one() {
+fn georeferencing_that_cannot_be_read_is_an_error_and_not_omitted() {
     let stores = Stores::new();
     raster(&stores, "a", json!({}));
     raster(
@@ -160,7 +160,7 @@ fn a_place_that_cannot_be_read_is_an_error_and_not_a_raster_without_one() {
 }
 
 #[test]
-fn a_place_that_a_broken_document_hides_is_not_guessed() {
+fn georeferencing_in_an_invalid_document_is_not_guessed() {
     let stores = Stores::new();
     let attributes = json!({"grid_mapping": "crs"});
     raster(&stores, "a", json!({"attributes": attributes}));
@@ -209,7 +209,7 @@ fn a_place_that_a_broken_document_hides_is_not_guessed() {
 }
 
 #[test]
-fn values_without_data_are_those_of_netcdf() {
+fn nodata_values_are_those_of_netcdf() {
     let stores = Stores::new();
     let of = |data_type: &str, attributes: Value| {
         json!({"data_type": data_type, "fill_value": 0, "attributes": attributes,
@@ -310,7 +310,7 @@ fn bands_along_times_are_the_dates_of_their_data_type() {
 }
 
 #[test]
-fn hostile_shapes_and_attributes_are_refused_or_left_out() {
+fn hostile_shapes_and_attributes_are_refused_or_omitted() {
     let stores = Stores::new();
     let shape = |shape: &[u64], chunk: &[u64]| {
         let attributes =

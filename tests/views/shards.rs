@@ -35,7 +35,7 @@ fn shard(second: (u64, u64)) -> Vec<u8> {
 }
 
 #[test]
-fn c08_an_inner_chunk_with_a_wrong_place_is_eio_and_the_others_are_not() {
+fn c08_an_inner_chunk_with_a_wrong_offset_is_eio_and_the_others_are_not() {
     let stores = Stores::new();
     let cases = [
         ("outside", shard((100, 8))),
@@ -150,7 +150,7 @@ fn c08_an_index_with_a_wrong_checksum_hides_its_whole_shard() {
 }
 
 #[test]
-fn c09_a_shard_cut_anywhere_is_eio() {
+fn c09_a_shard_truncated_at_any_length_is_eio() {
     let stores = Stores::new();
     let end = shard((8, 8));
     let start = [

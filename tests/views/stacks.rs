@@ -25,7 +25,7 @@ fn stacks(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
-fn stacks_are_what_imagej_and_libvips_read() {
+fn stacks_equal_those_that_imagej_and_libvips_read() {
     if !(may_run(&own("tests/views/.venv/bin/python")) && may_run(Path::new("vips"))) {
         return;
     }
@@ -45,7 +45,7 @@ fn stacks_are_what_imagej_and_libvips_read() {
 }
 
 #[test]
-fn stacks_are_what_the_reference_library_reads() {
+fn stacks_equal_those_that_the_reference_library_reads() {
     if !may_run(&own("tests/views/.venv/bin/python")) {
         return;
     }

@@ -27,7 +27,7 @@ fn tables(word: &str, arguments: &[&Path]) -> String {
 }
 
 #[test]
-fn tables_are_what_their_programs_read() {
+fn tables_equal_those_that_their_programs_read() {
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }
@@ -105,7 +105,7 @@ fn text(mount: &Mount, group: &str) -> String {
 }
 
 #[test]
-fn c02_a_broken_chunk_is_an_error_of_its_rows() {
+fn c02_a_damaged_chunk_is_an_error_of_its_rows() {
     let stores = Stores::new();
     stores.put("g/zarr.json", GROUP);
     let half = vec![1; 4 * 32_768];

@@ -116,7 +116,7 @@ fn the_v2_matrix_as_v3_holds_the_same_values() {
 }
 
 #[test]
-fn consolidated_metadata_name_what_is_there() {
+fn consolidated_metadata_name_the_nodes_of_a_listing() {
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -195,7 +195,7 @@ fn shown(mount: &Mount, target: &str, path: &str) -> PathBuf {
 }
 
 #[test]
-fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
+fn a_corrupt_shard_index_is_eio_and_absent_inner_chunks_are_enoent() {
     let stores = hierarchy();
     let mount = stores.mount(&[]);
     for (target, at) in [("as-v2", ""), ("unsharded", "c/")] {
@@ -249,7 +249,7 @@ fn an_index_that_is_wrong_is_eio_and_what_it_says_is_absent_is_enoent() {
 
 /// A damaged shard results in an error of each client, never in fill values.
 #[test]
-fn no_client_takes_a_damaged_shard_for_an_absent_one() {
+fn no_client_reads_a_damaged_shard_as_absent() {
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -307,7 +307,7 @@ fn old_hierarchy() -> Stores {
 }
 
 #[test]
-fn no_document_of_the_whole_lacks_what_cannot_be_read() {
+fn a_node_that_cannot_be_read_is_never_missing_from_consolidated_documents() {
     let stores = old_hierarchy();
     let elsewhere = scratch();
     fs::rename(
@@ -378,7 +378,7 @@ fn planes(width: usize) -> Vec<u8> {
 }
 
 #[test]
-fn clients_open_what_one_version_takes_for_granted_and_the_other_does_not() {
+fn clients_open_nodes_that_are_implicit_in_one_version_only() {
     if !may_run(&interpreter(2)) || !may_run(&interpreter(3)) {
         return;
     }
@@ -462,7 +462,7 @@ fn consolidated_metadata_are_as_new_as_the_newest_of_their_documents() {
 }
 
 #[test]
-fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
+fn a_rewritten_shard_is_never_read_with_its_old_index() {
     let stores = hierarchy();
     let mount = stores.mount(&["--ttl", "0s"]);
     let chunk = || read(shown(&mount, "as-v2", "shards/0"));
@@ -501,7 +501,7 @@ fn a_shard_that_is_written_again_is_never_read_by_its_old_index() {
 }
 
 #[test]
-fn numbers_are_the_same_after_a_remount_and_forgotten() {
+fn inode_numbers_of_translations_are_stable_after_remount_and_forget() {
     let stores = hierarchy();
     let paths = [
         "",
@@ -549,7 +549,7 @@ fn numbers_are_the_same_after_a_remount_and_forgotten() {
 }
 
 #[test]
-fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_made() {
+fn translations_are_listed_if_they_differ_and_open_if_they_can_be_rendered() {
     let stores = hierarchy();
     let listed = |mount: &Mount, directory: &str| -> Vec<String> {
         let found = names(mount.join(directory)).into_iter();
@@ -601,7 +601,7 @@ fn translations_are_listed_where_they_differ_and_opened_wherever_they_can_be_mad
 }
 
 #[test]
-fn a_store_that_hangs_is_an_error_in_time_and_never_absence() {
+fn a_hanging_store_is_an_error_within_the_deadline_and_never_absence() {
     let stores = hierarchy();
     let gate = stores.path().with_extension("gate");
     let env = [("ZARRFS_TEST_HANG", gate.to_str().unwrap())];

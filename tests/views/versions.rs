@@ -159,7 +159,7 @@ fn an_open_view_serves_one_version_of_a_chunk_and_a_new_open_the_new_one() {
 }
 
 #[test]
-fn a_chunk_that_comes_while_a_view_is_open_is_estale_and_not_half_fill_values() {
+fn a_chunk_that_is_written_while_a_view_is_open_is_estale_and_not_partly_fill_values() {
     let stores = arrays();
     fs::remove_file(stores.path().join("zlib/x/0.0")).unwrap();
     let mount = stores.mount(&["--ttl", "50ms"]);
@@ -203,7 +203,7 @@ fn an_open_file_of_a_translation_has_one_version_of_a_chunk() {
 }
 
 #[test]
-fn readers_beside_a_writer_never_see_two_versions_of_a_chunk() {
+fn readers_during_a_write_never_see_two_versions_of_a_chunk() {
     let stores = arrays();
     let mount = stores.mount(&["--ttl", "50ms"]);
     let paths: Vec<PathBuf> = ARRAYS
@@ -280,7 +280,7 @@ fn counters(mount: &Mount) -> (u64, u64) {
 }
 
 #[test]
-fn what_has_not_changed_since_it_was_closed_stays_in_the_page_cache() {
+fn an_unchanged_file_stays_in_the_page_cache_after_close() {
     let stores = many_chunks();
     let mount = stores.mount(&["--ttl", "50ms"]);
     let path = view(&mount, "x", "x.bin");

@@ -27,7 +27,7 @@ fn json_of(path: impl AsRef<Path>) -> Value {
 }
 
 #[test]
-fn limits_of_packed_values_mean_what_they_mean_in_a_file_of_xarray() {
+fn limits_of_packed_values_have_the_meaning_of_a_file_of_xarray() {
     let scratch = scratch();
     if writers(&[Path::new("packed"), scratch.path()]).is_none() {
         return;
@@ -88,7 +88,7 @@ fn look_up(directory: &Path) -> usize {
 }
 
 #[test]
-fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place() {
+fn every_listed_view_exists_and_groups_without_arrays_are_listed() {
     let stores = Stores::new();
     let group = |name: &str, attributes: Value| {
         let document = json!({"zarr_format": 3, "node_type": "group", "attributes": attributes});
@@ -232,7 +232,7 @@ fn every_view_that_is_listed_is_there_and_groups_without_arrays_keep_their_place
 }
 
 #[test]
-fn fill_values_of_n5_zarr_and_gdal_are_understood() {
+fn fill_values_of_n5_zarr_and_gdal_are_recognized() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let text = json!({"fill_value": "0"});

@@ -6,7 +6,7 @@ use crate::netcdf::python;
 use crate::support::*;
 
 #[test]
-fn files_have_what_xarray_reads_of_the_store() {
+fn files_equal_the_dataset_that_xarray_reads_from_the_store() {
     let Some(mut command) = python() else {
         return;
     };

@@ -12,7 +12,7 @@ fn own(path: &str) -> PathBuf {
 }
 
 #[test]
-fn every_mode_type_and_rank_of_zfp_is_what_the_library_decodes() {
+fn every_mode_type_and_rank_of_zfp_equals_the_output_of_the_library() {
     let venv = std::env::var_os("ZARRFS_VENV3")
         .map_or_else(|| own("tests/fixtures/.venv3"), PathBuf::from);
     let python = venv.join("bin/python");
