@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_says_what_was_not_checked() {
+    fn the_verdict_names_unchecked_chunks() {
         let mut report = Report::new(true);
         report.array(key("a"), None);
         assert!(!report.is_bad(true));

@@ -89,8 +89,8 @@ const BAD_VALUES: [(&str, &str); 27] = [
     ("formats", "npy+jpeg"),
 ];
 
-fn zarrfs_with(args: &[&str]) -> Said {
-    said(zarrfs().args(args))
+fn zarrfs_with(args: &[&str]) -> CommandOutput {
+    output_of(zarrfs().args(args))
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn help_to_a_closed_pipe_causes_no_panic() {
     let script = r#""$1" --help 2>&1 >/dev/full | cat; "$1" --help 2>&1 | head -c 1 >/dev/null"#;
     let mut shell = Command::new("bash");
     shell.args(["-c", script, "bash"]);
-    let shell = said(shell.arg(zarrfs().get_program()));
+    let shell = output_of(shell.arg(zarrfs().get_program()));
     assert!(!(shell.out + &shell.err).contains("panicked"));
 }
 
@@ -309,7 +309,7 @@ fn the_word_mount_is_optional() {
         &["-o", "ro", "./umount", "mnt"],
         &["./demo", "-o", "ro", "mnt", "--ttl", "inf"],
     ] {
-        said(zarrfs().args(args).current_dir(place.dir())).ok();
+        output_of(zarrfs().args(args).current_dir(place.dir())).ok();
         assert_serves(&place.path);
         place.unmount(&[]).ok();
     }
@@ -364,7 +364,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
     ] {
         let mut mount = Command::new("mount");
         mount.args(["-t", &kind, "-o", options]);
-        said(mount.arg(&store).arg(&place.path)).ok();
+        output_of(mount.arg(&store).arg(&place.path)).ok();
         assert_serves(&place.path);
         let [mount] = &place.mounted()[..] else {
             panic!("{:?}", mounts())
@@ -377,18 +377,18 @@ fn mount_8_mounts_and_umount_8_unmounts() {
             assert_eq!((file.uid(), file.mode() & 0o777), (1234, 0o600));
         }
         let pid = daemon_of(&place.path);
-        said(Command::new("umount").arg(&place.path)).ok();
+        output_of(Command::new("umount").arg(&place.path)).ok();
         assert!(wait_until(Duration::from_secs(2), || !runs(pid)));
         place.assert_untouched();
     }
 
     let mut mount = Command::new("mount");
     mount.args(["-t", &kind]).arg(place.join("missing"));
-    let refused = said(mount.arg(&place.path));
+    let refused = output_of(mount.arg(&place.path));
     refused.failed(32, &["missing", "no such file"]);
     let mut mount = Command::new("mount");
     mount.args(["-t", &kind, "-o", "frobnicate"]).arg(&store);
-    let refused = said(mount.arg(&place.path));
+    let refused = output_of(mount.arg(&place.path));
     assert_ne!(refused.code, Some(0));
     assert!(refused.err.contains("frobnicate"), "{refused:?}");
     place.assert_untouched();
@@ -481,7 +481,7 @@ fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
     let place = Place::new();
     let mut demo = zarrfs();
     demo.arg("demo").arg(&place.path);
-    said(&mut demo).ok();
+    output_of(&mut demo).ok();
     let json = fs::read(place.path.join("zarr.json")).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["node_type"], "group");
@@ -502,7 +502,7 @@ fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
     assert!(files > 5, "only {files} files");
     place.unmount(&[]).ok();
 
-    said(demo.args(["--umask", "077", "-o", "ro"])).ok();
+    output_of(demo.args(["--umask", "077", "-o", "ro"])).ok();
     let mode = fs::metadata(&place.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     place.unmount(&[]).ok();
@@ -510,7 +510,7 @@ fn the_demo_is_a_hierarchy_and_takes_the_options_of_a_mount() {
 
     let full = place.make_dir("full");
     fs::write(full.join("precious"), "data").unwrap();
-    said(zarrfs().arg("demo").arg(&full)).failed(32, &["full", "not empty"]);
+    output_of(zarrfs().arg("demo").arg(&full)).failed(32, &["full", "not empty"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::place::{Said, said};
+use crate::place::{CommandOutput, output_of};
 use crate::stores::*;
 use crate::support::*;
 
@@ -21,12 +21,12 @@ fn keys(document: &Value, list: &str) -> BTreeSet<String> {
 
 /// Asserts that the JSON document agrees with the exit code, and returns it.
 #[track_caller]
-fn checked(said: &Said) -> Value {
-    let document = json_of(said);
+fn checked(output: &CommandOutput) -> Value {
+    let document = json_of(output);
     assert_eq!(
-        said.code,
+        output.code,
         Some(i32::from(document["ok"] == false)),
-        "{said:?}"
+        "{output:?}"
     );
     document
 }
@@ -36,14 +36,17 @@ fn check_decodes_every_chunk_of_every_fixture_without_an_error() {
     for kind in ["dir", "zip"] {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
-            let said = look("check", &path, &[&["--json"], folder_of(&path)].concat());
-            let document = checked(&said);
-            assert_eq!(document["ok"], true, "{path:?}: {said:?}");
-            assert_eq!(document["summary"]["not_checked"], 0, "{path:?}: {said:?}");
+            let output = run_on("check", &path, &[&["--json"], folder_of(&path)].concat());
+            let document = checked(&output);
+            assert_eq!(document["ok"], true, "{path:?}: {output:?}");
+            assert_eq!(
+                document["summary"]["not_checked"], 0,
+                "{path:?}: {output:?}"
+            );
             let decoded = document["summary"]["decoded_inner_chunks"]
                 .as_u64()
                 .unwrap();
-            assert!(decoded > 0, "{path:?}: {said:?}");
+            assert!(decoded > 0, "{path:?}: {output:?}");
             if kind == "dir" {
                 let chunks = chunk_keys(&path).len();
                 assert_eq!(document["summary"]["chunks"], chunks, "{path:?}");
@@ -54,14 +57,14 @@ fn check_decodes_every_chunk_of_every_fixture_without_an_error() {
 
 #[test]
 fn check_passes_the_demo_store() {
-    let said = look("check", "demo:", &[]);
+    let output = run_on("check", "demo:", &[]);
     assert!(
-        said.ok().out.starts_with("12 arrays, 56 chunks, "),
-        "{said:?}"
+        output.ok().out.starts_with("12 arrays, 56 chunks, "),
+        "{output:?}"
     );
     let verdict = ": 0 bad\nOK: everything was read and decoded\n";
-    assert!(said.out.ends_with(verdict), "{said:?}");
-    let part = checked(&look(
+    assert!(output.out.ends_with(verdict), "{output:?}");
+    let part = checked(&run_on(
         "check",
         "demo:",
         &["--path", "/v3/t2m_sharded/", "--json"],
@@ -124,12 +127,12 @@ fn only_truncated_chunks_are_reported() {
             let bytes = fs::read(&path).unwrap();
             fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
         }
-        let document = checked(&look("check", &store, &["--json", "--jobs", "3"]));
+        let document = checked(&run_on("check", &store, &["--json", "--jobs", "3"]));
         assert_eq!(document["ok"], false);
         let expected: BTreeSet<String> = chunks.iter().cloned().collect();
         assert_eq!(keys(&document, "bad"), expected, "{name}");
 
-        let lines = look("check", &store, &[]);
+        let lines = run_on("check", &store, &[]);
         assert_eq!(lines.code, Some(1));
         // At most 20 findings of each array are printed, and the number of the others.
         let printed = lines.out.lines().filter(|line| line.starts_with("bad: "));
@@ -165,7 +168,7 @@ fn one_damaged_chunk_does_not_hide_the_others() {
     for (number, bytes) in [[1, 2], [3, 4], [5, 6]].iter().enumerate() {
         write(dir.path().join(format!("c/{number}")), with_crc32c(bytes));
     }
-    let good = look("check", dir.path(), &[]);
+    let good = run_on("check", dir.path(), &[]);
     assert!(
         good.ok().out.contains("1 array, 3 chunks, 1 other key, "),
         "{good:?}"
@@ -174,7 +177,7 @@ fn one_damaged_chunk_does_not_hide_the_others() {
     let mut bytes = fs::read(dir.path().join("c/1")).unwrap();
     bytes[0] ^= 1;
     fs::write(dir.path().join("c/1"), bytes).unwrap();
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(keys(&document, "bad"), ["c/1".to_owned()].into());
     assert!(
         document["bad"][0]["cause"]
@@ -209,7 +212,7 @@ fn every_damaged_inner_chunk_of_a_shard_is_named() {
         damaged(&[7, 8]),
     ];
     write(dir.path().join("c/0"), shard(&inner));
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     let causes: Vec<&str> = document["bad"]
         .as_array()
         .unwrap()
@@ -227,7 +230,7 @@ fn every_damaged_inner_chunk_of_a_shard_is_named() {
     let mut bytes = shard(&inner);
     *bytes.last_mut().unwrap() ^= 1;
     write(dir.path().join("c/0"), bytes);
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(document["summary"]["bad"], 1, "{document}");
 }
 
@@ -240,11 +243,11 @@ fn chunks_of_rectilinear_grids_are_decoded_too() {
     array(dir.path(), &json!([8]), &grid, &json!(["bytes"]));
     write(dir.path().join("c/0"), [1, 2]);
     write(dir.path().join("c/1"), [1, 2, 3]);
-    let good = checked(&look("check", dir.path(), &["--json"]));
+    let good = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(good["ok"], true, "{good}");
     assert_eq!(good["summary"]["decoded_bytes"], 5);
     write(dir.path().join("c/2"), [1, 2]);
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(keys(&document, "bad"), ["c/2".to_owned()].into());
 }
 
@@ -266,7 +269,7 @@ fn an_unsupported_codec_is_skipped_and_fails_only_a_strict_check() {
         &json!(["bytes"]),
     );
     write(dir.path().join("good/c/0"), [1, 2]);
-    let lines = look("check", dir.path(), &[]);
+    let lines = run_on("check", dir.path(), &[]);
     assert!(
         lines
             .ok()
@@ -274,10 +277,10 @@ fn an_unsupported_codec_is_skipped_and_fails_only_a_strict_check() {
             .contains("not checked: odd: codec mystery is not supported"),
         "{lines:?}"
     );
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(keys(&document, "not_checked"), ["odd".to_owned()].into());
     assert_eq!(document["summary"]["decoded_inner_chunks"], 1);
-    let strict = checked(&look("check", dir.path(), &["--json", "--strict"]));
+    let strict = checked(&run_on("check", dir.path(), &["--json", "--strict"]));
     assert_eq!(
         (&strict["ok"], &strict["summary"]["bad"]),
         (&json!(false), &json!(0))
@@ -310,7 +313,7 @@ fn metadata_that_cannot_be_read_are_named() {
         &json!(["bytes"]),
     );
     write(dir.path().join("good/c/0"), [1, 2]);
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     let expected = ["attributes", "edge", "torn/zarr.json"].map(str::to_owned);
     assert_eq!(keys(&document, "bad"), expected.into(), "{document}");
     assert_eq!(document["summary"]["decoded_inner_chunks"], 1);
@@ -328,14 +331,14 @@ fn other_names_than_chunks_are_warnings() {
     for name in ["c/0", "c/2", "c/00", "c/0.tmp", "note", "x/y"] {
         write(dir.path().join(name), [1, 2]);
     }
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(document["ok"], true, "{document}");
     let expected = ["c/00", "c/0.tmp", "c/2", "note", "x"].map(str::to_owned);
     assert_eq!(keys(&document, "warnings"), expected.into());
     for number in 0..100 {
         write(dir.path().join(format!("stray {number}")), "");
     }
-    let many = look("check", dir.path(), &[]);
+    let many = run_on("check", dir.path(), &[]);
     assert!(
         many.ok().out.contains("85 more keys are not chunks"),
         "{many:?}"
@@ -350,27 +353,33 @@ fn other_names_than_chunks_are_warnings() {
 fn a_directory_without_nodes_fails_the_check() {
     let dir = scratch();
     write(dir.path().join("some/file"), "no Zarr");
-    let said = look("check", dir.path(), &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.starts_with("bad: /: no Zarr metadata"), "{said:?}");
-    assert!(said.out.ends_with("\nFAILED: 1 bad\n"), "{said:?}");
-    let document = json_of(&look("check", dir.path(), &["--json"]));
+    let output = run_on("check", dir.path(), &[]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output.out.starts_with("bad: /: no Zarr metadata"),
+        "{output:?}"
+    );
+    assert!(output.out.ends_with("\nFAILED: 1 bad\n"), "{output:?}");
+    let document = json_of(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(
         (&document["ok"], &document["summary"]["bad"]),
         (&json!(false), &json!(1))
     );
     // A hierarchy below the source is checked and named.
     group(&dir.path().join("deep/ocean.zarr"));
-    let said = look("check", dir.path(), &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.contains("--path deep/ocean.zarr"), "{said:?}");
-    look("check", dir.path(), &["--path", "deep/ocean.zarr"]).ok();
+    let output = run_on("check", dir.path(), &[]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.out.contains("--path deep/ocean.zarr"), "{output:?}");
+    run_on("check", dir.path(), &["--path", "deep/ocean.zarr"]).ok();
     for command in ["info", "tree"] {
-        let said = look(command, dir.path(), &["--json"]);
-        assert!(said.ok().err.contains("--path deep/ocean.zarr"), "{said:?}");
-        assert_eq!(json_of(&said)["source"], dir.path().to_str().unwrap());
-        let said = look(command, dir.path().join("deep/ocean.zarr"), &[]);
-        assert_eq!(said.ok().err, "");
+        let output = run_on(command, dir.path(), &["--json"]);
+        assert!(
+            output.ok().err.contains("--path deep/ocean.zarr"),
+            "{output:?}"
+        );
+        assert_eq!(json_of(&output)["source"], dir.path().to_str().unwrap());
+        let output = run_on(command, dir.path().join("deep/ocean.zarr"), &[]);
+        assert_eq!(output.ok().err, "");
     }
 }
 
@@ -390,16 +399,17 @@ fn an_array_with_many_bad_chunks_hides_no_other_array() {
             write(path.join(format!("c/{number}")), [1, 2]);
         }
     }
-    let said = look("check", dir.path(), &[]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(said.out.matches("bad: a/c/").count(), 20, "{said:?}");
+    let output = run_on("check", dir.path(), &[]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert_eq!(output.out.matches("bad: a/c/").count(), 20, "{output:?}");
     assert!(
-        said.out
+        output
+            .out
             .contains("\nbad: a: ... and 30 more (all: --json)\n"),
-        "{said:?}"
+        "{output:?}"
     );
-    assert_eq!(said.out.matches("bad: b/c/").count(), 2, "{said:?}");
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    assert_eq!(output.out.matches("bad: b/c/").count(), 2, "{output:?}");
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(document["schema"], "zarrfs.check/1");
     assert_eq!(keys(&document, "bad").len(), 52);
 }
@@ -412,9 +422,9 @@ fn a_good_verdict_is_green_on_a_terminal() {
     script
         .args(["-qec", &command, "/dev/null"])
         .env("TERM", "xterm");
-    let said = said(script.env_remove("NO_COLOR").current_dir(dir.path()));
+    let output = output_of(script.env_remove("NO_COLOR").current_dir(dir.path()));
     let verdict = "\u{1b}[1m\u{1b}[32mOK: everything was read and decoded";
-    assert!(said.ok().out.contains(verdict), "{said:?}");
+    assert!(output.ok().out.contains(verdict), "{output:?}");
 }
 
 #[test]
@@ -428,7 +438,7 @@ fn a_directory_in_place_of_a_chunk_is_bad() {
     );
     write(dir.path().join("c/0/0/file"), "");
     write(dir.path().join("c/1"), "");
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     let expected = ["c/0/0", "c/1"].map(str::to_owned);
     assert_eq!(keys(&document, "bad"), expected.into(), "{document}");
 }
@@ -447,13 +457,13 @@ fn dangling_links_and_links_out_of_the_store_are_reported() {
     symlink("nowhere", dir.path().join("s/c/1")).unwrap();
     symlink("../../outside", dir.path().join("s/c/2")).unwrap();
     let source = dir.path().join("s");
-    let document = checked(&look("check", &source, &["--json"]));
+    let document = checked(&run_on("check", &source, &["--json"]));
     assert_eq!(
         keys(&document, "bad"),
         ["c/1".to_owned(), "c/2".to_owned()].into(),
         "{document}"
     );
-    let followed = checked(&look("check", &source, &["--json", "--follow-symlinks"]));
+    let followed = checked(&run_on("check", &source, &["--json", "--follow-symlinks"]));
     assert_eq!(
         keys(&followed, "bad"),
         ["c/1".to_owned()].into(),
@@ -473,7 +483,7 @@ fn a_zip_entry_with_a_wrong_crc_is_named_even_if_it_is_no_chunk() {
         .expect("a stored .zgroup");
     bytes[at + 14] = b'\t';
     fs::write(&path, bytes).unwrap();
-    let document = checked(&look("check", &path, &["--json"]));
+    let document = checked(&run_on("check", &path, &["--json"]));
     assert_eq!(document["summary"]["bad"], 1, "{document}");
     let bad = &document["bad"][0];
     assert!(bad["key"].as_str().unwrap().ends_with(".zgroup"), "{bad}");
@@ -497,11 +507,13 @@ fn a_chunk_that_needs_more_memory_than_allowed_is_bad_and_not_skipped() {
         &json!(["bytes", "gzip"]),
     );
     write(dir.path().join("c/0"), [0x1f, 0x8b]);
-    let said = look("check", dir.path(), &["--memory-limit", "1MiB"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let output = run_on("check", dir.path(), &["--memory-limit", "1MiB"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
-        said.out.contains("bad: c/0: needs 4194306 bytes of memory"),
-        "{said:?}"
+        output
+            .out
+            .contains("bad: c/0: needs 4194306 bytes of memory"),
+        "{output:?}"
     );
 }
 
@@ -516,7 +528,7 @@ fn check_visits_only_stored_chunks_of_a_huge_grid() {
         &json!(["bytes"]),
     );
     write(dir.path().join("c/1073741823/7"), [1]);
-    let document = checked(&look("check", dir.path(), &["--json"]));
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
     assert_eq!(
         (&document["ok"], &document["summary"]["chunks"]),
         (&json!(true), &json!(1))
@@ -536,15 +548,15 @@ fn a_check_with_a_closed_pipe_ends_without_success() {
         write(dir.path().join(format!("c/{number}")), [1, 2]);
     }
     let script = r#"set -o pipefail; "$1" check "$2" | head -n 1"#;
-    let said = said(
+    let output = output_of(
         Command::new("bash")
             .args(["-c", script, "bash", env!("CARGO_BIN_EXE_zarrfs")])
             .arg(dir.path()),
     );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
-        said.out.starts_with("bad: c/") && said.err.is_empty(),
-        "{said:?}"
+        output.out.starts_with("bad: c/") && output.err.is_empty(),
+        "{output:?}"
     );
 }
 
@@ -553,15 +565,15 @@ fn a_terminal_gets_a_progress_bar() {
     let dir = scratch();
     let store = fixture("zip/v2-many-entries.zip");
     let command = format!("{} check {}", env!("CARGO_BIN_EXE_zarrfs"), store.display());
-    let said = said(
+    let output = output_of(
         Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .env("TERM", "xterm")
             .current_dir(dir.path()),
     );
-    assert!(said.ok().out.contains(" left)"), "{said:?}");
-    assert!(said.out.contains("1 array, 66000 chunks"), "{said:?}");
-    let quiet = look("check", &store, &[]);
+    assert!(output.ok().out.contains(" left)"), "{output:?}");
+    assert!(output.out.contains("1 array, 66000 chunks"), "{output:?}");
+    let quiet = run_on("check", &store, &[]);
     assert!(
         !quiet.ok().err.contains(" left)") && !quiet.out.contains('\x1b'),
         "{quiet:?}"

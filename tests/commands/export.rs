@@ -7,16 +7,16 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::place::{Said, said};
+use crate::place::{CommandOutput, output_of};
 use crate::stores::*;
 use crate::support::*;
 
-fn export(source: &str, file: &Path, more: &[&str]) -> Said {
+fn export(source: &str, file: &Path, more: &[&str]) -> CommandOutput {
     export_with(&mut zarrfs(), source, file, more)
 }
 
-fn export_with(program: &mut Command, source: &str, file: &Path, more: &[&str]) -> Said {
-    said(program.arg("export").arg(source).arg(file).args(more))
+fn export_with(program: &mut Command, source: &str, file: &Path, more: &[&str]) -> CommandOutput {
+    output_of(program.arg("export").arg(source).arg(file).args(more))
 }
 
 #[test]
@@ -32,7 +32,7 @@ pub fn assert_exports_are_views_of_a_mount(program: impl Fn() -> Command) {
     for key in ["", "v2", "v3", "v3/t2m", "v3/lat", "v2/sst"] {
         let source = format!("demo:{key}");
         let info = json_of(
-            look(
+            run_on(
                 "info",
                 "demo:",
                 &[key, "--json"][usize::from(key.is_empty())..],
@@ -110,7 +110,7 @@ fn an_interrupted_export_resumes_at_the_end_of_the_written_part() {
         .arg(zarrfs().get_program())
         .arg(source)
         .arg(&file);
-    assert!(said(&mut limited).code != Some(0));
+    assert!(output_of(&mut limited).code != Some(0));
     assert!(!file.exists());
     let part = part_in(dir.path());
     // Marks a byte that only the first run has written.

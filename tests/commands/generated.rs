@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::place::{Place, daemon_of, said};
+use crate::place::{Place, daemon_of, output_of};
 use crate::stores::*;
 use crate::support::*;
 
@@ -14,20 +14,20 @@ fn static_completions_have_every_command() {
         "mount", "umount", "demo", "tree", "info", "check", "stats", "man",
     ];
     for shell in ["elvish", "powershell"] {
-        let text = look("completions", shell, &[]);
+        let text = run_on("completions", shell, &[]);
         for command in commands {
             assert!(text.ok().out.contains(command), "{shell}: no {command}");
         }
         assert!(text.out.contains("memory-limit"), "{shell}");
     }
-    look("completions", "dos", &[]).failed(2, &["dos"]);
+    run_on("completions", "dos", &[]).failed(2, &["dos"]);
 }
 
 #[test]
 fn stats_prints_the_metrics_of_the_mount() {
     let mount = Mount::new(fixture("dir/v3"));
-    let table = look("stats", mount.path(), &[]);
-    let json = look("stats", mount.path(), &["--json"]);
+    let table = run_on("stats", mount.path(), &[]);
+    let json = run_on("stats", mount.path(), &["--json"]);
     let stats = json_of(json.ok());
     assert_eq!(stats["panics"], 0, "{stats}");
     assert_eq!(stats["schema"], "zarrfs.stats/1");
@@ -49,18 +49,18 @@ fn stats_prints_the_metrics_of_the_mount() {
     ] {
         assert!(table.ok().out.contains(words), "{words}: {table:?}");
     }
-    let all = json_of(said(zarrfs().args(["stats", "--json"])).ok());
+    let all = json_of(output_of(zarrfs().args(["stats", "--json"])).ok());
     assert_eq!(all["schema"], "zarrfs.stats-of-all/1");
     let mut mounts = all["mounts"].as_array().unwrap().iter();
     assert!(
         mounts.any(|of| of["mountpoint"] == stats["mountpoint"]),
         "{all}"
     );
-    look("stats", mount.join("a"), &[]).failed(1, &["nothing is mounted there"]);
+    run_on("stats", mount.join("a"), &[]).failed(1, &["nothing is mounted there"]);
     let path = mount.path().to_owned();
     mount.unmount();
-    assert!(look("stats", &path, &[]).code == Some(1));
-    look("stats", "/proc", &[]).failed(1, &["/proc", "proc, not zarrfs"]);
+    assert!(run_on("stats", &path, &[]).code == Some(1));
+    run_on("stats", "/proc", &[]).failed(1, &["/proc", "proc, not zarrfs"]);
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn a_mount_is_described_as_json() {
     for (option, views) in [("--views=hidden", ".zarrfs"), ("--tree=both", "views")] {
         let place = Place::new();
         let store = place.store();
-        let said = place.attempt(&store, &["--json", option]);
-        let document = json_of(said.ok());
+        let output = place.attempt(&store, &["--json", option]);
+        let document = json_of(output.ok());
         assert_eq!(document["schema"], "zarrfs.mount/1");
         assert_eq!(document["source"], store.to_str().unwrap());
         assert_eq!(document["mountpoint"], place.path.to_str().unwrap());

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::faulty::{Fault, Server, on};
-use crate::place::{Place, said};
+use crate::place::{Place, output_of};
 use crate::stores::*;
 use crate::support::*;
 
@@ -74,8 +74,8 @@ fn assert_documented(document: &Value, schema: &str) {
 }
 
 fn assert_command(command: &[&str], schema: &str) {
-    let said = said(zarrfs().args(command).arg("--json"));
-    assert_documented(&json_of(&said), schema);
+    let output = output_of(zarrfs().args(command).arg("--json"));
+    assert_documented(&json_of(&output), schema);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn every_member_of_a_document_about_a_source_is_in_the_manual() {
             let schema = format!("zarrfs.{command}/1");
             assert_command(&[command, source], &schema);
         }
-        let tree = json_of(&look("tree", source, &["--json"]));
+        let tree = json_of(&run_on("tree", source, &["--json"]));
         let arrays = tree["nodes"].as_array().unwrap().iter();
         let arrays = arrays.filter(|node| node["node_type"] == "array");
         for path in arrays.map(|node| node["path"].as_str().unwrap()).take(3) {
@@ -115,7 +115,7 @@ fn every_member_of_a_document_about_a_mount_is_in_the_manual() {
     let cache = place.make_dir("cache");
     let options = ["--retries", "0", "--disk-cache", cache.to_str().unwrap()];
     let mut mount = place.command(server.url(), &options);
-    let mounted = json_of(said(mount.arg("--json")).ok());
+    let mounted = json_of(output_of(mount.arg("--json")).ok());
     assert_documented(&mounted, "zarrfs.mount/1");
     let path = place.path.to_str().unwrap();
     let file = place.path.join(".zarrfs/t2m.npy");
@@ -123,7 +123,7 @@ fn every_member_of_a_document_about_a_mount_is_in_the_manual() {
     assert!(read(&file).is_err());
     server.heal();
     read(&file).unwrap();
-    let stats = json_of(look("stats", path, &["--json"]).ok());
+    let stats = json_of(run_on("stats", path, &["--json"]).ok());
     for member in ["errors", "store", "arrays", "disk_cache", "fetched_bytes"] {
         assert!(stats.get(member).is_some(), "{member}: {stats}");
     }

@@ -14,11 +14,11 @@ use support::{faulty, place};
 
 mod check;
 mod export;
-mod far;
 mod generated;
 mod json;
 mod messages;
 mod pages;
+mod remote;
 mod show;
 mod stores;
 mod without_fuse;

@@ -1,4 +1,4 @@
-//! The messages of common mistakes: each names the event, the object, and the remedy.
+//! The messages of common errors: each names the event, the object, and the remedy.
 //!
 //! Rows that need another environment are in other tests: a daemon without /dev/fuse, fusermount3
 //! or `user_allow_other` in `tests/daemon/users.rs`, regions and expired credentials in
@@ -9,81 +9,81 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::faulty::{Fault, Server, on};
-use crate::place::{Place, Said, said};
+use crate::place::{CommandOutput, Place, output_of};
 use crate::stores::*;
 use crate::support::*;
 
-/// A mistake: the command line, the exit code, and parts of the message. `|` separates alternatives.
-struct Mistake {
+/// An error case: the command line, the exit code, and parts of the message. `|` separates alternatives.
+struct ErrorCase {
     line: &'static str,
     code: i32,
     words: &'static [&'static str],
 }
 
-const fn mistake(line: &'static str, code: i32, words: &'static [&'static str]) -> Mistake {
-    Mistake { line, code, words }
+const fn error_case(line: &'static str, code: i32, words: &'static [&'static str]) -> ErrorCase {
+    ErrorCase { line, code, words }
 }
 
-/// Mistakes without a network. The numbers are only for reference.
-const MISTAKES: [Mistake; 66] = [
+/// Errors without a network. The numbers are only for reference.
+const ERROR_CASES: [ErrorCase; 66] = [
     // Commands.
-    mistake(
+    error_case(
         "treee ocean.zarr",
         2,
         &["`treee` is neither a command nor a file", "`tree`"],
     ),
-    mistake(
+    error_case(
         "umnt mnt",
         2,
         &["`umnt` is neither", "did you mean `umount`?"],
     ),
-    mistake(
+    error_case(
         "mout ocean.zarr mnt",
         2,
         &["`mout` is neither", "did you mean `mount`?"],
     ),
-    mistake("list", 2, &["`list` is neither", "did you mean `mounts`?"]),
-    mistake(
+    error_case("list", 2, &["`list` is neither", "did you mean `mounts`?"]),
+    error_case(
         "ls ocean.zarr",
         2,
         &["`ls` is neither", "did you mean `tree`?"],
     ),
-    mistake(
+    error_case(
         "open ocean.zarr",
         2,
         &["`open` is neither", "did you mean `mount`?"],
     ),
-    mistake(
+    error_case(
         "version",
         2,
         &["`version` is neither", "did you mean `--version`?"],
     ),
-    mistake(
+    error_case(
         "xyzzy",
         2,
         &["`xyzzy` is neither", "`zarrfs --help` lists the commands"],
     ),
-    mistake(
+    error_case(
         "info ocean.zarr a b",
         2,
         &["unexpected argument 'b'", "--help"],
     ),
-    mistake(
+    error_case(
         "mnt ocean.zarr full",
         2,
         &["`mnt` is no command", "did you mean `mount`?"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr my ocean",
         2,
         &["unexpected argument `ocean`", "a SOURCE and a MOUNTPOINT"],
     ),
-    mistake(
+    error_case(
         "--json info ocean.zarr",
         2,
         &["`info` is a command and comes first", "zarrfs info"],
     ),
-    mistake(
+    error_case(
         "run ocean.zarr ncdump -h",
         2,
         &[
@@ -91,33 +91,33 @@ const MISTAKES: [Mistake; 66] = [
             "zarrfs run SOURCE -- ncdump",
         ],
     ),
-    mistake(
+    error_case(
         "help vews",
         1,
         &["no topic `vews`", "did you mean `views`?"],
     ),
     // Mountpoints.
-    mistake(
+    error_case(
         "ocean.zarr ocean.zarr/new --mkdir",
         32,
         &["ocean.zarr/new", "lies inside the source", "outside of it"],
     ),
-    mistake(
+    error_case(
         "nosuch.zarr new/mnt --mkdir",
         32,
         &["nosuch.zarr", "no such file", "check the path"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt-nope",
         32,
         &["mountpoint mnt-nope", "no such file", "--mkdir creates it"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr emptyfile",
         32,
         &["mountpoint emptyfile", "not a directory", "--mkdir"],
     ),
-    mistake(
+    error_case(
         "mnt ocean.zarr",
         32,
         &[
@@ -125,12 +125,12 @@ const MISTAKES: [Mistake; 66] = [
             "look swapped: zarrfs ocean.zarr mnt",
         ],
     ),
-    mistake(
+    error_case(
         "ocean.zarr ocean.zarr",
         32,
         &["mountpoint ocean.zarr", "MOUNTPOINT second", "swapped"],
     ),
-    mistake(
+    error_case(
         "empty empty",
         32,
         &[
@@ -140,51 +140,51 @@ const MISTAKES: [Mistake; 66] = [
             "beside it",
         ],
     ),
-    mistake(
+    error_case(
         "ocean.zarr full",
         32,
         &["mountpoint full", "not empty", "--nonempty"],
     ),
     // Sources.
-    mistake(
+    error_case(
         "plain mnt",
         32,
         &["plain: no Zarr metadata", "it contains a.txt", "--force"],
     ),
-    mistake(
+    error_case(
         "empty mnt",
         32,
         &["empty: no Zarr metadata", "it is empty", "--force"],
     ),
-    mistake("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
-    mistake(
+    error_case("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
+    error_case(
         "files mnt",
         32,
         &["files", "x.nc is a NetCDF file", "without a mount"],
     ),
-    mistake(
+    error_case(
         "zips mnt",
         32,
         &["zips", "x.zip is a zip archive", "can be a source"],
     ),
-    mistake(
+    error_case(
         "emptyfile mnt",
         32,
         &["emptyfile", "an empty file", "zarrfs mounts"],
     ),
-    mistake("x.tar mnt", 32, &["x.tar", "a tar archive", "ratarmount"]),
-    mistake(
+    error_case("x.tar mnt", 32, &["x.tar", "a tar archive", "ratarmount"]),
+    error_case(
         "x.tar.gz mnt",
         32,
         &["x.tar.gz", "tar.gz", "unpack it first"],
     ),
-    mistake("x.h5 mnt", 32, &["x.h5", "HDF5", "open it without a mount"]),
-    mistake(
+    error_case("x.h5 mnt", 32, &["x.h5", "HDF5", "open it without a mount"]),
+    error_case(
         "x.html mnt",
         32,
         &["x.html", "an HTML page", "zarrfs mounts"],
     ),
-    mistake(
+    error_case(
         "x.json mnt",
         32,
         &[
@@ -193,12 +193,12 @@ const MISTAKES: [Mistake; 66] = [
             "zarrfs mounts",
         ],
     ),
-    mistake(
+    error_case(
         "x.nc mnt",
         32,
         &["x.nc", "NetCDF", "open it without a mount"],
     ),
-    mistake(
+    error_case(
         "truncated.zip mnt",
         32,
         &[
@@ -207,153 +207,153 @@ const MISTAKES: [Mistake; 66] = [
             "download it again",
         ],
     ),
-    mistake(
+    error_case(
         "ocean.zarr/zarr.json mnt",
         32,
         &["ocean.zarr/zarr.json", "the directory that holds it"],
     ),
-    mistake(
+    error_case(
         "nosuch.zarr mnt",
         32,
         &["source nosuch.zarr", "no such file", "check the path"],
     ),
-    mistake(
+    error_case(
         "s3:/bucket/x mnt",
         32,
         &["source s3:/bucket/x", "did you mean s3://bucket/x?"],
     ),
-    mistake(
+    error_case(
         "s3:bucket mnt",
         32,
         &["source s3:bucket", "did you mean s3://bucket?"],
     ),
-    mistake(
+    error_case(
         "htps://host/x mnt",
         32,
         &["`htps` are not supported", "did you mean `https`?"],
     ),
-    mistake(
+    error_case(
         "ssh://host/x mnt",
         32,
         &["`ssh` are not supported", "sshfs"],
     ),
-    mistake(
+    error_case(
         "s3://b/x mnt --endpoint-url localhost:9000",
         2,
         &["--endpoint-url", "https://host:9000"],
     ),
-    mistake(
+    error_case(
         "az://container/x mnt",
         32,
         &["az://container/x", "AZURE_STORAGE_ACCOUNT_NAME"],
     ),
     // Options.
-    mistake(
+    error_case(
         "ocean.zarr mnt -o allow_other,foo",
         2,
         &["unknown mount option `foo`", "--help"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt -o allow_othr",
         2,
         &["`allow_othr`", "did you mean `allow_other`?"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --alow-other",
         2,
         &["--alow-other", "--allow-other"],
     ),
-    mistake("ocean.zarr mnt -v", 2, &["`-v`", "--log-level debug"]),
-    mistake("ocean.zarr mnt -r", 2, &["`-r`", "read-only"]),
-    mistake(
+    error_case("ocean.zarr mnt -v", 2, &["`-v`", "--log-level debug"]),
+    error_case("ocean.zarr mnt -r", 2, &["`-r`", "read-only"]),
+    error_case(
         "ocean.zarr mnt -x",
         2,
         &["`-x`", "`zarrfs mount --help` lists"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --views on",
         2,
         &["--views", "'on'", "off, hidden, list"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --ttl 5x",
         2,
         &["--ttl", "`5x` is not a time", "500ms"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --cache-size lots",
         2,
         &["--cache-size", "`lots` is not a size", "64KiB"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --formats xyz",
         2,
         &["--formats", "unknown format `xyz`", "npy"],
     ),
-    mistake(
+    error_case(
         "ocean.zarr mnt --uid root",
         2,
         &["--uid", "`root` is not the number", "id -u"],
     ),
     // Keys.
-    mistake(
+    error_case(
         "ocean.zarr mnt --path ssh",
         32,
         &["ocean.zarr: ssh: no such key", "there are sst, lat"],
     ),
-    mistake(
+    error_case(
         "info ocean.zarr ssh",
         1,
         &["ocean.zarr: ssh: no such key", "there are sst, lat"],
     ),
-    mistake(
+    error_case(
         "info ocean.zarr:sst",
         1,
         &["source ocean.zarr:sst", "ocean.zarr exists: --path sst"],
     ),
-    mistake(
+    error_case(
         "help nc",
         1,
         &["no topic `nc`", "`zarrfs help netcdf` is about it"],
     ),
     // Exports.
-    mistake(
+    error_case(
         "export ocean.zarr sst sst.tif",
         2,
         &["a key stands behind the source", "SOURCE:KEY FILE"],
     ),
-    mistake(
+    error_case(
         "export ocean.zarr:sst sst.nc",
         1,
         &["sst.nc", "`nc` is a view of a group", "npy"],
     ),
-    mistake(
+    error_case(
         "export ocean.zarr sst.npy",
         1,
         &["sst.npy", "`npy` is a view of an array", "SOURCE:KEY"],
     ),
-    mistake(
+    error_case(
         "export ocean.zarr nowhere/x.nc",
         1,
         &["nowhere/x.nc", "nowhere is no directory"],
     ),
     // Mounts.
-    mistake(
+    error_case(
         "umount mnt",
         1,
         &["mnt: nothing is mounted there", "`zarrfs mounts`"],
     ),
-    mistake(
+    error_case(
         "umount /proc",
         1,
         &["/proc", "of type proc, not zarrfs", "`zarrfs mounts`"],
     ),
-    mistake(
+    error_case(
         "stats mnt",
         1,
         &["mnt: nothing is mounted there", "`zarrfs mounts`"],
     ),
-    mistake(
+    error_case(
         "stats /proc",
         1,
         &["/proc", "of type proc, not zarrfs", "`zarrfs mounts`"],
@@ -394,7 +394,7 @@ fn prepare(dir: &Path) {
 }
 
 /// Runs a command line in a directory, without the credentials of the user.
-fn run_line(dir: &Path, line: &str) -> Said {
+fn run_line(dir: &Path, line: &str) -> CommandOutput {
     let mut command = zarrfs();
     command.args(line.split(' ')).current_dir(dir);
     for (name, _) in std::env::vars() {
@@ -405,20 +405,20 @@ fn run_line(dir: &Path, line: &str) -> Said {
     command
         .env("HOME", dir)
         .env("AWS_EC2_METADATA_DISABLED", "true");
-    said(&mut command)
+    output_of(&mut command)
 }
 
 #[test]
 fn an_error_names_its_subject_and_the_remedy() {
     let dir = scratch();
     prepare(dir.path());
-    for Mistake { line, code, words } in MISTAKES {
-        let said = run_line(dir.path(), line);
+    for ErrorCase { line, code, words } in ERROR_CASES {
+        let output = run_line(dir.path(), line);
         for word in words {
-            let is_there = said.err.to_lowercase().contains(&word.to_lowercase());
-            assert!(is_there, "{line}: {word:?} is not in {said:?}");
+            let is_there = output.err.to_lowercase().contains(&word.to_lowercase());
+            assert!(is_there, "{line}: {word:?} is not in {output:?}");
         }
-        assert_eq!(said.code, Some(code), "{line}: {said:?}");
+        assert_eq!(output.code, Some(code), "{line}: {output:?}");
         assert!(!is_mounted(&dir.path().join("mnt")), "{line}");
     }
     for created in ["new", "ocean.zarr/new"] {
@@ -504,7 +504,7 @@ fn an_explicit_profile_has_precedence_over_the_environment() {
     command.current_dir(dir.path()).env("HOME", dir.path());
     command.env("AWS_ACCESS_KEY_ID", "a");
     command.env("AWS_SECRET_ACCESS_KEY", "b");
-    let refused = said(&mut command);
+    let refused = output_of(&mut command);
     refused.failed(32, &["the profile nosuch is neither in", "credentials"]);
 }
 
@@ -617,10 +617,10 @@ fn a_mount_that_fails_leaves_no_directory_behind() {
     fs::create_dir(&runtime).unwrap();
     let mut command = zarrfs();
     command.arg("nosuch.zarr").current_dir(dir.path());
-    let failed = said(command.env("XDG_RUNTIME_DIR", &runtime));
+    let failed = output_of(command.env("XDG_RUNTIME_DIR", &runtime));
     failed.failed(32, &["source nosuch.zarr"]);
     assert!(!runtime.join("zarrfs/nosuch.zarr").exists());
-    let failed = said(command.env_remove("XDG_RUNTIME_DIR"));
+    let failed = output_of(command.env_remove("XDG_RUNTIME_DIR"));
     failed.failed(32, &["source nosuch.zarr"]);
 }
 
@@ -650,9 +650,9 @@ fn a_refusal_of_a_bucket_names_the_remedy() {
         let endpoint = server.url();
         let line =
             format!("s3://bucket/ocean.zarr mnt --endpoint-url {endpoint} --retries 0 --anonymous");
-        let said = run_line(dir.path(), &line);
-        said.failed(32, &["s3://bucket/ocean.zarr", code]);
-        said.failed(32, words);
+        let output = run_line(dir.path(), &line);
+        output.failed(32, &["s3://bucket/ocean.zarr", code]);
+        output.failed(32, words);
     }
 }
 
@@ -664,7 +664,7 @@ fn an_error_of_a_mount_names_it_and_the_remedy() {
     let shown = place.path.to_str().unwrap();
     let again = place.attempt(&store, &[]);
     again.failed(32, &["is already mounted there", "zarrfs umount"]);
-    let umount = |path: &Path| said(zarrfs().arg("umount").arg(path));
+    let umount = |path: &Path| output_of(zarrfs().arg("umount").arg(path));
     let inside = format!("zarrfs umount {shown}");
     umount(&place.path.join("a")).failed(1, &["a part of the mount", &inside]);
     let user = Command::new("sleep")
@@ -703,13 +703,13 @@ fn a_mount_of_another_user_names_that_user() {
     let store = place.store();
     place.mount(&store, &["--allow-other"]);
     let mut umount = Command::new(&binary);
-    let refused = said(&mut as_nobody(umount.arg("umount").arg(&place.path)));
+    let refused = output_of(&mut as_nobody(umount.arg("umount").arg(&place.path)));
     refused.failed(1, &["mounted by the user 0", "only that user and root"]);
     place.unmount(&[]).ok();
     // Without --allow-other, the mount does not reveal its process ID.
     place.mount(&store, &[]);
     let mut mounts = Command::new(binary);
-    let listed = said(&mut as_nobody(mounts.arg("mounts")));
+    let listed = output_of(&mut as_nobody(mounts.arg("mounts")));
     let shown = format!("on {} (of the user 0)", place.path.display());
     assert!(listed.ok().out.contains(&shown), "{listed:?}");
     place.unmount(&[]).ok();

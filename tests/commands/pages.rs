@@ -26,33 +26,33 @@ fn server() -> Server {
     server
 }
 
-fn look_at(server: &Server, command: &str, more: &[&str]) -> crate::place::Said {
+fn run_on_bucket(server: &Server, command: &str, more: &[&str]) -> crate::place::CommandOutput {
     let endpoint = server.url();
     let options = ["--anonymous", "--endpoint-url", &endpoint, "--json"];
-    look(command, "s3://bucket/s", &[&options, more].concat())
+    run_on(command, "s3://bucket/s", &[&options, more].concat())
 }
 
 #[test]
 fn check_reads_the_chunks_of_all_pages() {
     let server = server();
-    let document = json_of(look_at(&server, "check", &[]).ok());
+    let document = json_of(run_on_bucket(&server, "check", &[]).ok());
     let summary = &document["summary"];
     assert_eq!(summary["chunks"], CHUNKS, "{document}");
     assert_eq!(summary["arrays"], ARRAYS, "{document}");
     // Damages a chunk on the last page.
     server.put("s/array00/c/9", [1, 2]);
-    assert_eq!(look_at(&server, "check", &[]).code, Some(1));
+    assert_eq!(run_on_bucket(&server, "check", &[]).code, Some(1));
 }
 
 #[test]
 fn info_counts_the_chunks_of_all_pages() {
-    let info = json_of(look_at(&server(), "info", &["--path", "array00"]).ok());
+    let info = json_of(run_on_bucket(&server(), "info", &["--path", "array00"]).ok());
     assert_eq!(info["chunks_present"], CHUNKS, "{info}");
 }
 
 #[test]
 fn tree_has_the_arrays_of_all_pages() {
-    let tree = json_of(look_at(&server(), "tree", &[]).ok());
+    let tree = json_of(run_on_bucket(&server(), "tree", &[]).ok());
     let nodes = tree["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 1 + ARRAYS, "{tree}");
 }

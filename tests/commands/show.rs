@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::place::said;
+use crate::place::output_of;
 use crate::stores::*;
 use crate::support::*;
 
@@ -23,8 +23,8 @@ fn nodes(document: &Value) -> BTreeMap<String, Value> {
 
 #[test]
 fn the_demo_store_is_drawn_as_a_tree() {
-    let said = look("tree", "demo:", &[]);
-    let lines: Vec<&str> = said.ok().out.lines().collect();
+    let output = run_on("tree", "demo:", &[]);
+    let lines: Vec<&str> = output.ok().out.lines().collect();
     assert_eq!(lines[0], "demo  (group)");
     assert_eq!(lines[1], "|-- v2  (group)");
     assert_eq!(
@@ -39,7 +39,7 @@ fn the_demo_store_is_drawn_as_a_tree() {
         totals.contains(" decoded, ") && totals.contains(" stored (ratio "),
         "{totals}"
     );
-    let part = look("tree", "demo:", &["--path", "v3/t2m"]);
+    let part = run_on("tree", "demo:", &["--path", "v3/t2m"]);
     let line = "demo: v3/t2m  float32 (time 12, lat 32, lon 64)  K  chunks (3, 16, 32)  bytes | zstd  \
                 96.0 KiB  23.2 KiB stored (4.12)\n";
     assert_eq!(part.ok().out, line);
@@ -49,8 +49,12 @@ fn the_demo_store_is_drawn_as_a_tree() {
 fn depth_limits_the_levels() {
     // The last line has the totals, if there are any.
     for (depth, lines) in [("0", 1), ("1", 4), ("2", 15), ("99", 17)] {
-        let said = look("tree", "demo:", &["--depth", depth]);
-        assert_eq!(said.ok().out.lines().count(), lines, "{depth}: {said:?}");
+        let output = run_on("tree", "demo:", &["--depth", depth]);
+        assert_eq!(
+            output.ok().out.lines().count(),
+            lines,
+            "{depth}: {output:?}"
+        );
     }
 }
 
@@ -62,7 +66,7 @@ fn boxes_are_drawn_on_a_terminal_of_utf_8() {
         let mut script = Command::new("script");
         script.args(["-qec", &command, "/dev/null"]);
         script.env("LC_ALL", locale).env("NO_COLOR", "1");
-        said(script.current_dir(dir.path()))
+        output_of(script.current_dir(dir.path()))
     };
     let utf8 = on_terminal("C.UTF-8");
     assert!(
@@ -93,7 +97,7 @@ fn a_terminal_gets_colours_and_columns_and_a_program_neither() {
         script
             .envs(variables.iter().copied())
             .current_dir(dir.path());
-        said(&mut script).ok().out.replace("\r\n", "\n")
+        output_of(&mut script).ok().out.replace("\r\n", "\n")
     };
     let coloured = on_terminal(&[]);
     assert!(coloured.contains("\u{1b}[1mlat\u{1b}[0m"), "{coloured:?}");
@@ -107,7 +111,7 @@ fn a_terminal_gets_colours_and_columns_and_a_program_neither() {
             "{plain}"
         );
     }
-    let piped = look("tree", "demo:", &["--path", "v3"]);
+    let piped = run_on("tree", "demo:", &["--path", "v3"]);
     assert!(
         !piped.ok().out.contains('\u{1b}') && !piped.out.contains("   float32"),
         "{piped:?}"
@@ -129,23 +133,25 @@ fn the_tree_fits_a_terminal_of_80_columns() {
             .env("PATH", path)
             .env("NO_COLOR", "1")
             .env("LC_ALL", "C.UTF-8");
-        let said = said(script.current_dir(dir.path()));
+        let output = output_of(script.current_dir(dir.path()));
         let width = if command.contains("80") { 80 } else { 60 };
-        let rows = said.ok().out.lines();
+        let rows = output.ok().out.lines();
         for line in rows.filter(|line| !line.contains(" arrays, ")) {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
         assert!(
-            said.out.contains("t2m_sharded  float32 (time 12, lat 32, "),
-            "{said:?}"
+            output
+                .out
+                .contains("t2m_sharded  float32 (time 12, lat 32, "),
+            "{output:?}"
         );
-        assert!(said.out.contains("96.0 KiB"), "{said:?}");
+        assert!(output.out.contains("96.0 KiB"), "{output:?}");
     }
 }
 
 #[test]
 fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
-    let said = look("info", "demo:", &["v3"]);
+    let output = run_on("info", "demo:", &["v3"]);
     for words in [
         "demo: v3: group, Zarr v3\n    5 arrays, 192.4 KiB decoded, ",
         "\nDimensions:\n    lat = 32\n    lon = 64\n    time = 12\n",
@@ -159,9 +165,9 @@ fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
         "\nAttributes:\n    title: Air temperature of an invented planet\n",
         "\nViews:\n",
     ] {
-        assert!(said.ok().out.contains(words), "{words:?}: {}", said.out);
+        assert!(output.ok().out.contains(words), "{words:?}: {}", output.out);
     }
-    let json = json_of(look("info", "demo:", &["v3", "--json"]).ok());
+    let json = json_of(run_on("info", "demo:", &["v3", "--json"]).ok());
     assert_eq!(json["schema"], "zarrfs.info/1");
     assert_eq!(json["attribute_count"], 3, "{json}");
     assert_eq!(json["dimensions"][2], json!({"name": "time", "length": 12}));
@@ -173,14 +179,14 @@ fn a_group_is_shown_with_its_dimensions_coordinates_and_variables() {
     assert_eq!(named("time")["values"]["first_date"], "2023-01-16T00:00:00");
     assert_eq!(json["totals"]["arrays"], 5);
     // A group names its subgroups.
-    let said = look("info", "demo:", &["v2"]);
+    let output = run_on("info", "demo:", &["v2"]);
     assert!(
-        said.ok().out.contains("\nGroups:\n    indices\n"),
-        "{said:?}"
+        output.ok().out.contains("\nGroups:\n    indices\n"),
+        "{output:?}"
     );
     assert!(
-        said.out.contains("without those of the groups in it"),
-        "{said:?}"
+        output.out.contains("without those of the groups in it"),
+        "{output:?}"
     );
 }
 
@@ -194,12 +200,12 @@ fn encoded_fill_values_and_long_attributes_are_printed_readably() {
         "attributes": {"_FillValue": "AAAAAAAA+H8=", "history": "x".repeat(5000)}});
     write(dir.path().join("x/zarr.json"), document.to_string());
     for arguments in [&[][..], &["x"]] {
-        let said = look("info", dir.path(), arguments);
-        assert!(said.ok().out.contains("_FillValue: NaN\n"), "{said:?}");
-        let longest = said.out.lines().map(str::len).max().unwrap();
+        let output = run_on("info", dir.path(), arguments);
+        assert!(output.ok().out.contains("_FillValue: NaN\n"), "{output:?}");
+        let longest = output.out.lines().map(str::len).max().unwrap();
         assert!((100..1100).contains(&longest), "{longest}");
     }
-    let json = json_of(look("info", dir.path(), &["x", "--json"]).ok());
+    let json = json_of(run_on("info", dir.path(), &["x", "--json"]).ok());
     assert_eq!(json["attributes"]["history"].as_str().unwrap().len(), 5000);
 }
 
@@ -207,12 +213,12 @@ fn encoded_fill_values_and_long_attributes_are_printed_readably() {
 fn values_that_cannot_be_read_are_a_note() {
     let dir = copy_of("dir/v3-xarray");
     let store = dir.path().join("store");
-    let before = look("info", &store, &[]);
+    let before = run_on("info", &store, &[]);
     assert!(before.ok().out.contains("\nCoordinates:\n"), "{before:?}");
     for key in chunk_keys(&store) {
         fs::write(store.join(key), "torn").unwrap();
     }
-    let after = look("info", &store, &[]);
+    let after = run_on("info", &store, &[]);
     assert!(
         after.ok().out.contains("        ! lat/c/0: corrupt"),
         "{after:?}"
@@ -230,7 +236,7 @@ fn info_and_the_readme_of_a_mount_name_the_same_views() {
         } else {
             &[node, "--json"]
         };
-        let info = json_of(look("info", fixture("dir/v3"), arguments).ok());
+        let info = json_of(run_on("info", fixture("dir/v3"), arguments).ok());
         for (name, view) in info["views"].as_object().unwrap() {
             let line = match view["reason"].as_str() {
                 None => format!("\n{name}  ("),
@@ -250,11 +256,11 @@ fn every_fixture_is_one_json_document_with_all_its_arrays() {
         for entry in fs::read_dir(fixture(kind)).unwrap() {
             let path = entry.unwrap().path();
             let options = [&["--json"], folder_of(&path)].concat();
-            let tree = look("tree", &path, &options);
+            let tree = run_on("tree", &path, &options);
             let tree = nodes(&json_of(tree.ok()));
             let arrays = |node: &&Value| node["node_type"] == "array";
             let found = tree.values().filter(arrays).count();
-            let check = json_of(look("check", &path, &options).ok());
+            let check = json_of(run_on("check", &path, &options).ok());
             assert_eq!(found, check["arrays"].as_array().unwrap().len(), "{path:?}");
             for node in tree.values() {
                 assert!(node.get("unreadable").is_none(), "{path:?}: {node}");
@@ -267,9 +273,9 @@ fn every_fixture_is_one_json_document_with_all_its_arrays() {
 fn consolidated_metadata_show_the_same_tree_as_the_documents() {
     let dir = copy_of("dir/v2-consolidated");
     let store = dir.path().join("store");
-    let with = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
+    let with = nodes(&json_of(run_on("tree", &store, &["--json"]).ok()));
     fs::remove_file(store.join(".zmetadata")).unwrap();
-    let mut without = nodes(&json_of(look("tree", &store, &["--json"]).ok()));
+    let mut without = nodes(&json_of(run_on("tree", &store, &["--json"]).ok()));
     // Only the store itself knows directories that are not nodes.
     without.retain(|_, node| node["node_type"] != "directory");
     assert_eq!(with, without);
@@ -308,8 +314,8 @@ fn an_invalid_node_does_not_stop_the_tree() {
         &regular(&json!([2])),
         &json!(["bytes"]),
     );
-    let said = look("tree", dir.path(), &[]);
-    let lines: Vec<&str> = said.ok().out.lines().collect();
+    let output = run_on("tree", dir.path(), &[]);
+    let lines: Vec<&str> = output.ok().out.lines().collect();
     for (line, words) in lines[1..7].iter().zip([
         "|-- a torn  ! zarr.json: line 2",
         "|-- b attributes  (group)  ! ",
@@ -321,7 +327,7 @@ fn an_invalid_node_does_not_stop_the_tree() {
         assert!(line.starts_with(words), "{line:?} is not {words:?}");
     }
     assert_eq!(lines[7..], ["1 group, 3 arrays, 6 B decoded, 0 B stored"]);
-    let tree = nodes(&json_of(look("tree", dir.path(), &["--json"]).ok()));
+    let tree = nodes(&json_of(run_on("tree", dir.path(), &["--json"]).ok()));
     assert_eq!(tree["a torn"]["node_type"], "broken");
     assert_eq!(
         tree["c odd"]["unreadable"],
@@ -330,9 +336,9 @@ fn an_invalid_node_does_not_stop_the_tree() {
     assert_eq!(tree["f good"]["size_bytes"], 2);
     for name in ["a torn", "b attributes", "c odd", "d edge", "e plain"] {
         let source = dir.path().join(name);
-        let info = json_of(look("info", &source, &["--json"]).ok());
+        let info = json_of(run_on("info", &source, &["--json"]).ok());
         assert_eq!(info["node_type"], tree[name]["node_type"], "{name}");
-        look("info", &source, &[]).ok();
+        run_on("info", &source, &[]).ok();
     }
 }
 
@@ -341,13 +347,13 @@ fn documents_replace_invalid_consolidated_metadata() {
     let dir = copy_of("dir/v2-consolidated");
     let store = dir.path().join("store");
     fs::write(store.join(".zmetadata"), "{").unwrap();
-    let said = look("tree", &store, &[]);
+    let output = run_on("tree", &store, &[]);
     assert!(
-        said.ok().out.contains("! consolidated metadata: line 1"),
-        "{said:?}"
+        output.ok().out.contains("! consolidated metadata: line 1"),
+        "{output:?}"
     );
-    assert!(said.out.lines().count() > 40, "{said:?}");
-    let check = look("check", &store, &[]);
+    assert!(output.out.lines().count() > 40, "{output:?}");
+    let check = run_on("check", &store, &[]);
     assert_eq!(check.code, Some(1));
     assert!(
         check.out.contains("consolidated metadata: line 1"),
@@ -374,21 +380,21 @@ fn hostile_names_and_metadata_are_escaped() {
     );
     write(dir.path().join("deep/zarr.json"), "[".repeat(200_000));
     for command in ["tree", "info", "check"] {
-        let said = look(command, dir.path(), &[]);
+        let output = run_on(command, dir.path(), &[]);
         let is_plain = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n');
-        assert!(is_plain(&said.out) && is_plain(&said.err), "{said:?}");
-        assert!(!said.err.contains("panicked"), "{said:?}");
-        json_of(&look(command, dir.path(), &["--json"]));
+        assert!(is_plain(&output.out) && is_plain(&output.err), "{output:?}");
+        assert!(!output.err.contains("panicked"), "{output:?}");
+        json_of(&run_on(command, dir.path(), &["--json"]));
     }
-    let said = look("tree", dir.path(), &[]);
+    let output = run_on("tree", dir.path(), &[]);
     for words in [
         "x\\u{1b}[2J\\ny  (group)",
         "huge  ! zarr.json: 16777217 bytes of metadata",
         "deep  ! zarr.json: line 1",
     ] {
-        assert!(said.ok().out.contains(words), "{words}: {said:?}");
+        assert!(output.ok().out.contains(words), "{words}: {output:?}");
     }
-    assert_eq!(said.out.lines().count(), 7);
+    assert_eq!(output.out.lines().count(), 7);
 }
 
 #[test]
@@ -399,10 +405,13 @@ fn an_endless_hierarchy_is_truncated() {
         path.push("d");
     }
     fs::create_dir_all(&path).unwrap();
-    let said = look("tree", dir.path(), &[]);
-    assert_eq!(said.ok().out.lines().count(), 257, "{said:?}");
-    assert!(said.out.contains("deeper levels are not shown"), "{said:?}");
-    let check = look("check", dir.path(), &[]);
+    let output = run_on("tree", dir.path(), &[]);
+    assert_eq!(output.ok().out.lines().count(), 257, "{output:?}");
+    assert!(
+        output.out.contains("deeper levels are not shown"),
+        "{output:?}"
+    );
+    let check = run_on("check", dir.path(), &[]);
     assert_eq!(check.code, Some(1), "{check:?}");
 }
 
@@ -423,15 +432,15 @@ fn a_closed_pipe_is_not_a_failure() {
             ""
         };
         let script = format!("set -o pipefail; \"$1\" {arguments} {source} | head -n 1");
-        let said = said(
+        let output = output_of(
             Command::new("bash")
                 .args(["-c", &script, "bash", env!("CARGO_BIN_EXE_zarrfs")])
                 .arg(dir.path()),
         );
-        assert!(said.ok().err.is_empty(), "{arguments}: {said:?}");
-        assert_eq!(said.out.lines().count(), 1);
+        assert!(output.ok().err.is_empty(), "{arguments}: {output:?}");
+        assert_eq!(output.out.lines().count(), 1);
     }
-    let full = said(
+    let full = output_of(
         Command::new("bash")
             .args(["-c", "\"$1\" tree demo: >/dev/full", "bash"])
             .arg(env!("CARGO_BIN_EXE_zarrfs")),
@@ -442,17 +451,17 @@ fn a_closed_pipe_is_not_a_failure() {
 #[test]
 fn a_missing_source_is_named() {
     for command in ["tree", "info", "check"] {
-        look(command, "demo:", &["--path", "v2/nothing"])
+        run_on(command, "demo:", &["--path", "v2/nothing"])
             .failed(1, &["demo", "v2/nothing", "no such key"]);
-        look(command, "demo:", &["--path", "v2/.zgroup"]).failed(1, &["v2/.zgroup", "a value"]);
-        look(command, "demo:", &["--path", "a/../b"]).failed(2, &["--path a/../b"]);
-        look(command, "/nowhere/at/all", &[]).failed(1, &["/nowhere/at/all", "no such file"]);
-        let secret = look(command, "s3://key:secret@host/bucket", &[]);
+        run_on(command, "demo:", &["--path", "v2/.zgroup"]).failed(1, &["v2/.zgroup", "a value"]);
+        run_on(command, "demo:", &["--path", "a/../b"]).failed(2, &["--path a/../b"]);
+        run_on(command, "/nowhere/at/all", &[]).failed(1, &["/nowhere/at/all", "no such file"]);
+        let secret = run_on(command, "s3://key:secret@host/bucket", &[]);
         secret.failed(1, &["s3"]);
         assert!(!secret.err.contains("secret"), "{secret:?}");
-        look(command, "demo:", &["--bogus"]).failed(2, &["--bogus"]);
+        run_on(command, "demo:", &["--bogus"]).failed(2, &["--bogus"]);
     }
-    look("check", "demo:", &["--jobs", "0"]).failed(2, &["--jobs"]);
+    run_on("check", "demo:", &["--jobs", "0"]).failed(2, &["--jobs"]);
 }
 
 #[test]
@@ -463,7 +472,7 @@ fn info_counts_the_stored_chunks() {
     write(dir.path().join("c/0"), with_crc32c(&[1, 2, 3, 4]));
     write(dir.path().join("c/2"), with_crc32c(&[5, 6, 7, 8]));
     write(dir.path().join("note"), "no chunk");
-    let info = json_of(look("info", dir.path(), &["--json"]).ok());
+    let info = json_of(run_on("info", dir.path(), &["--json"]).ok());
     let name = dir.path().file_name().unwrap().to_str().unwrap().to_owned();
     for (name, value) in [
         ("chunks_present", json!(2)),
@@ -481,7 +490,7 @@ fn info_counts_the_stored_chunks() {
         json!({"available": true, "size_bytes": 12})
     );
     assert_eq!(info["views"]["inner"]["available"], false);
-    let lines = look("info", dir.path(), &[]);
+    let lines = run_on("info", dir.path(), &[]);
     assert!(
         lines.ok().out.contains("stored bytes       16 (16 B)\n"),
         "{lines:?}"
@@ -502,17 +511,17 @@ fn info_responds_at_once_for_a_grid_of_a_billion_billion_chunks() {
         &regular(&json!([1, 1])),
         &json!(["bytes"]),
     );
-    let info = json_of(look("info", dir.path(), &["--json"]).ok());
+    let info = json_of(run_on("info", dir.path(), &["--json"]).ok());
     assert_eq!(info["chunks_total"], 1_u64 << 60);
     assert_eq!(info["chunks_present"], 0);
 }
 
 #[test]
 fn info_prints_the_reason_for_missing_views() {
-    let words = json_of(look("info", fixture("dir/v3"), &["--path", "words", "--json"]).ok());
+    let words = json_of(run_on("info", fixture("dir/v3"), &["--path", "words", "--json"]).ok());
     assert_eq!(words["views"]["words.json"]["available"], true, "{words}");
     let reason = words["views"]["words.npy"]["reason"].as_str().unwrap();
     assert!(reason.contains("variable length"), "{reason}");
-    let group = json_of(look("info", "demo:", &["--path", "v2", "--json"]).ok());
+    let group = json_of(run_on("info", "demo:", &["--path", "v2", "--json"]).ok());
     assert_eq!(group["attributes"]["Conventions"], "CF-1.11");
 }

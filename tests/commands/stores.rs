@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::place::{Said, said};
+use crate::place::{CommandOutput, output_of};
 use crate::support::*;
 
 /// Returns the path of a store that `tests/fixtures/setup.sh` has written.
@@ -33,7 +33,7 @@ pub fn folder_of(fixture: &Path) -> &'static [&'static str] {
 /// Returns a copy of a fixture, which a test may damage.
 pub fn copy_of(name: &str) -> tempfile::TempDir {
     let dir = scratch();
-    let copied = said(
+    let copied = output_of(
         Command::new("cp")
             .arg("-r")
             .arg(fixture(name))
@@ -44,13 +44,13 @@ pub fn copy_of(name: &str) -> tempfile::TempDir {
 }
 
 /// Runs `zarrfs WORDS[0] SOURCE WORDS[1..]`.
-pub fn look(command: &str, source: impl AsRef<OsStr>, more: &[&str]) -> Said {
-    said(zarrfs().arg(command).arg(source.as_ref()).args(more))
+pub fn run_on(command: &str, source: impl AsRef<OsStr>, more: &[&str]) -> CommandOutput {
+    output_of(zarrfs().arg(command).arg(source.as_ref()).args(more))
 }
 
 /// Parses the output of a command as JSON.
-pub fn json_of(said: &Said) -> Value {
-    serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+pub fn json_of(output: &CommandOutput) -> Value {
+    serde_json::from_str(&output.out).unwrap_or_else(|e| panic!("{e}: {output:?}"))
 }
 
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::export::assert_exports_are_views_of_a_mount;
-use crate::place::{Said, said};
+use crate::place::{CommandOutput, output_of};
 use crate::stores::*;
 use crate::support::*;
 
@@ -45,12 +45,12 @@ fn commands_that_read_a_source_print_the_same_without_fuse() {
         &["__complete", "zarrfs", "export", "--as", ""],
     ] {
         let [without, with] = [Command::new(&binary), zarrfs()].map(|mut program| {
-            let Said { code, out, err } = said(program.args(line));
+            let CommandOutput { code, out, err } = output_of(program.args(line));
             (code, out, err)
         });
         assert_eq!(without, with, "{line:?}");
     }
-    said(Command::new(&binary).args(["check", store])).ok();
+    output_of(Command::new(&binary).args(["check", store])).ok();
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_view_without_fuse_has_a_command_that_exports_it() {
     for key in ["", "v3", "v3/t2m"] {
         let key = Some(key).filter(|key| !key.is_empty());
         let mut views = Command::new(&binary);
-        let views = said(views.args(["views", "demo:"]).args(key));
+        let views = output_of(views.args(["views", "demo:"]).args(key));
         let commands = views
             .ok()
             .out
@@ -70,7 +70,7 @@ fn a_view_without_fuse_has_a_command_that_exports_it() {
         for command in commands {
             let mut export = Command::new(&binary);
             export.args(command.split(' ')).arg("--overwrite");
-            said(export.current_dir(dir.path())).ok();
+            output_of(export.current_dir(dir.path())).ok();
             run += 1;
         }
         assert!(!views.out.contains("zarrfs run"), "{views:?}");
@@ -93,13 +93,13 @@ fn commands_that_need_fuse_print_the_remedy() {
         (&["stats"], 1),
     ] {
         let mut program = Command::new(&binary);
-        let refused = said(program.args(line).current_dir(dir.path()));
+        let refused = output_of(program.args(line).current_dir(dir.path()));
         let words = ["no FUSE support", "`zarrfs export`", "install a package"];
         refused.failed(code, &words);
     }
-    let help = said(Command::new(&binary).arg("-h"));
+    let help = output_of(Command::new(&binary).arg("-h"));
     assert!(help.ok().out.contains("This build has no FUSE"), "{help:?}");
     assert!(!help.out.contains("zarrfs umount"), "{help:?}");
-    let version = said(Command::new(&binary).arg("--version"));
+    let version = output_of(Command::new(&binary).arg("--version"));
     assert!(version.ok().out.contains("transport: none"), "{version:?}");
 }

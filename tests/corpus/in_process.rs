@@ -166,7 +166,7 @@ pub fn listing(store: &ZipStore) -> BTreeMap<Vec<u8>, (bool, u64)> {
 }
 
 /// Returns the errno and the message of a failure.
-pub fn said(error: StoreError) -> (Errno, String) {
+pub fn errno_and_message(error: StoreError) -> (Errno, String) {
     let words = error.to_string();
     (zarrfs::errno::errno(&FsError::Store(error)), words)
 }
@@ -250,14 +250,17 @@ fn check_files(
         // Twice, because a failure must be permanent.
         for round in 0..2 {
             let piece = if round == 0 { 1 << 20 } else { 64 << 10 };
-            if let Some(problem) = judge(outcome, open_and_read(store, path, piece)) {
+            if let Some(problem) = compare_outcome(outcome, open_and_read(store, path, piece)) {
                 problems.push(format!("{shown}, read {round}: {problem}"));
             }
         }
         if let Outcome::FailsToOpen(errno, _) = outcome
             && let Ok(key) = Key::new(path)
         {
-            match open_object(store, &key).map(|_| ()).map_err(said) {
+            match open_object(store, &key)
+                .map(|_| ())
+                .map_err(errno_and_message)
+            {
                 Err((found, _)) if found == *errno => {}
                 other => problems.push(format!("{shown}: open gives {other:?}")),
             }
@@ -299,8 +302,8 @@ fn check_ranges(store: &ZipStore, path: &[u8], content: &[u8]) -> Option<String>
 }
 
 /// Returns the problem of the result of reading a whole file, if any.
-fn judge(outcome: &Outcome, result: Result<Vec<u8>, StoreError>) -> Option<String> {
-    let result = result.map_err(said);
+fn compare_outcome(outcome: &Outcome, result: Result<Vec<u8>, StoreError>) -> Option<String> {
+    let result = result.map_err(errno_and_message);
     let (errnos, gist) = match (outcome, &result) {
         (Outcome::Bytes(content) | Outcome::BytesOrFails(content), Ok(bytes)) => {
             return (bytes != content).then(|| {

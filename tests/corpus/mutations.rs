@@ -144,7 +144,7 @@ fn mutate(state: &mut u64, original: &[u8], donor: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the checksums for each name in all parts of the file that look like a directory record.
-fn claimed_checksums(bytes: &[u8]) -> BTreeMap<&[u8], BTreeSet<u32>> {
+fn declared_checksums(bytes: &[u8]) -> BTreeMap<&[u8], BTreeSet<u32>> {
     let mut all: BTreeMap<&[u8], BTreeSet<u32>> = BTreeMap::new();
     for at in 0..bytes.len().saturating_sub(45) {
         let Some(rest) = bytes[at..].strip_prefix(b"PK\x01\x02") else {
@@ -182,7 +182,13 @@ struct Tally {
 }
 
 /// Opens, lists and reads an archive; with `verify`, all served bytes must already be verified.
-fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tally: &mut Tally) {
+fn check_archive(
+    bytes: &[u8],
+    contents: &Contents,
+    verify: bool,
+    buffer: &mut [u8],
+    tally: &mut Tally,
+) {
     let options = ZipOptions {
         verify,
         memory_limit_bytes: 16 << 20,
@@ -204,7 +210,7 @@ fn judge(bytes: &[u8], contents: &Contents, verify: bool, buffer: &mut [u8], tal
         return;
     };
     tally.opened += 1;
-    let claimed = claimed_checksums(bytes);
+    let claimed = declared_checksums(bytes);
     for (path, (is_directory, size)) in &listed {
         let shown = path.escape_ascii();
         if *is_directory {
@@ -250,7 +256,7 @@ fn run(number: usize) {
     let donor = &all[(number + 1) % all.len()].0;
     let mut buffer = vec![0xa5; PIECE + BUFFER_HEADROOM_BYTES];
     let mut tally = Tally::default();
-    judge(original, contents, false, &mut buffer, &mut tally);
+    check_archive(original, contents, false, &mut buffer, &mut tally);
     assert_eq!((tally.right, tally.changed, tally.failed), (7, 0, 0));
     for round in 1..=ROUNDS {
         let mut state = (number as u64 + 1) << 32 | round;
@@ -263,7 +269,7 @@ fn run(number: usize) {
             };
             let differences = remote::differences(&mutant, options);
             assert!(differences.is_empty(), "{}", differences.join("\n"));
-            judge(&mutant, contents, round % 2 == 0, &mut buffer, &mut tally);
+            check_archive(&mutant, contents, round % 2 == 0, &mut buffer, &mut tally);
         }));
         assert!(
             judged.is_ok(),
@@ -312,8 +318,14 @@ fn an_archive_cut_at_any_length_is_refused() {
     let mut tally = Tally::default();
     let mut buffer = vec![0xa5; PIECE + BUFFER_HEADROOM_BYTES];
     let ends = original.len().saturating_sub(2000)..original.len();
-    for kept in (0..original.len()).step_by(13).chain(ends) {
-        judge(&original[..kept], contents, false, &mut buffer, &mut tally);
+    for length in (0..original.len()).step_by(13).chain(ends) {
+        check_archive(
+            &original[..length],
+            contents,
+            false,
+            &mut buffer,
+            &mut tally,
+        );
     }
     assert_eq!(tally.opened, 0, "{tally:?}");
 }
@@ -339,7 +351,7 @@ fn mounted_mutants_are_refused_or_right_and_never_end_the_daemon() {
                 continue;
             };
             mounts += 1;
-            let claimed = claimed_checksums(&mutant);
+            let claimed = declared_checksums(&mutant);
             for path in files_below(mount.path()) {
                 let Ok(served) = fs::read(&path) else {
                     continue;

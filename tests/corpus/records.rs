@@ -4,7 +4,7 @@ use crate::zipmaker::{Descriptor, End, End64, Entry, Fields};
 
 /// The real values of the directory.
 #[derive(Debug)]
-pub struct Facts {
+pub struct DirectoryValues {
     pub entries: u64,
     pub directory_bytes: u64,
     pub directory_offset: u64,
@@ -94,7 +94,7 @@ pub fn data_descriptor(bytes: &mut Vec<u8>, fields: &Fields, descriptor: Descrip
     }
 }
 
-pub fn end_records64(bytes: &mut Vec<u8>, end: &End64, facts: &Facts, record: u64) {
+pub fn end_records64(bytes: &mut Vec<u8>, end: &End64, facts: &DirectoryValues, record: u64) {
     bytes.extend_from_slice(b"PK\x06\x06");
     put64(
         bytes,
@@ -121,7 +121,7 @@ pub fn end_records64(bytes: &mut Vec<u8>, end: &End64, facts: &Facts, record: u6
     put32(bytes, end.disks.unwrap_or(1));
 }
 
-pub fn end_record(bytes: &mut Vec<u8>, end: &End, facts: &Facts, comment: &[u8]) {
+pub fn end_record(bytes: &mut Vec<u8>, end: &End, facts: &DirectoryValues, comment: &[u8]) {
     bytes.extend_from_slice(b"PK\x05\x06");
     put16(bytes, end.disk.unwrap_or(0));
     put16(bytes, end.directory_disk.or(end.disk).unwrap_or(0));

@@ -38,23 +38,23 @@ macro_rules! rows {
 }
 
 rows! {
-    a01_what_is_no_zip_or_has_lost_its_end_is_refused: cases::a01;
-    a02_a_directory_that_lies_about_itself_is_refused: cases::a02;
-    a03_names_that_no_directory_can_hold_are_hidden_and_the_others_served: cases::a03;
+    a01_files_that_are_no_zip_or_lack_the_end_record_are_refused: cases::a01;
+    a02_an_inconsistent_central_directory_is_refused: cases::a02;
+    a03_names_that_are_no_file_names_are_hidden_and_all_others_are_served: cases::a03;
     a04_names_in_any_encoding_are_served_byte_for_byte: cases::a04;
-    a05_of_two_entries_of_one_name_the_last_counts: cases::a05;
+    a05_the_last_of_two_entries_of_one_name_is_served: cases::a05;
     a06_a_directory_hides_a_file_of_the_same_name: cases::a06;
-    a07_overlapping_entries_read_eio_and_their_siblings_go_on: cases::a07;
+    a07_overlapping_entries_read_eio_and_other_entries_are_served: cases::a07;
     a08_headers_that_contradict_the_directory_read_eio: cases::a08;
     a09_wrong_checksums_read_eio: cases::a09;
-    a10_sizes_that_lie_read_eio: cases::a10;
+    a10_false_sizes_read_eio: cases::a10;
     a11_deflated_entries_are_right_at_every_offset: cases::a11;
-    a12_what_cannot_be_decoded_is_listed_and_fails_to_open: cases::a12;
-    a13_unusual_but_right_archives_are_served: cases::a13;
+    a12_entries_that_cannot_be_decoded_are_listed_and_fail_to_open: cases::a12;
+    a13_unusual_but_valid_archives_are_served: cases::a13;
     a14_an_index_beyond_the_memory_limit_is_refused: cases::a14;
     a15_special_files_are_plain_files: cases::a15;
     a16_a_zip_in_a_zip_is_a_plain_file: cases::a16;
-    a17_nothing_makes_the_parser_loop: cases::a17;
+    a17_the_parser_ends_on_all_archives: cases::a17;
 }
 
 #[test]

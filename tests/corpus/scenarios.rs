@@ -12,7 +12,9 @@ use zarrfs::store::{Key, ZipOptions};
 
 use crate::cases::{long_text, noise, random, text};
 use crate::coders::{deflate_fast, zstd_frame_claiming};
-use crate::in_process::{memory_file, open_file, open_object, read_range, read_to_end, said};
+use crate::in_process::{
+    errno_and_message, memory_file, open_file, open_object, read_range, read_to_end,
+};
 use crate::records::local_header;
 use crate::support::{Mount, errno, read, scratch};
 use crate::zipmaker::{DEFLATED, End, End64, Entry, Offset, ZSTD, Zip};
@@ -67,7 +69,7 @@ fn a09_a_whole_stored_entry_is_verified_regardless_of_earlier_ranges() {
                 assert!(good.is_ok_and(|bytes| bytes == noise(21, size)));
                 for round in 0..2 {
                     let bad = open("bad").and_then(|object| read_to_end(object.as_ref(), piece));
-                    match bad.map_err(said) {
+                    match bad.map_err(errno_and_message) {
                         Err((Errno::IO, words)) if words.contains("crc32 mismatch") => {}
                         other => problems.push(format!(
                             "{size} bytes, {before} read before, pieces of {piece}, read {round}: \
@@ -95,7 +97,8 @@ fn a09_a_bad_stored_entry_stays_bad_for_every_range_once_it_was_read_whole() {
     assert!(read_to_end(early.as_ref(), 1 << 20).is_err());
     for (_, ranges) in earlier_reads(SIZE as u64) {
         for (offset, length) in ranges {
-            let (errno, words) = said(read_range(early.as_ref(), offset, length).unwrap_err());
+            let (errno, words) =
+                errno_and_message(read_range(early.as_ref(), offset, length).unwrap_err());
             assert_eq!(errno, Errno::IO);
             assert!(words.contains("crc32 mismatch"), "{words}");
         }

@@ -3,7 +3,7 @@
 
 use crate::coders::{deflate, zstd_frame};
 use crate::records::{
-    Facts, central_header, data_descriptor, end_record, end_records64, local_header,
+    DirectoryValues, central_header, data_descriptor, end_record, end_records64, local_header,
 };
 
 pub const STORED: u16 = 0;
@@ -271,7 +271,7 @@ impl Zip {
         let directory_bytes = bytes.len() - layout.directory;
         bytes.extend_from_slice(&self.after_directory);
         let counted = self.entries.iter().filter(|e| !e.only_local).count() as u64;
-        let facts = Facts {
+        let facts = DirectoryValues {
             entries: counted,
             directory_bytes: directory_bytes as u64,
             directory_offset: layout.directory as u64 - uncounted,

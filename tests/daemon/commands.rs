@@ -41,7 +41,7 @@ fn mounts_are_listed_with_their_sources_and_unmounted_together() {
     // A wrong mountpoint does not prevent the other mounts from being unmounted.
     let missing = second.join("missing");
     let paths = [&first.path, &missing, &second.path];
-    said(zarrfs().arg("umount").args(paths)).failed(1, &["missing"]);
+    output_of(zarrfs().arg("umount").args(paths)).failed(1, &["missing"]);
     assert!(!is_mounted(&first.path) && !is_mounted(&second.path));
     assert_eq!(listed(&first.path), None);
 }
@@ -122,9 +122,9 @@ fn a_source_alone_is_mounted_in_the_runtime_directory() {
     let mount = || {
         let mut command = zarrfs();
         let command = command.arg(&store).env("XDG_RUNTIME_DIR", &directory);
-        PathBuf::from(said(command).ok().out.trim_end())
+        PathBuf::from(output_of(command).ok().out.trim_end())
     };
-    let unmount = |path: &Path| said(zarrfs().arg("umount").arg(path));
+    let unmount = |path: &Path| output_of(zarrfs().arg("umount").arg(path));
     let first = mount();
     let expected = fs::canonicalize(&directory)
         .unwrap()
@@ -139,7 +139,7 @@ fn a_source_alone_is_mounted_in_the_runtime_directory() {
     }
     let mut without = zarrfs();
     let without = without.arg(&store).env_remove("XDG_RUNTIME_DIR");
-    said(without).failed(32, &["MOUNTPOINT", "XDG_RUNTIME_DIR"]);
+    output_of(without).failed(32, &["MOUNTPOINT", "XDG_RUNTIME_DIR"]);
 }
 
 #[test]
@@ -147,19 +147,19 @@ fn an_option_creates_the_mountpoint() {
     let place = Place::new();
     let path = place.join("new/deep");
     let store = place.store();
-    let mount = |more: &[&str]| said(zarrfs().arg(&store).arg(&path).args(more));
+    let mount = |more: &[&str]| output_of(zarrfs().arg(&store).arg(&path).args(more));
     mount(&[]).failed(32, &["new/deep", "--mkdir"]);
     assert!(!path.exists());
     mount(&["--mkdir"]).ok();
     assert_serves(&path);
-    said(zarrfs().arg("umount").arg(&path)).ok();
+    output_of(zarrfs().arg("umount").arg(&path)).ok();
 }
 
 #[test]
 fn an_unknown_word_is_not_mounted() {
     let place = Place::new();
     let store = place.store();
-    let mount = |word: &str| said(zarrfs().arg(word).arg(&store));
+    let mount = |word: &str| output_of(zarrfs().arg(word).arg(&store));
     mount("treee").failed(
         2,
         &[

@@ -47,7 +47,7 @@ fn a_mounted_device_is_served() {
         let log = place.join("log");
         command.arg("--log-file").arg(&log);
         if !is_foreground {
-            said(&mut command).ok();
+            output_of(&mut command).ok();
             drop(device);
             assert_serves(&place.path);
             rustix::mount::unmount(&place.path, UnmountFlags::empty()).unwrap();
@@ -90,7 +90,7 @@ fn a_mounted_device_is_served() {
 fn a_descriptor_of_another_file_is_not_mounted() {
     let place = Place::new();
     let store = place.store();
-    let mount = |descriptor: &str| said(zarrfs().arg(&store).arg(descriptor).arg("-f"));
+    let mount = |descriptor: &str| output_of(zarrfs().arg(&store).arg(descriptor).arg("-f"));
     mount("/dev/fd/0").failed(32, &["/dev/fd/0", "not of an open /dev/fuse"]);
     mount("/dev/fd/77").failed(32, &["/dev/fd/77", "descriptor"]);
 }

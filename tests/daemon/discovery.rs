@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::place::*;
 use crate::support::*;
 
-fn views(arguments: &[&str]) -> Said {
-    said(zarrfs().arg("views").args(arguments))
+fn views(arguments: &[&str]) -> CommandOutput {
+    output_of(zarrfs().arg("views").args(arguments))
 }
 
-fn path(arguments: &[&str]) -> Said {
-    said(zarrfs().arg("path").args(arguments))
+fn path(arguments: &[&str]) -> CommandOutput {
+    output_of(zarrfs().arg("path").args(arguments))
 }
 
-fn json(said: &Said) -> Value {
-    serde_json::from_str(&said.ok().out).unwrap()
+fn json(output: &CommandOutput) -> Value {
+    serde_json::from_str(&output.ok().out).unwrap()
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn without_syslog_the_log_is_a_file_of_the_user() {
     let state = place.join("state");
     let store = place.store();
     let mut mount = place.command(&store, &[]);
-    said(mount.env("XDG_STATE_HOME", &state)).ok();
+    output_of(mount.env("XDG_STATE_HOME", &state)).ok();
     place.unmount(&[]).ok();
     let log = std::fs::read_to_string(state.join("zarrfs/zarrfs.log")).unwrap();
     let mounted = format!(
@@ -161,6 +161,6 @@ fn without_syslog_the_log_is_a_file_of_the_user() {
     // A log file that cannot be written does not prevent a mount.
     std::fs::write(place.join("file"), "").unwrap();
     let mut mount = place.command(&store, &[]);
-    said(mount.env("XDG_STATE_HOME", place.join("file"))).ok();
+    output_of(mount.env("XDG_STATE_HOME", place.join("file"))).ok();
     place.unmount(&[]).ok();
 }

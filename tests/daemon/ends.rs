@@ -52,7 +52,7 @@ fn j01_a_signal_right_after_the_start_leaves_nothing_mounted() {
         std::thread::sleep(Duration::from_millis(delay));
         daemon.signal(Signal::TERM);
         let ended = daemon.ended(Duration::from_secs(5));
-        assert!(ended.is_some(), "still there: {}", daemon.stderr());
+        assert!(ended.is_some(), "still running: {}", daemon.stderr());
         place.assert_untouched();
     }
 }
@@ -102,7 +102,7 @@ fn j01_a_second_signal_ends_a_busy_mount_at_once() {
         assert!(daemon.ended(Duration::from_millis(500)).is_none());
         daemon.signal(second);
         let ended = daemon.ended(Duration::from_secs(1));
-        assert!(ended.is_some(), "still there after a second signal");
+        assert!(ended.is_some(), "still running after a second signal");
         place.assert_untouched();
         // The client gets an error, instead of waiting for a reply that never comes.
         assert_eq!(
@@ -119,7 +119,7 @@ fn j01_the_daemon_ends_on_signals_that_its_caller_ignores() {
     let script = r#"trap '' TERM INT HUP; exec "$@""#;
     let mut command = place.command(&store, &[]);
     command = wrapped(&["bash", "-c", script, "bash"], &command);
-    said(&mut command).ok();
+    output_of(&mut command).ok();
     let pid = daemon_of(&place.path);
     kill(pid, Signal::TERM);
     assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
@@ -152,7 +152,11 @@ fn j02_a_killed_daemon_is_recovered_by_the_next_mount() {
         }
         place.mount(source, &[]);
         assert_serves(&place.path);
-        assert_eq!(place.mounted().len(), 1, "the dead mounts are still there");
+        assert_eq!(
+            place.mounted().len(),
+            1,
+            "the dead mounts are still mounted"
+        );
         place.unmount(&[]).ok();
     }
 }

@@ -157,14 +157,14 @@ fn g12_umount_refuses_a_path_without_a_mount() {
     place.unmount(&[]).failed(1, &["mnt", "not"]);
     place.unmount(&["--lazy"]).failed(1, &["mnt", "not"]);
     let missing = place.join("missing");
-    said(zarrfs().arg("umount").arg(&missing)).failed(1, &["missing"]);
+    output_of(zarrfs().arg("umount").arg(&missing)).failed(1, &["missing"]);
 
     place.mount(place.store(), &[]);
     for inside in ["a", "zarr.json"] {
         let inside = place.path.join(inside);
         let words = ["part of the mount", "zarrfs umount"];
-        said(zarrfs().arg("umount").arg(&inside)).failed(1, &words);
-        said(zarrfs().args(["umount", "--lazy"]).arg(&inside)).failed(1, &words);
+        output_of(zarrfs().arg("umount").arg(&inside)).failed(1, &words);
+        output_of(zarrfs().args(["umount", "--lazy"]).arg(&inside)).failed(1, &words);
     }
     assert_serves(&place.path);
     place.unmount(&[]).ok();
@@ -236,7 +236,7 @@ fn g12_no_command_hangs_on_a_stopped_daemon() {
     let store = place.store();
     let pid = place.mount(&store, &[]);
     kill(pid, Signal::STOP);
-    let stats = said(zarrfs().arg("stats").arg(&place.path));
+    let stats = output_of(zarrfs().arg("stats").arg(&place.path));
     let again = place.attempt(&store, &[]);
     let unmounted = place.unmount(&[]);
     let start = Instant::now();
@@ -328,8 +328,8 @@ fn j05_a_mountpoint_inside_the_source_is_refused() {
     }
     // A common prefix of the names does not make one directory contain the other.
     let beside = place.make_dir("store.mnt");
-    said(zarrfs().arg(&store).arg(&beside)).ok();
-    said(zarrfs().arg("umount").arg(&beside)).ok();
+    output_of(zarrfs().arg(&store).arg(&beside)).ok();
+    output_of(zarrfs().arg("umount").arg(&beside)).ok();
 }
 
 /// Asserts that a mount is refused and leaves nothing behind.
@@ -337,7 +337,7 @@ fn j05_a_mountpoint_inside_the_source_is_refused() {
 fn refused(place: &Place, source: &Path, mountpoint: &Path, args: &[&str], word: &str) {
     let mut command = zarrfs();
     command.arg(source).arg(mountpoint).args(args);
-    said(&mut command).failed(32, &[word]);
+    output_of(&mut command).failed(32, &[word]);
     place.assert_untouched();
 }
 
@@ -453,10 +453,10 @@ fn h06_a_symlink_to_the_mountpoint_is_accepted() {
     let store = place.store();
     let link = place.join("link");
     symlink("mnt", &link).unwrap();
-    said(zarrfs().arg(&store).arg(&link)).ok();
+    output_of(zarrfs().arg(&store).arg(&link)).ok();
     assert!(place.is_mounted());
     assert_serves(&place.path);
-    said(zarrfs().arg("umount").arg(&link)).ok();
+    output_of(zarrfs().arg("umount").arg(&link)).ok();
     place.assert_untouched();
     assert!(link.is_symlink());
 }
@@ -467,14 +467,14 @@ fn h06_a_retargeted_symlink_does_not_affect_the_mount() {
     let store = place.store();
     let (link, other) = (place.join("link"), place.make_dir("other"));
     symlink("mnt", &link).unwrap();
-    said(zarrfs().arg(&store).arg(&link)).ok();
+    output_of(zarrfs().arg(&store).arg(&link)).ok();
     let pid = daemon_of(&place.path);
     fs::remove_file(&link).unwrap();
     symlink("other", &link).unwrap();
-    said(zarrfs().arg(&store).arg(&other)).ok();
+    output_of(zarrfs().arg(&store).arg(&other)).ok();
     kill(pid, Signal::TERM);
     assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
     assert!(!place.is_mounted());
     assert_serves(&other);
-    said(zarrfs().arg("umount").arg(&other)).ok();
+    output_of(zarrfs().arg("umount").arg(&other)).ok();
 }

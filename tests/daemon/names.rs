@@ -104,14 +104,14 @@ fn h04_unusual_names_add_no_options_to_fusermount3() {
         let binary = place.open_to_nobody();
         for source in sources {
             let mut command = Command::new(&binary);
-            said(&mut as_nobody(command.arg(source).arg(&place.path))).ok();
+            output_of(&mut as_nobody(command.arg(source).arg(&place.path))).ok();
             let [mount] = &place.mounted()[..] else {
                 panic!("{:?}", place.mounted())
             };
             assert_eq!(mount.point, place.path);
             assert_sane(mount, 65534);
             let mut command = Command::new(&binary);
-            said(&mut as_nobody(command.arg("umount").arg(&place.path))).ok();
+            output_of(&mut as_nobody(command.arg("umount").arg(&place.path))).ok();
             place.assert_untouched();
         }
     }
@@ -143,7 +143,7 @@ fn h04_a_password_in_a_source_is_not_printed() {
             command
                 .args(["--log-level", "debug", "--timeout", "2s", "--log-file"])
                 .arg(&log);
-            let refused = said(&mut command);
+            let refused = output_of(&mut command);
             assert_ne!(refused.code, Some(0), "{refused:?}");
             let all = [
                 refused.out,

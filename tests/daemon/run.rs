@@ -45,8 +45,9 @@ fn assert_nothing_is_left(place: &Place) {
 #[test]
 fn the_command_gets_the_paths_of_views_and_its_exit_code_is_returned() {
     let place = Place::new();
-    let run =
-        |options: &[&str], command: &[&str]| said(&mut run_in(&place, "demo:", options, command));
+    let run = |options: &[&str], command: &[&str]| {
+        output_of(&mut run_in(&place, "demo:", options, command))
+    };
     let script = "for path do test -e \"$path\" && echo \"${{path##*zarrfs-run-}}\"; done; true";
     let placeholders = [
         "{path}",
@@ -75,13 +76,13 @@ fn the_command_gets_the_paths_of_views_and_its_exit_code_is_returned() {
         ".zarrfs/README.txt",
     ];
     assert_eq!(paths, expected, "{out}");
-    let told = run(&[], &["printf", "%s %s", "{{nc}}", "a={nc}"])
+    let output = run(&[], &["printf", "%s %s", "{{nc}}", "a={nc}"])
         .ok()
         .out
         .clone();
     assert!(
-        told.starts_with("{nc} a=/") && told.ends_with("/.zarrfs/demo.nc"),
-        "{told}"
+        output.starts_with("{nc} a=/") && output.ends_with("/.zarrfs/demo.nc"),
+        "{output}"
     );
     for (options, name, end) in [
         (&["--tree", "views"][..], "{v3/t2m.npy}", "/v3/t2m.npy"),
@@ -93,8 +94,8 @@ fn the_command_gets_the_paths_of_views_and_its_exit_code_is_returned() {
         (&["--path", "v3/t2m"], "{npy}", "/.zarrfs/t2m.npy"),
         (&["-o", "path=v3"], "{nc}", "/.zarrfs/v3.nc"),
     ] {
-        let told = run(options, &["echo", name]);
-        assert!(told.ok().out.trim_end().ends_with(end), "{told:?}");
+        let output = run(options, &["echo", name]);
+        assert!(output.ok().out.trim_end().ends_with(end), "{output:?}");
     }
     let whole = run(&[], &["cat", "{v3/lat.npy}"]);
     assert!(whole.code == Some(0) && whole.err.is_empty(), "{whole:?}");
@@ -114,8 +115,8 @@ fn the_command_gets_the_paths_of_views_and_its_exit_code_is_returned() {
     run(&[], &["awk", "{print $1}"]).failed(125, &["{print $1}", "{{ and }}"]);
     run(&["--views", "off"], &["echo", "{nc}"]).failed(125, &["--views off"]);
     run(&["--views", "off"], &["test", "-d", "{path}"]).ok();
-    said(&mut run_in(&place, "/nowhere", &[], &["true"])).failed(125, &["/nowhere"]);
-    said(zarrfs().args(["run", "demo:"])).failed(2, &["COMMAND"]);
+    output_of(&mut run_in(&place, "/nowhere", &[], &["true"])).failed(125, &["/nowhere"]);
+    output_of(zarrfs().args(["run", "demo:"])).failed(2, &["COMMAND"]);
     assert_nothing_is_left(&place);
 }
 
@@ -128,12 +129,12 @@ fn a_command_that_fails_is_followed_by_the_errors_of_the_mount() {
     fs::create_dir(store.join("c")).unwrap();
     fs::write(store.join("c/0"), [1; 20]).unwrap();
     let source = store.to_str().unwrap();
-    let failed = said(&mut run_in(&place, source, &[], &["cat", "{npy}"]));
+    let failed = output_of(&mut run_in(&place, source, &[], &["cat", "{npy}"]));
     failed.failed(
         1,
         &["input/output error", "read c/0: eio: corrupt", "crc32c"],
     );
-    let good = said(&mut run_in(
+    let good = output_of(&mut run_in(
         &place,
         source,
         &[],
@@ -156,8 +157,8 @@ fn waiting(place: &Place) -> (Daemon, String, u32) {
         .stderr(Stdio::null());
     let run = Daemon::new(&mut run, place.join("stderr"));
     assert!(wait_until(Duration::from_secs(30), || ready.exists()));
-    let told = fs::read_to_string(&ready).unwrap();
-    let (mountpoint, command) = told.trim().rsplit_once(':').unwrap();
+    let output = fs::read_to_string(&ready).unwrap();
+    let (mountpoint, command) = output.trim().rsplit_once(':').unwrap();
     assert!(is_mounted(Path::new(mountpoint)));
     (run, mountpoint.to_owned(), command.parse().unwrap())
 }
@@ -192,7 +193,7 @@ fn the_mount_and_the_command_end_when_zarrfs_is_killed() {
 fn a_process_that_outlives_the_command_does_not_delay_the_unmount() {
     let place = Place::new();
     let script = "cd \"$1\" && sleep 3 >/dev/null 2>&1 &";
-    let ended = said(&mut run_in(
+    let ended = output_of(&mut run_in(
         &place,
         "demo:",
         &[],
@@ -210,7 +211,7 @@ fn the_variables_of_an_env_file_are_not_those_of_the_command() {
     fs::write(&file, "AWS_SECRET_ACCESS_KEY=hidden\n").unwrap();
     run(Command::new("chmod").arg("600").arg(&file));
     let options = ["--env-file", file.to_str().unwrap()];
-    let told = said(&mut run_in(&place, "demo:", &options, &["env"]));
-    assert!(!told.ok().out.contains("hidden"), "{told:?}");
+    let output = output_of(&mut run_in(&place, "demo:", &options, &["env"]));
+    assert!(!output.ok().out.contains("hidden"), "{output:?}");
     assert_nothing_is_left(&place);
 }

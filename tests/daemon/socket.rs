@@ -18,13 +18,13 @@ use crate::support::*;
 #[track_caller]
 fn mount(place: &Place, source: &Path) -> PathBuf {
     let mut command = place.command(source, &[]);
-    said(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
+    output_of(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
     let socket = xattr(&place.path, "user.zarrfs.socket");
-    PathBuf::from(socket.expect("the root directory tells the socket"))
+    PathBuf::from(socket.expect("an attribute of the root directory with the socket"))
 }
 
-fn stats(place: &Place, args: &[&str]) -> Said {
-    said(zarrfs().arg("stats").arg(&place.path).args(args))
+fn stats(place: &Place, args: &[&str]) -> CommandOutput {
+    output_of(zarrfs().arg("stats").arg(&place.path).args(args))
 }
 
 #[test]
@@ -100,21 +100,21 @@ fn h07_other_users_are_refused() {
     let binary = place.open_to_nobody();
     let runtime = place.make_dir("runtime");
     let mut command = place.command(&store, &["--allow-other"]);
-    said(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
+    output_of(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
     let socket = PathBuf::from(xattr(&place.path, "user.zarrfs.socket").unwrap());
     assert!(socket.starts_with(&runtime), "{socket:?}");
-    let ask = || {
-        let mut ask = Command::new(&binary);
-        said(&mut as_nobody(ask.arg("stats").arg(&place.path)))
+    let stats_as_nobody = || {
+        let mut stats = Command::new(&binary);
+        output_of(&mut as_nobody(stats.arg("stats").arg(&place.path)))
     };
-    ask().failed(1, &["only root and the user"]);
+    stats_as_nobody().failed(1, &["only root and the user"]);
     // Access is denied even if the modes allow it.
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     open(socket.parent().unwrap(), 0o755);
     open(&socket, 0o666);
-    let refused = ask();
+    let refused = stats_as_nobody();
     refused.failed(1, &["only root and the user"]);
     assert_eq!(refused.out, "");
     stats(&place, &[]).ok();
@@ -129,24 +129,24 @@ fn h07_user_nobody_and_root_read_the_stats_of_a_daemon_of_user_nobody() {
     let place = Place::new();
     let store = place.store();
     let binary = place.open_to_nobody();
-    // The runtime directory of root does not belong to nobody.
+    // The runtime directory of root belongs to another user than `nobody`.
     let runtime = place.make_dir("runtime");
     let mut command = Command::new(&binary);
     let mut command = as_nobody(command.arg(&store).arg(&place.path));
-    said(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
-    let mut tell = Command::new("getfattr");
-    tell.args([
+    output_of(command.env("XDG_RUNTIME_DIR", &runtime)).ok();
+    let mut getfattr = Command::new("getfattr");
+    getfattr.args([
         "--absolute-names",
         "--only-values",
         "-n",
         "user.zarrfs.socket",
     ]);
-    let told = said(&mut as_nobody(tell.arg(&place.path)));
-    let socket = PathBuf::from(&told.ok().out);
+    let output = output_of(&mut as_nobody(getfattr.arg(&place.path)));
+    let socket = PathBuf::from(&output.ok().out);
     assert_eq!(socket.parent(), Some(Path::new("/tmp/zarrfs-65534")));
     assert_eq!(fs::metadata(&socket).unwrap().uid(), 65534);
-    let mut ask = Command::new(&binary);
-    said(&mut as_nobody(ask.arg("stats").arg(&place.path))).ok();
+    let mut stats = Command::new(&binary);
+    output_of(&mut as_nobody(stats.arg("stats").arg(&place.path))).ok();
     let mut text = String::new();
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.read_to_string(&mut text).unwrap();
@@ -163,8 +163,8 @@ fn h07_hanging_clients_do_not_delay_other_clients() {
         .map(|_| UnixStream::connect(&socket).unwrap())
         .collect();
     for _ in 0..3 {
-        let ask = zarrfs().arg("stats").arg(&place.path).spawn();
-        let ended = wait_for(&mut ask.unwrap(), Duration::from_secs(2));
+        let stats = zarrfs().arg("stats").arg(&place.path).spawn();
+        let ended = wait_for(&mut stats.unwrap(), Duration::from_secs(2));
         assert!(ended.is_some_and(|status| status.success()));
     }
     assert_serves(&place.path);
@@ -195,9 +195,9 @@ fn a_mount_without_a_directory_for_its_socket_reports_totals() {
     let mut command = Command::new("unshare");
     command.args(["-m", "bash", "-euc", script, "bash"]);
     command.arg(&place.path).arg(place.dir());
-    let said = said(command.arg(zarrfs().get_program()).arg(&store));
-    assert!(said.ok().out.starts_with(GROUP), "{said:?}");
-    assert!(said.out.contains("inodes") && !said.out.contains("zarrfs.socket"));
+    let output = output_of(command.arg(zarrfs().get_program()).arg(&store));
+    assert!(output.ok().out.starts_with(GROUP), "{output:?}");
+    assert!(output.out.contains("inodes") && !output.out.contains("zarrfs.socket"));
     let log = fs::read_to_string(place.join("log")).unwrap();
     let warnings = log.lines().filter(|line| line.contains("no socket"));
     assert_eq!(warnings.count(), 1, "{log}");
@@ -212,7 +212,7 @@ fn a_socket_of_another_program_is_not_removed() {
     let _listener = UnixListener::bind(&other).unwrap();
     let second = Place::new();
     let mut command = second.command(second.store(), &[]);
-    said(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
+    output_of(command.env("XDG_RUNTIME_DIR", place.dir())).ok();
     assert!(other.exists() && socket.exists());
     stats(&place, &[]).ok();
     stats(&second, &[]).ok();

@@ -119,7 +119,7 @@ fn a_file_of_another_format_is_named() {
         (store.join("zarr.json"), "the directory that holds it"),
     ] {
         place.attempt(&source, &[]).failed(32, &[what]);
-        let check = said(zarrfs().arg("check").arg(&source));
+        let check = output_of(zarrfs().arg("check").arg(&source));
         check.failed(1, &[what]);
     }
     place.assert_untouched();
@@ -141,7 +141,7 @@ fn swapped_arguments_are_recognised_and_nothing_is_mounted() {
     mounted.mount(&store, &[]);
     let url = Path::new("s3://bucket/store.zarr");
     let mount = |source: &Path, point: &Path, args: &[&str]| {
-        let refused = said(zarrfs().arg(source).arg(point).args(args));
+        let refused = output_of(zarrfs().arg(source).arg(point).args(args));
         refused.failed(32, &["swapped"]);
         assert!(!refused.err.contains("--nonempty"), "{refused:?}");
         assert!(!refused.err.contains("--force"), "{refused:?}");
@@ -168,12 +168,12 @@ fn the_source_is_validated_before_the_mountpoint() {
     let (plain, missing) = (place.make_dir("plain"), place.join("missing"));
     write(plain.join("file"), "");
     for point in [&store, &plain, &missing, &plain.join("file")] {
-        let refused = said(zarrfs().arg("no.zarr").arg(point));
+        let refused = output_of(zarrfs().arg("no.zarr").arg(point));
         refused.failed(32, &["source no.zarr: no such file"]);
         assert!(!refused.err.contains("--nonempty"), "{refused:?}");
     }
-    let refused = said(zarrfs().arg(&plain).arg(&missing));
+    let refused = output_of(zarrfs().arg(&plain).arg(&missing));
     refused.failed(32, &["plain: no zarr metadata"]);
-    let refused = said(zarrfs().arg(&store).arg(&plain));
+    let refused = output_of(zarrfs().arg(&store).arg(&plain));
     refused.failed(32, &["mountpoint", "plain", "--nonempty"]);
 }

@@ -108,7 +108,7 @@ fn j03_a_start_that_runs_out_of_descriptors_leaves_no_mount() {
         limited.arg(format!("--nofile={most}"));
         let command = place.command(&store, &[]);
         limited.arg(command.get_program()).args(command.get_args());
-        let all = said(&mut limited);
+        let all = output_of(&mut limited);
         if all.code == Some(0) {
             place.unmount(&[]).ok();
         } else {
@@ -167,7 +167,7 @@ fn j07_of_eight_daemons_that_race_for_a_mountpoint_one_wins() {
     let store = place.store();
     for source in [&store, &place.zip_of(&store)] {
         for _ in 0..4 {
-            let all: Vec<Said> = std::thread::scope(|scope| {
+            let all: Vec<CommandOutput> = std::thread::scope(|scope| {
                 let one = || scope.spawn(|| place.attempt(source, &[]));
                 let all: Vec<_> = std::iter::repeat_with(one).take(8).collect();
                 all.into_iter().map(|t| t.join().unwrap()).collect()
@@ -224,7 +224,7 @@ fn j08_a_mount_starts_with_closed_standard_streams() {
             let mut shell = Command::new("bash");
             shell.args(["-c", &script, "bash"]);
             shell.arg(zarrfs().get_program()).arg(source);
-            said(shell.arg(&place.path))
+            output_of(shell.arg(&place.path))
         };
         closed_for(&store).ok();
         assert_serves(&place.path);
@@ -256,7 +256,7 @@ fn j08_a_mount_starts_in_a_deleted_working_directory() {
             daemon.signal(Signal::TERM);
             daemon.ends_well(Duration::from_secs(3));
         } else {
-            said(&mut shell).ok();
+            output_of(&mut shell).ok();
             assert_serves(&place.path);
             place.unmount(&[]).ok();
         }
@@ -271,7 +271,7 @@ fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root()
     for source in ["store", "./store/../store.zip"] {
         let mut command = zarrfs();
         command.args([source, "mnt", "--log-file", "log"]);
-        said(command.current_dir(place.dir())).ok();
+        output_of(command.current_dir(place.dir())).ok();
         assert_serves(&place.path);
         assert!(place.join("log").exists());
         let pid = daemon_of(&place.path);
@@ -280,7 +280,7 @@ fn j08_relative_paths_are_those_of_the_caller_and_the_daemon_stays_in_the_root()
 
         let mut unmount = zarrfs();
         unmount.args(["umount", "mnt/"]);
-        said(unmount.current_dir(place.dir())).ok();
+        output_of(unmount.current_dir(place.dir())).ok();
         assert!(!runs(pid));
         assert!(!place.is_mounted());
     }
@@ -335,7 +335,7 @@ fn j11_proc_files_of_a_daemon_belong_to_root() {
     let store = place.store();
     let pid = if is_root() {
         let binary = place.open_to_nobody();
-        said(&mut as_nobody(
+        output_of(&mut as_nobody(
             Command::new(binary).arg(&store).arg(&place.path),
         ))
         .ok();
@@ -350,7 +350,7 @@ fn j11_proc_files_of_a_daemon_belong_to_root() {
     }
     if is_root() {
         let environ = format!("/proc/{pid}/environ");
-        let denied = said(as_nobody(Command::new("cat").arg(&environ)).env("LC_ALL", "C"));
+        let denied = output_of(as_nobody(Command::new("cat").arg(&environ)).env("LC_ALL", "C"));
         denied.failed(1, &["permission denied"]);
     }
 }
@@ -390,7 +390,7 @@ fn readiness_is_reported_over_notify_socket_after_mounting() {
 fn a_missing_notify_socket_does_not_fail_the_mount() {
     let place = Place::new();
     let mut command = place.command(place.store(), &[]);
-    said(command.env("NOTIFY_SOCKET", place.join("missing"))).ok();
+    output_of(command.env("NOTIFY_SOCKET", place.join("missing"))).ok();
     assert_serves(&place.path);
     place.unmount(&[]).ok();
 }
@@ -402,7 +402,7 @@ fn a_failed_mount_reports_no_readiness() {
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_nonblocking(true).unwrap();
     let mut command = place.command(place.join("missing"), &["-f"]);
-    said(command.env("NOTIFY_SOCKET", &path)).failed(32, &["missing"]);
+    output_of(command.env("NOTIFY_SOCKET", &path)).failed(32, &["missing"]);
     let mut message = [0; 4096];
     while let Ok(n) = socket.recv(&mut message) {
         let text = String::from_utf8_lossy(&message[..n]);

@@ -12,11 +12,11 @@ use rustix::process::Signal;
 use crate::place::*;
 use crate::support::*;
 
-/// Runs a client program with one argument as nobody.
-fn nobody(program: &[&str], path: &Path) -> Said {
+/// Runs a client program with one argument as the user `nobody`.
+fn run_as_nobody(program: &[&str], path: &Path) -> CommandOutput {
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).arg(path);
-    said(as_nobody(&command).env("LC_ALL", "C"))
+    output_of(as_nobody(&command).env("LC_ALL", "C"))
 }
 
 /// Returns the modes of a directory and a file of the mount, and its owner and group.
@@ -40,17 +40,17 @@ fn h01_other_users_are_refused_without_allow_other() {
     let place = Place::new();
     let store = place.store();
     place.open_to_nobody();
-    nobody(&["ls"], &store).ok();
+    run_as_nobody(&["ls"], &store).ok();
     for source in [&store, &place.zip_of(&store)] {
         place.mount(source, &[]);
         // Accesses by root must not allow those of other users.
         assert_serves(&place.path);
         for program in [&["ls"][..], &["stat"], &["find"]] {
-            let refused = nobody(program, &place.path);
+            let refused = run_as_nobody(program, &place.path);
             assert_ne!(refused.code, Some(0), "{refused:?}");
             assert!(refused.err.contains("Permission denied"), "{refused:?}");
         }
-        nobody(&["cat"], &place.path.join("zarr.json")).failed(1, &["permission denied"]);
+        run_as_nobody(&["cat"], &place.path.join("zarr.json")).failed(1, &["permission denied"]);
         place.unmount(&[]).ok();
     }
 }
@@ -64,7 +64,7 @@ fn h01_even_root_is_refused_by_a_mount_of_an_ordinary_user() {
     let store = place.store();
     let binary = place.open_to_nobody();
     let mut command = Command::new(&binary);
-    said(&mut as_nobody(command.arg(&store).arg(&place.path))).ok();
+    output_of(&mut as_nobody(command.arg(&store).arg(&place.path))).ok();
     let sysadmin = fs::read_to_string("/sys/module/fuse/parameters/allow_sys_admin_access");
     if !sysadmin.is_ok_and(|on| on.trim() == "Y") {
         assert_eq!(
@@ -89,14 +89,17 @@ fn h02_with_allow_other_all_users_read_and_the_kernel_checks_modes() {
     place.open_to_nobody();
     // The permissions of the daemon apply, not those of the caller.
     fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).unwrap();
-    nobody(&["ls"], &store).failed(2, &["permission denied"]);
+    run_as_nobody(&["ls"], &store).failed(2, &["permission denied"]);
     for source in [&store, &zip] {
         for option in [&["--allow-other"][..], &["-o", "allow_other"]] {
             place.mount(source, option);
             assert!(place.mounted()[0].has("allow_other"));
             assert!(place.mounted()[0].has("default_permissions"));
-            assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
-            let json = nobody(&["cat"], &place.path.join("zarr.json"));
+            assert_eq!(
+                run_as_nobody(&["ls"], &place.path).ok().out,
+                "a\nzarr.json\n"
+            );
+            let json = run_as_nobody(&["cat"], &place.path.join("zarr.json"));
             assert_eq!(json.ok().out, GROUP);
             assert_eq!(modes(&place)[..2], [0o755, 0o644]);
             place.unmount(&[]).ok();
@@ -142,7 +145,7 @@ fn h02_options_set_owner_group_and_umask() {
         let args = ["--allow-other", "--uid", "1234", "--gid", "2345", "--umask"];
         place.mount(&store, &[&args[..], &[umask]].concat());
         assert_eq!(modes(&place), [directory, file, 1234, 2345]);
-        let listed = nobody(&["ls"], &place.path);
+        let listed = run_as_nobody(&["ls"], &place.path);
         if directory & 0o005 == 0 {
             listed.failed(2, &["permission denied"]);
         } else {
@@ -150,7 +153,7 @@ fn h02_options_set_owner_group_and_umask() {
         }
         let mut owner = Command::new("setpriv");
         owner.args(["--reuid=1234", "--regid=9999", "--clear-groups", "ls"]);
-        let listed = said(owner.arg(&place.path));
+        let listed = output_of(owner.arg(&place.path));
         assert_eq!(listed.code == Some(0), directory & 0o500 != 0, "{listed:?}");
         place.unmount(&[]).ok();
     }
@@ -178,7 +181,7 @@ fn h02_a_copy_by_an_ordinary_user_can_be_changed_and_removed() {
             touch ../own/copy/a/c/new
             rm -r ../own/copy
         "#;
-        nobody(&["bash", "-euc", script, "bash"], &place.path).ok();
+        run_as_nobody(&["bash", "-euc", script, "bash"], &place.path).ok();
         let writable = rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK);
         assert_eq!(writable, Err(Errno::ROFS), "as root");
         let file = place.path.join("zarr.json");
@@ -237,25 +240,28 @@ fn user_nobody_mounts_lists_reads_and_unmounts() {
             .arg(source)
             .arg(&place.path)
             .args(["-o", "rw,dev,suid"]);
-        said(&mut as_nobody(&command)).ok();
+        output_of(&mut as_nobody(&command)).ok();
         let [mount] = &place.mounted()[..] else {
             panic!("{:?}", place.mounted())
         };
         for option in ["ro", "nosuid", "nodev", "noexec", "user_id=65534"] {
             assert!(mount.has(option), "{option}: {mount:?}");
         }
-        assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
-        let same = nobody(
+        assert_eq!(
+            run_as_nobody(&["ls"], &place.path).ok().out,
+            "a\nzarr.json\n"
+        );
+        let same = run_as_nobody(
             &["cmp", store.join("a/c/0").to_str().unwrap()],
             &place.path.join("a/c/0"),
         );
         same.ok();
-        let shown = nobody(&["stat", "-c", "%a %u %g"], &place.path.join("zarr.json"));
+        let shown = run_as_nobody(&["stat", "-c", "%a %u %g"], &place.path.join("zarr.json"));
         assert_eq!(shown.ok().out, "644 65534 65534\n");
 
         let pid = place.processes()[0];
         let unmount = [binary.to_str().unwrap(), "umount"];
-        nobody(&unmount, &place.path).ok();
+        run_as_nobody(&unmount, &place.path).ok();
         assert!(!runs(pid));
         place.assert_untouched();
     }
@@ -271,20 +277,23 @@ fn a_daemon_of_user_nobody_ends_on_a_signal_and_is_recovered_when_killed() {
     let binary = place.open_to_nobody();
     let mount = [binary.to_str().unwrap(), store.to_str().unwrap()];
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        nobody(&mount, &place.path).ok();
+        run_as_nobody(&mount, &place.path).ok();
         let pid = place.processes()[0];
         kill(pid, signal);
         assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
         place.assert_untouched();
     }
 
-    nobody(&mount, &place.path).ok();
+    run_as_nobody(&mount, &place.path).ok();
     kill_daemon(place.processes()[0]);
-    nobody(&["ls"], &place.path).failed(2, &["not connected"]);
-    nobody(&mount, &place.path).ok();
-    assert_eq!(nobody(&["ls"], &place.path).ok().out, "a\nzarr.json\n");
-    assert_eq!(place.mounted().len(), 1, "the dead mount is still there");
-    nobody(&[mount[0], "umount"], &place.path).ok();
+    run_as_nobody(&["ls"], &place.path).failed(2, &["not connected"]);
+    run_as_nobody(&mount, &place.path).ok();
+    assert_eq!(
+        run_as_nobody(&["ls"], &place.path).ok().out,
+        "a\nzarr.json\n"
+    );
+    assert_eq!(place.mounted().len(), 1, "the dead mount is still mounted");
+    run_as_nobody(&[mount[0], "umount"], &place.path).ok();
     place.assert_untouched();
 }
 
@@ -299,7 +308,7 @@ fn user_nobody_cannot_unmount_a_mount_of_root() {
         let pid = place.mount(place.store_named(format!("store{}", args.len())), args);
         for lazy in [&["umount"][..], &["umount", "--lazy"]] {
             let unmount = [&[binary.to_str().unwrap()], lazy].concat();
-            nobody(&unmount, &place.path).failed(1, &["mnt"]);
+            run_as_nobody(&unmount, &place.path).failed(1, &["mnt"]);
         }
         assert_serves(&place.path);
         assert!(runs(pid));
@@ -317,25 +326,25 @@ fn user_nobody_cannot_mount_on_a_directory_of_another_user() {
     let foreign = place.make_dir("foreign");
     let binary = place.open_to_nobody();
     let mount = [binary.to_str().unwrap(), store.to_str().unwrap()];
-    nobody(&mount, &foreign).failed(32, &["foreign", "access|permission", "of their own"]);
+    run_as_nobody(&mount, &foreign).failed(32, &["foreign", "access|permission", "of their own"]);
 
     let secret = place.store_named("secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
     let mount = [binary.to_str().unwrap(), secret.to_str().unwrap()];
-    nobody(&mount, &place.path).failed(32, &["secret", "permission denied"]);
+    run_as_nobody(&mount, &place.path).failed(32, &["secret", "permission denied"]);
     place.assert_untouched();
 }
 
 /// Runs a script with `$mount` (the binary and a source), the mountpoint as `$1` and a scratch
 /// directory as `$2`, in a separate mount namespace that no other process sees.
-fn in_a_namespace(place: &Place, binary: &Path, store: &Path, script: &str) -> Said {
+fn in_a_namespace(place: &Place, binary: &Path, store: &Path, script: &str) -> CommandOutput {
     let prelude = format!(
         "as_nobody() {{ setpriv --reuid=nobody --regid=nogroup --clear-groups -- \"$@\"; }}\n\
          mount=({binary:?} {store:?} \"$1\")\n{script}"
     );
     let mut command = Command::new("unshare");
     command.args(["-m", "bash", "-euc", &prelude, "bash"]);
-    said(command.arg(&place.path).arg(place.dir()).env("LC_ALL", "C"))
+    output_of(command.arg(&place.path).arg(place.dir()).env("LC_ALL", "C"))
 }
 
 #[test]
@@ -447,7 +456,7 @@ fn a_mount_without_rights_in_a_container_names_the_required_options() {
         .arg(zarrfs().get_program())
         .arg(&store)
         .arg(&place.path);
-    let refused = said(command.env("LC_ALL", "C"));
+    let refused = output_of(command.env("LC_ALL", "C"));
     refused.failed(
         32,
         &["not permitted", "--cap-add SYS_ADMIN", "--device /dev/fuse"],

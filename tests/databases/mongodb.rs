@@ -109,10 +109,10 @@ mod built {
     fn a_refusal_or_the_end_of_mongodb_is_an_error_and_never_absence() {
         let refusing = MongoDb::start(&python(), &["--refuse"]);
         let refused = Remote::new("").attempt(&refusing.url("")).unwrap_err();
-        let told = &refused.stderr;
+        let output = &refused.stderr;
         assert!(
-            told.contains("not authorized") && told.contains("MONGODB_PASSWORD"),
-            "{told}"
+            output.contains("not authorized") && output.contains("MONGODB_PASSWORD"),
+            "{output}"
         );
         // The second batch of the keys never arrives.
         let breaking = MongoDb::start(&python(), &["--break"]);

@@ -68,18 +68,18 @@ fn a_missing_or_wrong_password_is_refused_and_not_printed() {
     ];
     for (url, word) in attempts {
         let refused = nobody.attempt(&url).unwrap_err();
-        let told = &refused.stderr;
+        let output = &refused.stderr;
         assert!(
-            told.contains(word) && told.contains("REDIS_PASSWORD"),
-            "{told}"
+            output.contains(word) && output.contains("REDIS_PASSWORD"),
+            "{output}"
         );
-        assert!(!told.contains("wrong-secret"), "{told}");
+        assert!(!output.contains("wrong-secret"), "{output}");
     }
     let mounted = nobody.attempt(&redis.url_with_password("zarr")).unwrap();
     assert_eq!(fs::read(mounted.join(".zgroup")).unwrap(), GROUP);
     let source = mount_entry(mounted.path()).unwrap();
-    let told = format!("{source} {}", mounted.log());
-    assert!(!told.contains(Redis::PASSWORD), "{told}");
+    let output = format!("{source} {}", mounted.log());
+    assert!(!output.contains(Redis::PASSWORD), "{output}");
     mounted.unmount();
     let nothing = redis.remote().attempt(&redis.url("nothing")).unwrap_err();
     assert!(nothing.stderr.contains("`nothing:`"), "{nothing:?}");

@@ -75,7 +75,7 @@ fn d02_a_web_store_that_is_removed_is_an_error_and_never_fill_values() {
     // The host now belongs to a server that does not have this store.
     remote.server.add(on("*"), Fault::status(404));
     let view = read(remote.view(&mount, "a", 1));
-    is_one_of(view, &[EIO, ENOENT], "a chunk of a store that has gone");
+    is_one_of(view, &[EIO, ENOENT], "a chunk of a removed store");
     is_one_of(read(whole_of(&mount, "a")), &[EIO, ENOENT], "the array");
     remote.heals(&mount, "a");
 }
@@ -93,7 +93,7 @@ fn d02_a_temporary_404_for_all_keys_is_an_error_and_never_fill_values() {
         remote.server.add(on("*"), Fault::status(404));
         for i in 1..4 {
             let view = read(remote.view(&mount, "a", i));
-            is_one_of(view, &[EIO, ESTALE], "a chunk of a store that has gone");
+            is_one_of(view, &[EIO, ESTALE], "a chunk of a removed store");
         }
         is_one_of(
             read(whole_of(&mount, "z")),

@@ -18,10 +18,7 @@ fn d03_a_chunk_that_is_forbidden_is_eacces_and_not_absent() {
         };
         let rule = remote.server.add(on(&remote.at("a", 1)), forbidden);
         remote.chunk_fails(&mount, "a", 1, &[EACCES]);
-        assert!(
-            rule.hits() <= 6,
-            "what is forbidden is not asked for again and again"
-        );
+        assert!(rule.hits() <= 6, "forbidden keys are not requested again");
         logged(&mount, &["a/c/1", "EACCES"]);
         if backend == Backend::S3 {
             logged(&mount, &["ListBucket"]);
@@ -195,7 +192,7 @@ fn d18_a_wrong_region_of_the_user_is_refused_and_the_right_one_is_named() {
     in_eu_west_3(&remote, Fault::s3(400, "AuthorizationHeaderMalformed"));
     let refusal = signed(&remote, &["--region", "us-east-1"]).expect_err("the mount must fail");
     let expected = "the bucket is in the region eu-west-3, not in us-east-1";
-    says(&refusal, &[expected, "--region"]);
+    assert_refusal(&refusal, &[expected, "--region"]);
     assert!(signed(&remote, &["--region", "eu-west-3"]).is_ok());
 }
 
@@ -210,6 +207,6 @@ fn d18_a_region_that_changes_with_each_response_is_an_error() {
     elsewhere("us-east-1", "eu-west-3");
     elsewhere("eu-west-3", "us-east-1");
     let refusal = signed(&remote, &[]).expect_err("the mount must fail");
-    says(&refusal, &["in the region us-east-1, not in eu-west-3"]);
+    assert_refusal(&refusal, &["in the region us-east-1, not in eu-west-3"]);
     assert_eq!(remote.server.requests().len(), 2);
 }

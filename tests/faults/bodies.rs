@@ -372,7 +372,7 @@ fn d15_an_html_page_is_no_store() {
     let mount = in_time(Duration::from_secs(10), "mount", || {
         Mount::attempt(server.url_of("store"), &["--timeout", "2s"])
     });
-    says(&mount.unwrap_err(), &["page", "zarr.json"]);
+    assert_refusal(&mount.unwrap_err(), &["page", "zarr.json"]);
 }
 
 #[test]

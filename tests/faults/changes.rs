@@ -42,8 +42,8 @@ fn i04_an_open_file_whose_object_changes_is_estale_and_never_a_mix() {
                 is_right_or(part(&file, at), &big()[at..at + 4096], &[ESTALE], "a part");
             }
             let requests = remote.server.requests_for(&remote.at("big", 0));
-            let asked = requests.iter().any(|r| r.method == "GET");
-            assert!(asked, "the test reads cached bytes");
+            let sent = requests.iter().any(|r| r.method == "GET");
+            assert!(sent, "the test reads cached bytes");
             is_one_of(part(&file, 700_000), &[ESTALE], "the old handle");
             // A new open gets the new content completely.
             let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
@@ -253,7 +253,7 @@ fn i04_an_object_that_is_removed_under_an_open_file_is_an_error() {
         let file = File::open(&path).unwrap();
         part(&file, 0).unwrap();
         remote.server.remove(&remote.at("big", 0));
-        is_one_of(part(&file, 900_000), &[ESTALE, EIO], "what is gone");
+        is_one_of(part(&file, 900_000), &[ESTALE, EIO], "the removed object");
         let is_gone = || read(&path).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
         assert!(wait_until(SOON, is_gone));
     }

@@ -8,7 +8,7 @@ use crate::faulty::Server;
 
 /// The response that a client received, as far as it came.
 #[derive(Debug)]
-pub struct Got {
+pub struct ReceivedResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Got {
     pub error: Option<io::ErrorKind>,
 }
 
-impl Got {
+impl ReceivedResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
@@ -46,7 +46,12 @@ impl Client {
         self
     }
 
-    pub fn ask(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> io::Result<Got> {
+    pub fn send_request(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+    ) -> io::Result<ReceivedResponse> {
         let mut text = format!("{method} {target} HTTP/1.1\r\nHost: faulty\r\n");
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
@@ -66,7 +71,7 @@ impl Client {
             let (name, value) = line.split_once(": ").unwrap();
             headers.push((name.to_owned(), value.to_owned()));
         }
-        let mut got = Got {
+        let mut got = ReceivedResponse {
             status,
             headers,
             body: Vec::new(),
@@ -78,7 +83,7 @@ impl Client {
         Ok(got)
     }
 
-    pub fn body(&mut self, got: &mut Got) -> io::Result<()> {
+    pub fn body(&mut self, got: &mut ReceivedResponse) -> io::Result<()> {
         if got.header("Transfer-Encoding") == Some("chunked") {
             loop {
                 let size = self.line()?;
@@ -115,14 +120,21 @@ impl Client {
     }
 }
 
-pub fn ask(server: &Server, method: &str, target: &str, headers: &[(&str, &str)]) -> Got {
-    Client::new(server).ask(method, target, headers).unwrap()
+pub fn send_request(
+    server: &Server,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> ReceivedResponse {
+    Client::new(server)
+        .send_request(method, target, headers)
+        .unwrap()
 }
 
-pub fn get(server: &Server, target: &str) -> Got {
-    ask(server, "GET", target, &[])
+pub fn get(server: &Server, target: &str) -> ReceivedResponse {
+    send_request(server, "GET", target, &[])
 }
 
-pub fn ranged(server: &Server, range: &str) -> Got {
-    ask(server, "GET", "/v", &[("Range", range)])
+pub fn ranged(server: &Server, range: &str) -> ReceivedResponse {
+    send_request(server, "GET", "/v", &[("Range", range)])
 }

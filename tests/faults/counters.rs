@@ -139,8 +139,8 @@ fn h04_no_secret_is_counted() {
         assert!(!json.contains(secret), "{secret}: {json}");
         assert!(!table.contains(secret), "{secret}: {table}");
         for name in ["user.zarrfs.socket", "user.zarrfs.stats"] {
-            let told = xattr(mount.path(), name).unwrap();
-            assert!(!told.contains(secret), "{secret}: {told}");
+            let value = xattr(mount.path(), name).unwrap();
+            assert!(!value.contains(secret), "{secret}: {value}");
         }
     }
     for words in [

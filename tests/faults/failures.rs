@@ -68,8 +68,8 @@ fn d05_a_retry_waits_for_retry_after() {
         let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
         assert!(native.unwrap() == chunk(1));
         let requests = remote.server.requests_for(&remote.at("a", 1));
-        let told = requests.iter().position(|r| r.status == Some(429)).unwrap();
-        let pause = requests[told + 1].began - requests[told].began;
+        let refused = requests.iter().position(|r| r.status == Some(429)).unwrap();
+        let pause = requests[refused + 1].began - requests[refused].began;
         assert!(pause >= Duration::from_millis(900), "{pause:?}");
     }
 }
@@ -195,7 +195,7 @@ fn d06_a_server_that_cannot_be_reached_is_not_mounted() {
     let is_refused = |source: &str, options: &[&str], expected: &str| {
         let mount = in_time(AT_ONCE, "mount", || Mount::attempt(source, options));
         let refusal = mount.expect_err("the mount must fail");
-        says(&refusal, &[expected, "check"]);
+        assert_refusal(&refusal, &[expected, "check"]);
         let line = format!("zarrfs: {source}: {expected}");
         assert!(refusal.stderr.starts_with(&line), "{refusal:?}");
         assert_eq!(refusal.stderr.lines().count(), 1, "{refusal:?}");
@@ -239,9 +239,9 @@ fn d07_a_waiting_mount_prints_a_message_on_a_terminal_only() {
         remote
             .server
             .add(on("*").first(1), Fault::Late(Duration::from_millis(1500)));
-        let said = on_terminal(&remote, "");
-        assert!(said.starts_with(&waiting), "{said}");
-        assert_eq!(said.matches("waiting").count(), 1, "{said}");
+        let output = on_terminal(&remote, "");
+        assert!(output.starts_with(&waiting), "{output}");
+        assert_eq!(output.matches("waiting").count(), 1, "{output}");
         remote.server.heal();
         remote
             .server
@@ -257,7 +257,7 @@ fn d06_a_server_without_tls_gets_no_retry() {
     let refused = in_time(AT_ONCE * 2, "mount", || {
         Mount::attempt(&source, &["--timeout", "2s"])
     });
-    says(
+    assert_refusal(
         &refused.expect_err("the mount must fail"),
         &["tls|ssl|certificate|handshake"],
     );

@@ -25,8 +25,8 @@ fn d13_metadata_determine_the_keys_of_a_web_server() {
         for array in ["good", "z", "hole"] {
             assert!(!names(mount.join(array)).unwrap().is_empty());
         }
-        let asked = remote.server.requests().len();
-        assert!(asked <= 6, "{asked} requests for three listings");
+        let sent = remote.server.requests().len();
+        assert!(sent <= 6, "{sent} requests for three listings");
     }
 }
 
@@ -38,11 +38,11 @@ fn d13_links_of_a_page_are_names_even_if_the_url_has_a_query() {
     assert!(listed.contains(&"a".to_owned()), "{listed:?}");
     let listed = names(mount.join("good")).unwrap();
     assert!(listed.len() > 1, "{listed:?}");
-    let asked = remote.server.requests();
+    let requests = remote.server.requests();
     assert!(
-        asked
+        requests
             .iter()
-            .all(|asked| asked.query("signature") == Some("x"))
+            .all(|requests| requests.query("signature") == Some("x"))
     );
 }
 
@@ -325,9 +325,9 @@ fn d14_a_continuation_token_that_repeats_is_eio() {
         remote.server.add(rule, Fault::RepeatedToken);
         let listed = in_time(LIMIT, "the listing", || names(mount.join("many/c")));
         assert_eq!(errno(listed), EIO);
-        let asked = remote.server.requests_for("store/many/c/*").len();
-        // The listing has three pages; a token that leads to itself would be asked for without end.
-        assert!(asked <= 16, "{asked} pages");
+        let requests = remote.server.requests_for("store/many/c/*").len();
+        // The listing has three pages; a token that repeats would cause endless requests.
+        assert!(requests <= 16, "{requests} pages");
         logged(&mount, &["token|page", "EIO"]);
         remote.siblings_work(&mount);
         remote.server.heal();

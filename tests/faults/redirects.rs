@@ -63,9 +63,9 @@ fn d12_a_redirect_loop_ends() {
         remote.server.add(on(&at), itself);
         let native = in_time(LIMIT, "the key", || read(mount.join(remote.key("a", 1))));
         is_one_of(native, &[EIO], "the key");
-        let asked = remote.server.requests_for(&at).len();
+        let sent = remote.server.requests_for(&at).len();
         // A lookup and an open follow at most five redirects each.
-        assert!(asked <= 12, "{asked} requests");
+        assert!(sent <= 12, "{sent} requests");
         remote.chunk_fails(&mount, "a", 1, &[EIO]);
         logged(&mount, &["redirect|302", "EIO"]);
         remote.heals(&mount, "a");
@@ -172,7 +172,7 @@ fn d17_a_proxy_of_the_environment_is_used() {
         let mount = Foreground::new(&[], &env, source, &["--timeout", "2s"]);
         assert!(read(mount.join(remote.key("a", 0))).unwrap() == chunk(0));
         let requests = remote.server.requests();
-        let is_for_it = |r: &Logged| r.is_proxied && r.host == "store.invalid";
+        let is_for_it = |r: &LoggedRequest| r.is_proxied && r.host == "store.invalid";
         assert!(requests.iter().all(is_for_it));
     }
     // The proxy is not used for excepted hosts.
@@ -201,8 +201,8 @@ fn d17_an_unreachable_proxy_is_named() {
     let output = run_for(&mut command, std::time::Duration::from_secs(10));
     clean_up(dir.path());
     assert_eq!(output.status.code(), Some(32));
-    let said = String::from_utf8_lossy(&output.stderr);
-    has_words(&said, &["proxy|connect|refused", "store.invalid"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    has_words(&text, &["proxy|connect|refused", "store.invalid"]);
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Remote {
     #[track_caller]
     pub fn is_refused(&self, words: &[&str]) {
         let refused = in_time(LIMIT, "mount", || self.attempt(&[]));
-        says(&refused.expect_err("the mount must fail"), words);
+        assert_refusal(&refused.expect_err("the mount must fail"), words);
     }
 
     /// Asserts that the key, the decoded chunk and its part of the whole array fail in time, and
@@ -371,7 +371,7 @@ pub fn is_right_or(result: io::Result<Vec<u8>>, expected: &[u8], errnos: &[i32],
 
 /// Asserts that the message of a refused mount has these words.
 #[track_caller]
-pub fn says(refused: &Refusal, words: &[&str]) {
+pub fn assert_refusal(refused: &Refusal, words: &[&str]) {
     assert_eq!(refused.code, Some(32), "{refused:?}");
     has_words(&refused.stderr, words);
 }

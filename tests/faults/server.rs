@@ -22,13 +22,13 @@ fn a_connection_serves_any_number_of_requests() {
     let server = with_value();
     let mut client = Client::new(&server);
     for _ in 0..3 {
-        let got = client.ask("GET", "/v", &[]).unwrap();
+        let got = client.send_request("GET", "/v", &[]).unwrap();
         assert_eq!((got.status, got.text().as_str()), (200, "0123456789"));
-        let head = client.ask("HEAD", "/v", &[]).unwrap();
+        let head = client.send_request("HEAD", "/v", &[]).unwrap();
         assert_eq!(head.header("Content-Length"), Some("10"));
         assert_eq!(head.header("ETag"), got.header("ETag"));
-        assert_eq!(client.ask("GET", "/w", &[]).unwrap().status, 404);
-        assert_eq!(client.ask("PUT", "/v", &[]).unwrap().status, 405);
+        assert_eq!(client.send_request("GET", "/w", &[]).unwrap().status, 404);
+        assert_eq!(client.send_request("PUT", "/v", &[]).unwrap().status, 405);
     }
     assert_eq!(server.connections(), 1);
     let requests = server.requests();
@@ -41,7 +41,7 @@ fn a_connection_serves_any_number_of_requests() {
 #[test]
 fn ranges_are_exactly_the_requested_bytes() {
     let server = with_value();
-    for (range, status, body, said) in [
+    for (range, status, body, output) in [
         ("bytes=2-4", 206, "234", Some("bytes 2-4/10")),
         ("bytes=7-", 206, "789", Some("bytes 7-9/10")),
         ("bytes=7-700", 206, "789", Some("bytes 7-9/10")),
@@ -52,7 +52,7 @@ fn ranges_are_exactly_the_requested_bytes() {
     ] {
         let got = ranged(&server, range);
         let found = (got.status, got.text(), got.header("Content-Range"));
-        assert_eq!(found, (status, body.to_owned(), said), "{range}");
+        assert_eq!(found, (status, body.to_owned(), output), "{range}");
     }
     for range in ["bytes=10-", "bytes=10-20", "bytes=-0"] {
         let got = ranged(&server, range);
@@ -69,7 +69,7 @@ fn conditional_requests_are_honoured_and_an_etag_changes_with_the_content() {
     let (etag, date) = (etag.unwrap(), date.unwrap());
     let status = |name: &str, value: &str| {
         let headers = [(name, value), ("Range", "bytes=0-1")];
-        ask(&server, "GET", "/v", &headers).status
+        send_request(&server, "GET", "/v", &headers).status
     };
     let old = "Sat, 01 Jan 2000 00:00:00 GMT";
     for (name, value, expected) in [
@@ -148,7 +148,7 @@ fn a_rule_replaces_its_number_of_responses() {
     let rule = server.add(on("v").get().first(2), Fault::status(503).retry_after(7));
     let got = get(&server, "/v");
     assert_eq!((got.status, got.header("Retry-After")), (503, Some("7")));
-    assert_eq!(ask(&server, "HEAD", "/v", &[]).status, 200);
+    assert_eq!(send_request(&server, "HEAD", "/v", &[]).status, 200);
     assert_eq!(
         [get(&server, "/v").status, get(&server, "/v").status],
         [503, 200]
@@ -160,7 +160,7 @@ fn a_rule_replaces_its_number_of_responses() {
         on("v").header("authorization", "*OLD*"),
         Fault::s3(400, "ExpiredToken"),
     );
-    let got = ask(&server, "GET", "/v", &[("Authorization", "key=OLD, x")]);
+    let got = send_request(&server, "GET", "/v", &[("Authorization", "key=OLD, x")]);
     assert_eq!(
         (got.status, inside(&got.text(), "Code")),
         (400, vec!["ExpiredToken"])
@@ -177,7 +177,7 @@ fn a_rule_replaces_its_number_of_responses() {
     );
     assert_eq!(
         get(&server, "/v").header("ETag"),
-        ask(&server, "HEAD", "/v", &[]).header("ETag")
+        send_request(&server, "HEAD", "/v", &[]).header("ETag")
     );
 }
 
@@ -194,13 +194,13 @@ fn faults_change_ranges() {
             got.text(),
         )
     };
-    let said = |text: &str| Some(text.to_owned());
+    let header = |text: &str| Some(text.to_owned());
     let off = under(Fault::WrongContentRange, "bytes=2-4");
-    assert_eq!(off, (206, said("bytes 3-5/10"), "345".into()));
+    assert_eq!(off, (206, header("bytes 3-5/10"), "345".into()));
     let off = under(Fault::WrongContentRange, "bytes=7-9");
-    assert_eq!(off, (206, said("bytes 6-8/10"), "678".into()));
+    assert_eq!(off, (206, header("bytes 6-8/10"), "678".into()));
     let other = under(Fault::ContentRange("bytes 0-2/3".into()), "bytes=2-4");
-    assert_eq!(other, (206, said("bytes 0-2/3"), "234".into()));
+    assert_eq!(other, (206, header("bytes 0-2/3"), "234".into()));
     let none = under(Fault::ContentRange(String::new()), "bytes=2-4");
     assert_eq!(none, (206, None, "234".into()));
     let all = under(Fault::IgnoreRange, "bytes=2-4");
@@ -255,8 +255,8 @@ fn faults_break_connections_at_the_given_offset() {
     let server = with_value();
     let under = |fault: Fault| {
         server.add(on("v"), fault);
-        let got = Client::new(&server).ask("GET", "/v", &[]);
-        let head = Client::new(&server).ask("HEAD", "/v", &[]);
+        let got = Client::new(&server).send_request("GET", "/v", &[]);
+        let head = Client::new(&server).send_request("HEAD", "/v", &[]);
         server.heal();
         (got, head)
     };
@@ -285,7 +285,7 @@ fn faults_break_connections_at_the_given_offset() {
         assert_eq!(
             head.unwrap().status,
             200,
-            "what has no body does not break in it"
+            "a response without a body does not break in it"
         );
     }
 }
@@ -294,7 +294,11 @@ fn faults_break_connections_at_the_given_offset() {
 fn faults_stall_trickle_and_delay_responses() {
     let server = with_value();
     let short = Duration::from_millis(100);
-    let impatient = || Client::new(&server).patience(short).ask("GET", "/v", &[]);
+    let impatient = || {
+        Client::new(&server)
+            .patience(short)
+            .send_request("GET", "/v", &[])
+    };
     server.add(on("v"), Fault::Stall);
     assert_eq!(impatient().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     server.heal();
@@ -340,11 +344,11 @@ fn a_gate_holds_requests_until_it_is_opened() {
     let gate = server.hold("*");
     let gone = Client::new(&server)
         .patience(Duration::from_millis(50))
-        .ask("GET", "/v", &[]);
+        .send_request("GET", "/v", &[]);
     assert!(gone.is_err());
     assert!(
         wait_until(Duration::from_secs(5), || gate.held() == 0),
-        "its client has gone"
+        "its client has disconnected"
     );
     server.forget_requests();
     assert!(server.requests().is_empty());
@@ -355,9 +359,9 @@ fn a_server_stops_and_restarts_on_its_port() {
     let server = with_value();
     for _ in 0..3 {
         let mut client = Client::new(&server);
-        assert_eq!(client.ask("GET", "/v", &[]).unwrap().status, 200);
+        assert_eq!(client.send_request("GET", "/v", &[]).unwrap().status, 200);
         server.refuse();
-        assert!(client.ask("GET", "/v", &[]).is_err());
+        assert!(client.send_request("GET", "/v", &[]).is_err());
         let refused = TcpStream::connect(("127.0.0.1", server.port()));
         assert_eq!(
             refused.unwrap_err().kind(),
@@ -367,9 +371,9 @@ fn a_server_stops_and_restarts_on_its_port() {
         assert_eq!(get(&server, "/v").status, 200);
     }
     let mut client = Client::new(&server);
-    client.ask("GET", "/v", &[]).unwrap();
+    client.send_request("GET", "/v", &[]).unwrap();
     server.cut();
-    assert!(client.ask("GET", "/v", &[]).is_err());
+    assert!(client.send_request("GET", "/v", &[]).is_err());
     assert_eq!(get(&server, "/v").status, 200);
 }
 
@@ -378,11 +382,11 @@ fn a_server_ends_with_its_waiting_requests() {
     let server = with_value();
     server.add(on("v").first(1), Fault::Stall);
     let gate = server.hold("w");
-    let ask = |path: &'static str| {
+    let spawn_request = |path: &'static str| {
         let mut client = Client::new(&server);
-        std::thread::spawn(move || client.ask("GET", path, &[]).is_err())
+        std::thread::spawn(move || client.send_request("GET", path, &[]).is_err())
     };
-    let waiting = [ask("/v"), ask("/w")];
+    let waiting = [spawn_request("/v"), spawn_request("/w")];
     gate.wait_for(1);
     assert!(wait_until(Duration::from_secs(5), || server.under_way() == 2));
     drop(server);
@@ -472,13 +476,13 @@ fn a_star_is_any_text() {
 
 #[test]
 fn rules_apply_for_their_number_of_requests() {
-    let held = |often: Often| (1..=6).filter(|&n| often.holds(n)).collect::<Vec<_>>();
-    assert_eq!(held(Often::First(2)), [1, 2]);
-    assert_eq!(held(Often::From(5)), [5, 6]);
-    assert_eq!(held(Often::Every(3)), [3, 6]);
-    assert_eq!(held(Often::Always).len(), 6);
+    let held = |frequency: Frequency| (1..=6).filter(|&n| frequency.holds(n)).collect::<Vec<_>>();
+    assert_eq!(held(Frequency::First(2)), [1, 2]);
+    assert_eq!(held(Frequency::From(5)), [5, 6]);
+    assert_eq!(held(Frequency::Every(3)), [3, 6]);
+    assert_eq!(held(Frequency::Always).len(), 6);
     let many = (0..10_000)
-        .filter(|&n| Often::Percent(30, 7).holds(n))
+        .filter(|&n| Frequency::Percent(30, 7).holds(n))
         .count();
     assert!((2_700..3_300).contains(&many), "{many}");
 }

@@ -40,10 +40,10 @@ fn s3_serves_values_and_errors_of_its_own() {
     for (path, code) in [("/bucket/s/a", "NoSuchKey"), ("/other/s", "NoSuchBucket")] {
         let got = get(&server, path);
         assert_eq!((got.status, inside(&got.text(), "Code")), (404, vec![code]));
-        assert_eq!(ask(&server, "HEAD", path, &[]).status, 404);
+        assert_eq!(send_request(&server, "HEAD", path, &[]).status, 404);
     }
     assert_eq!(get(&server, "/other?list-type=2").status, 404);
-    assert_eq!(ask(&server, "HEAD", "/bucket", &[]).status, 200);
+    assert_eq!(send_request(&server, "HEAD", "/bucket", &[]).status, 200);
     let key = &server.requests()[0].key;
     assert_eq!(key, "s/a b/0", "keys are without the bucket");
 }
@@ -107,7 +107,10 @@ fn s3_lists_by_prefix_delimiter_and_page() {
         get(&server, "/bucket?list-type=2&continuation-token=x").status,
         400
     );
-    assert_eq!(server.requests_for("s/a/c")[0].asks, Asks::Listing);
+    assert_eq!(
+        server.requests_for("s/a/c")[0].request_kind,
+        RequestKind::Listing
+    );
 }
 
 #[test]

@@ -85,20 +85,20 @@ fn f01_sixty_four_readers_of_a_chunk_fetch_it_once() {
             std::thread::scope(|scope| {
                 let readers = [(); 64].map(|()| scope.spawn(read_all));
                 // If the value was cached at the open, no request is made.
-                let asked = gate.came(1, AT_ONCE);
+                let has_request = gate.came(1, AT_ONCE);
                 let second = gate.came(2, Duration::from_millis(200));
                 assert!(
-                    !(asked && second),
-                    "the chunk was asked for twice at a time"
+                    !(has_request && second),
+                    "the chunk was requested twice at a time"
                 );
                 gate.open();
                 for reader in readers {
                     assert!(reader.join().unwrap().unwrap() == expected);
                 }
             });
-            let asked = remote.server.requests_for(&remote.at("z", 1));
-            let fetched = asked.iter().filter(|r| r.method == "GET").count();
-            assert!(fetched <= 1 && asked.len() <= 2, "{asked:?}");
+            let requests = remote.server.requests_for(&remote.at("z", 1));
+            let fetched = requests.iter().filter(|r| r.method == "GET").count();
+            assert!(fetched <= 1 && requests.len() <= 2, "{requests:?}");
         }
     }
 }
@@ -445,7 +445,7 @@ fn g02_prefetches_of_chunks_for_a_killed_reader_are_cancelled() {
         let path = whole_of(&mount, "long");
         let gate = remote.server.hold("store/long/c/*");
         let mut first = Cat::new(&["cat"], &path);
-        // What the reader waits for, and what is decoded ahead of it.
+        // The chunk of the reader and the prefetched chunks.
         gate.wait_for(8);
         let mut second = Cat::new(&["cat"], &path);
         assert!(!wait_until(Duration::from_secs(1), || remote

@@ -14,7 +14,7 @@ use crate::support::*;
 /// Asserts that `ls`, `stat` and `cat` of cached values complete soon.
 fn is_cached(hanging: &Hanging, directory: &str, file: &str) {
     let path = hanging.join(file);
-    let ask = |program: &str, path: &Path| {
+    let run_program = |program: &str, path: &Path| {
         let begun = Instant::now();
         let output = run_for(Command::new(program).arg(path), 3 * SOON);
         let waited = begun.elapsed();
@@ -27,11 +27,11 @@ fn is_cached(hanging: &Hanging, directory: &str, file: &str) {
         assert!(waited < SOON, "{program} {path:?}: {waited:?}\n{}", log());
         output.stdout
     };
-    let listed = ask("ls", &hanging.join(directory));
+    let listed = run_program("ls", &hanging.join(directory));
     let name = path.file_name().unwrap().to_str().unwrap();
     assert!(String::from_utf8(listed).unwrap().contains(name));
-    ask("stat", &path);
-    assert!(ask("cat", &path) == content(file), "{file}");
+    run_program("stat", &path);
+    assert!(run_program("cat", &path) == content(file), "{file}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::gate::*;
 
-type Ask = fn(&Path) -> io::Result<()>;
+type Call = fn(&Path) -> io::Result<()>;
 
 fn stat(path: &Path) -> io::Result<()> {
     fs::metadata(path).map(drop)
@@ -46,13 +46,13 @@ fn attributes(path: &Path) -> io::Result<()> {
 }
 
 /// Runs all calls concurrently, and asserts that each fails with ETIMEDOUT in time.
-fn time_out(hanging: &Hanging, questions: &[(&str, Ask)]) {
+fn time_out(hanging: &Hanging, calls: &[(&str, Call)]) {
     std::thread::scope(|scope| {
-        for (name, ask) in questions {
+        for (name, call) in calls {
             scope.spawn(move || {
                 let path = hanging.join(name);
                 let begun = Instant::now();
-                let result = ask(&path);
+                let result = call(&path);
                 let waited = begun.elapsed();
                 let error = result.expect_err(name);
                 let expected = Errno::TIMEDOUT.raw_os_error();
@@ -131,16 +131,16 @@ fn a_revalidation_takes_one_deadline() {
     for name in FILES {
         stat(&hanging.join(name)).unwrap();
     }
-    let kept = open(&hanging.join("other/0"));
+    let open_handle = open(&hanging.join("other/0"));
     // Open files stay in the kernel, which revalidates their names.
-    let held = ["stat/0", "deep/er/0", "known/second"].map(|name| open(&hanging.join(name)));
+    let open_files = ["stat/0", "deep/er/0", "known/second"].map(|name| open(&hanging.join(name)));
     std::thread::sleep(Duration::from_millis(400));
 
     hanging.close_for_all();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let begun = Instant::now();
-            let error = kept.metadata().unwrap_err();
+            let error = open_handle.metadata().unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::TIMEDOUT.raw_os_error()));
             assert!(begun.elapsed() < AT_LAST);
         });
@@ -154,7 +154,7 @@ fn a_revalidation_takes_one_deadline() {
             ],
         );
     });
-    drop((kept, held));
+    drop((open_handle, open_files));
     hanging.open();
     std::thread::sleep(Duration::from_millis(600));
     hanging.recovers(&FILES);

@@ -119,7 +119,7 @@ impl Drop for Hanging {
 pub fn start(program: &str, args: &[&Path]) -> Killed {
     let mut command = listening(program);
     command.args(args).stdin(Stdio::null());
-    Killed(quiet(&mut command))
+    Killed(spawn_piped(&mut command))
 }
 
 /// Returns a command with default signal actions, because a shell lets its background programs
@@ -135,13 +135,13 @@ pub fn start_python(script: &str, path: &Path) -> Killed {
     let script = format!("def ready():\n print(flush=True)\n{script}");
     let mut python = listening("python3");
     python.args(["-c", &script]).arg(path);
-    let mut python = Killed(quiet(&mut python));
+    let mut python = Killed(spawn_piped(&mut python));
     let stdout = python.0.stdout.as_mut().unwrap();
     stdout.read_exact(&mut [0]).unwrap();
     python
 }
 
-fn quiet(command: &mut Command) -> Child {
+fn spawn_piped(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -210,9 +210,9 @@ impl Moving {
         // icechunk keeps the file from before the second commit.
         let repo = repository.path().join("repo");
         let later = fs::read(&repo).unwrap();
-        let kept = fs::read_dir(repository.path().join("overwritten")).unwrap();
-        for kept in kept {
-            fs::copy(kept.unwrap().path(), &repo).unwrap();
+        let old_files = fs::read_dir(repository.path().join("overwritten")).unwrap();
+        for old_file in old_files {
+            fs::copy(old_file.unwrap().path(), &repo).unwrap();
             let info = info(&repository, &[]);
             if info["branches"]["main"] == info["tags"]["v1"] && info["tags"]["v1"].is_string() {
                 let later = Some(later);
@@ -251,9 +251,9 @@ fn a_branch_that_moves_is_seen_and_open_files_stay_on_their_snapshot() {
         moving.go_on();
         let is_new = || read(&chunk).is_ok_and(|new| new != old);
         assert!(wait_until(Duration::from_secs(10), is_new), "{format}");
-        let mut kept = vec![0; old.len()];
-        open.read_exact_at(&mut kept, 0).unwrap();
-        assert_eq!(kept, old, "{format}");
+        let mut bytes = vec![0; old.len()];
+        open.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, old, "{format}");
         // The commit changes a chunk and not the document of the array. Decoded chunks are trusted for `--ttl`.
         thread::sleep(Duration::from_millis(200));
         let mixed = view.read_exact_at(&mut [0; 4], 0);

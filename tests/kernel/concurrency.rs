@@ -142,7 +142,7 @@ fn f05_listings_while_files_come_and_go() {
                 .iter()
                 .filter(|name| name.to_str().unwrap().starts_with("stable."))
                 .count();
-            assert_eq!(stable, STABLE, "files that nobody touched were missed");
+            assert_eq!(stable, STABLE, "unchanged files were missed");
             listings += 1;
         }
         listings

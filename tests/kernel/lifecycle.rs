@@ -145,20 +145,20 @@ fn g03_a_busy_mount_is_ebusy_and_a_lazy_unmount_waits_for_the_last_file() {
         file.read_exact(&mut first).unwrap();
 
         let plain = unmount_command(&[]).arg(mount.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&plain.stderr).into_owned();
+        let output = String::from_utf8_lossy(&plain.stderr).into_owned();
         assert!(
-            !plain.status.success() && said.contains("busy"),
-            "umount while busy: {said}"
+            !plain.status.success() && output.contains("busy"),
+            "umount while busy: {output}"
         );
         let ours = run_for(
             zarrfs().arg("umount").arg(mount.path()),
             Duration::from_secs(20),
         );
-        let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+        let output = String::from_utf8_lossy(&ours.stderr).into_owned();
         assert_eq!(
             ours.status.code(),
             Some(1),
-            "zarrfs umount while busy: {said}"
+            "zarrfs umount while busy: {output}"
         );
         assert!(
             is_mounted(mount.path()) && alive(),

@@ -15,7 +15,7 @@ use crate::sources::*;
 use crate::support::*;
 
 /// Returns a scratch directory for very many files, in memory if possible.
-fn roomy() -> tempfile::TempDir {
+fn large_scratch() -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("zarrfs-test-");
     builder
@@ -92,7 +92,7 @@ fn e05_forgotten_inodes_take_no_memory() {
     if !is_root() {
         return skipped("needs root");
     }
-    let source = roomy();
+    let source = large_scratch();
     let mut directory = source.path().join("d0");
     fs::create_dir(&directory).unwrap();
     let name = |i: usize| format!("a_rather_long_name_of_a_chunk_that_costs_some_memory.{i}");
@@ -143,7 +143,7 @@ fn e05_forgotten_inodes_take_no_memory() {
 
 #[test]
 fn e09_a_directory_of_100000_files_is_listed_exactly() {
-    let source = roomy();
+    let source = large_scratch();
     let inside = source.path().join("many");
     fs::create_dir(&inside).unwrap();
     let names: BTreeSet<String> = (0..100_000).map(|i| format!("c.{i}")).collect();
@@ -171,9 +171,9 @@ fn e09_a_directory_of_100000_files_is_listed_exactly() {
     assert_eq!(
         untouched.len(),
         distinct.len(),
-        "files that nobody touched were listed twice"
+        "unchanged files were listed twice"
     );
-    assert!(distinct == names, "files that nobody touched were missed");
+    assert!(distinct == names, "unchanged files were missed");
 }
 
 #[test]

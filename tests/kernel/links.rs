@@ -68,7 +68,7 @@ fn cat(mount: &Mount, name: &str) -> Result<Vec<u8>, String> {
         kill_process(daemon, Signal::KILL).unwrap();
         panic!("reading {name} blocks");
     };
-    let (mut content, mut said) = (Vec::new(), String::new());
+    let (mut content, mut output) = (Vec::new(), String::new());
     cat.0
         .stdout
         .take()
@@ -79,12 +79,12 @@ fn cat(mount: &Mount, name: &str) -> Result<Vec<u8>, String> {
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut output)
         .unwrap();
     if status.success() {
         Ok(content)
     } else {
-        Err(said)
+        Err(output)
     }
 }
 
@@ -352,15 +352,15 @@ time.sleep(30)
     let mut holder = Command::new("python3");
     holder.args(["-c", HOLD]).arg(source.path().join("leased"));
     let mut holder = Killed(holder.stdout(Stdio::piped()).spawn().unwrap());
-    let mut said = [0; 5];
+    let mut output = [0; 5];
     holder
         .0
         .stdout
         .as_mut()
         .unwrap()
-        .read_exact(&mut said)
+        .read_exact(&mut output)
         .unwrap();
-    assert_eq!(&said, b"held\n");
+    assert_eq!(&output, b"held\n");
 
     let mount = Mount::of_keys(source.path(), &["--threads", "1"]);
     let mut reader = Command::new("cat");

@@ -44,7 +44,7 @@ fn g07_a_replaced_file_has_its_new_bytes_after_the_ttl() {
             let new = || shows(&mount.join("chunk"), &pattern(seed, len));
             assert!(
                 wait_until(SOON, new),
-                "{args:?}: {len} bytes put there are not seen"
+                "{args:?}: {len} new bytes are not seen"
             );
             std::thread::sleep(Duration::from_millis(50));
             assert!(new(), "{args:?}: other bytes later");
@@ -69,7 +69,7 @@ fn g07_a_rewritten_file_has_no_stale_pages_after_the_ttl() {
             let new = || shows(&mount.join("chunk"), &pattern(seed, len));
             assert!(
                 wait_until(SOON, new),
-                "{args:?}: {len} bytes written there are not seen"
+                "{args:?}: {len} written bytes are not seen"
             );
         }
         // Overwrites a few bytes in the middle without a change of the size.
@@ -404,7 +404,7 @@ fn i07_a_removed_file_is_enoent_after_the_ttl() {
         fs::remove_file(source.path().join("d/chunk")).unwrap();
         let gone =
             || fs::metadata(mount.join("d/chunk")).is_err_and(|e| e.raw_os_error() == Some(ENOENT));
-        assert!(wait_until(SOON, gone), "a removed file is still there");
+        assert!(wait_until(SOON, gone), "a removed file still exists");
         assert_eq!(errno(File::open(mount.join("d/chunk"))), ENOENT);
         assert_eq!(fs::read_dir(mount.join("d")).unwrap().count(), 0);
 

@@ -132,17 +132,17 @@ fn a_file_the_daemon_may_not_read_is_eacces_and_not_absent() {
         return skipped("needs a /dev/fuse that everybody may open");
     }
     let source = scratch();
-    let kept = source.path().join("kept");
+    let unreadable = source.path().join("unreadable");
     let closed = source.path().join("closed");
     fs::create_dir(&closed).unwrap();
     for path in [
         source.path().join("open"),
-        kept.clone(),
+        unreadable.clone(),
         closed.join("below"),
     ] {
         fs::write(path, "content").unwrap();
     }
-    for (path, mode) in [(source.path(), 0o755), (&kept, 0), (&closed, 0o700)] {
+    for (path, mode) in [(source.path(), 0o755), (&unreadable, 0), (&closed, 0o700)] {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     }
     let nobody = [
@@ -160,20 +160,24 @@ fn a_file_the_daemon_may_not_read_is_eacces_and_not_absent() {
         return skipped("needs a build directory that everybody may read");
     }
     let mount = Foreground::new(&nobody, &[], source.path(), &[]);
-    let says = |program: &str, key: &str| {
+    let output_of_user = |program: &str, key: &str| {
         let mut command = as_nobody(Command::new(program).arg(mount.join(key)));
         let output = command.env("LC_ALL", "C").output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
-    assert_eq!(says("cat", "open"), "content");
-    for (program, key) in [("cat", "kept"), ("ls", "closed"), ("cat", "closed/below")] {
-        let said = says(program, key);
+    assert_eq!(output_of_user("cat", "open"), "content");
+    for (program, key) in [
+        ("cat", "unreadable"),
+        ("ls", "closed"),
+        ("cat", "closed/below"),
+    ] {
+        let text = output_of_user(program, key);
         assert!(
-            said.contains("Permission denied"),
-            "{program} {key}: {said}"
+            text.contains("Permission denied"),
+            "{program} {key}: {text}"
         );
     }
-    assert!(says("ls", "absent").contains("No such file"));
+    assert!(output_of_user("ls", "absent").contains("No such file"));
     let warned = |key: &str| {
         mount
             .log()
@@ -181,7 +185,7 @@ fn a_file_the_daemon_may_not_read_is_eacces_and_not_absent() {
             .any(|line| line.contains("WARN") && line.contains(key))
     };
     assert!(
-        warned("kept") && warned("closed"),
+        warned("unreadable") && warned("closed"),
         "the log does not say why: {}",
         mount.log()
     );

@@ -22,7 +22,7 @@ const OUTSIDE: &str = r#"
 "#;
 
 /// Gives the machine its own /etc and units, and only `$1/script` to start, whose output goes to
-/// `$1/said`.
+/// `$1/output`.
 const INSIDE: &str = r#"
     mount -t proc proc /proc
     mount -t cgroup2 none /sys/fs/cgroup
@@ -51,8 +51,8 @@ const INSIDE: &str = r#"
 DefaultDependencies=no
 [Service]
 Type=oneshot
-StandardOutput=file:$1/said
-StandardError=file:$1/said
+StandardOutput=file:$1/output
+StandardError=file:$1/output
 ExecStart=/bin/bash -eu $1/script
 ExecStopPost=/bin/kill -RTMIN+14 1
 END
@@ -82,10 +82,10 @@ fn boot(place: &Place, fstab: &str, script: &str) -> String {
         command.stdin(Stdio::null()),
         std::time::Duration::from_secs(80),
     );
-    let said = fs::read_to_string(place.join("said"));
-    let said = said.unwrap_or_else(|e| panic!("systemd ran no script ({e}): {console:?}"));
-    assert!(said.ends_with("all of it\n"), "{said}\n{console:?}");
-    said
+    let output = fs::read_to_string(place.join("output"));
+    let output = output.unwrap_or_else(|e| panic!("systemd ran no script ({e}): {console:?}"));
+    assert!(output.ends_with("all of it\n"), "{output}\n{console:?}");
+    output
 }
 
 /// Returns the reason why systemd cannot be started here, if any.
@@ -131,7 +131,7 @@ fn systemd_mounts_an_fstab_entry_on_access_and_unmounts_it_when_idle() {
         i=0
         while systemctl --quiet is-active "$unit" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
         kinds
-        # Somebody who holds a file keeps it.
+        # An open file delays the unmount.
         exec 3< "$ocean/zarr.json"
         sleep 10
         kinds
@@ -160,8 +160,8 @@ fn systemd_mounts_an_fstab_entry_on_access_and_unmounts_it_when_idle() {
         "autofs ",
         "all of it",
     ];
-    let said = boot(&place, &fstab, &script);
-    assert_eq!(said.lines().collect::<Vec<_>>(), wanted, "{said}");
+    let output = boot(&place, &fstab, &script);
+    assert_eq!(output.lines().collect::<Vec<_>>(), wanted, "{output}");
     place.assert_untouched();
 }
 
@@ -213,7 +213,7 @@ fn systemd_starts_the_service_when_it_is_mounted_and_stops_it_by_unmounting() {
         "32",
         "all of it",
     ];
-    let said = boot(&place, "", &script);
-    assert_eq!(said.lines().collect::<Vec<_>>(), wanted, "{said}");
+    let output = boot(&place, "", &script);
+    assert_eq!(output.lines().collect::<Vec<_>>(), wanted, "{output}");
     place.assert_untouched();
 }

@@ -43,7 +43,7 @@ fn variables_of_an_env_file_reach_the_daemon_in_both_modes() {
     assert!(!is_root() || has(daemon.id()));
     place.unmount(&[]).ok();
     daemon.ends_well(std::time::Duration::from_secs(3));
-    let tree = said(zarrfs().args(["tree", "demo:", "--env-file", &env]));
+    let tree = output_of(zarrfs().args(["tree", "demo:", "--env-file", &env]));
     assert!(tree.ok().out.starts_with("demo"));
 }
 
@@ -57,11 +57,11 @@ fn an_invalid_env_file_is_named_and_its_values_are_not() {
     let refused = |env: &Path, words: &[&str]| {
         let env = env.to_str().unwrap();
         for args in [&["--env-file", env][..], &["-f", "--env-file", env]] {
-            let said = place.attempt(&store, args);
-            said.failed(32, &[&["--env-file", env], words].concat());
-            assert!(!said.err.contains("hunter2"), "{said:?}");
+            let output = place.attempt(&store, args);
+            output.failed(32, &[&["--env-file", env], words].concat());
+            assert!(!output.err.contains("hunter2"), "{output:?}");
         }
-        let tree = said(zarrfs().args(["tree", "demo:", "--env-file", env]));
+        let tree = output_of(zarrfs().args(["tree", "demo:", "--env-file", env]));
         tree.failed(1, words);
         place.assert_untouched();
     };
@@ -102,7 +102,7 @@ fn root_accepts_only_an_env_file_of_root() {
     }
     for mode in [0o400, 0o600, 0o640] {
         let env = file(&place, "A=1", mode);
-        said(zarrfs().args(["tree", "demo:", "--env-file", &env])).ok();
+        output_of(zarrfs().args(["tree", "demo:", "--env-file", &env])).ok();
     }
     let env = file(&place, "A=hunter2", 0o600);
     run(Command::new("chown").args(["nobody", &env]));
@@ -116,5 +116,5 @@ fn root_accepts_only_an_env_file_of_root() {
     fs::set_permissions(&env, fs::Permissions::from_mode(0o644)).unwrap();
     let mut tree = Command::new(binary);
     tree.args(["tree", "demo:", "--env-file", &env]);
-    said(&mut as_nobody(&tree)).ok();
+    output_of(&mut as_nobody(&tree)).ok();
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::namespace::with_helper;
 use crate::place::*;
-use crate::servers::{Moto, Nginx, without_clouds};
+use crate::servers::{Moto, Nginx, without_cloud_environment};
 use crate::support::*;
 
 fn binary() -> PathBuf {
@@ -31,7 +31,7 @@ const BY_MOUNTPOINT: &str = r#"
 fn mounts_by(place: &Place, line: &str, source: &str) {
     fs::write(place.join("fstab"), format!("{line}\n")).unwrap();
     let mut command = with_helper(place, &binary(), BY_MOUNTPOINT);
-    let all = said(without_clouds(&mut command));
+    let all = output_of(without_cloud_environment(&mut command));
     let wanted = format!("fuse.zarrfs {source}\n{GROUP}fuse.zarrfs\n");
     assert_eq!(all.ok().out, wanted, "{line}: {all:?}");
     place.assert_untouched();
@@ -81,7 +81,7 @@ fn a_line_of_fstab_mounts_a_web_server_and_a_bucket_and_prints_no_secret() {
     let line = format!("{signed} {point} zarrfs {options} 0 0");
     fs::write(place.join("fstab"), line).unwrap();
     let script = r#"mount -T "$2/fstab" "$1"; grep zarrfs /proc/mounts; umount "$1""#;
-    let shown = said(&mut with_helper(&place, &binary(), script));
+    let shown = output_of(&mut with_helper(&place, &binary(), script));
     assert!(
         shown.ok().out.contains(&url) && !shown.out.contains("hunter2"),
         "{shown:?}"
@@ -126,7 +126,7 @@ fn an_ordinary_user_mounts_an_fstab_entry_with_the_option_user() {
         as_nobody umount "$1"
         ! findmnt "$1"
     "#;
-    let all = said(&mut with_helper(&place, &binary, script));
+    let all = output_of(&mut with_helper(&place, &binary, script));
     assert_eq!(all.ok().out, GROUP, "{all:?}");
     place.assert_untouched();
 }

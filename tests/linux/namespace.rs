@@ -55,7 +55,7 @@ fn mount_8_finds_the_helper_for_both_types() {
         mount -f -t zarrfs "$2/a store, with odd 'name'" "$1"
         ! findmnt "$1"
     "#;
-    let all = said(&mut with_helper(&place, &binary(), script));
+    let all = output_of(&mut with_helper(&place, &binary(), script));
     let shown = store.to_str().unwrap();
     let once = format!("fuse.zarrfs {shown}\n600\n");
     assert!(all.ok().out.starts_with(&once.repeat(2)), "{all:?}");
@@ -90,14 +90,14 @@ fn a_failed_mount_8_prints_the_reason_and_mounts_nothing() {
         (r#""$2/store" "$2/nowhere""#, 32, &["nowhere"]),
     ] {
         let script = format!("mount -t zarrfs {arguments}");
-        let refused = said(&mut with_helper(&place, &binary(), &script));
+        let refused = output_of(&mut with_helper(&place, &binary(), &script));
         refused.failed(code, words);
         place.assert_untouched();
         std::fs::remove_dir_all(place.join("sbin")).unwrap();
     }
     // With the sloppy option of mount(8), unknown options are ignored.
     let script = r#"mount -s -t zarrfs -o frobnicate=1 "$2/store" "$1"; umount "$1""#;
-    said(&mut with_helper(&place, &binary(), script)).ok();
+    output_of(&mut with_helper(&place, &binary(), script)).ok();
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn a_mount_is_created_in_the_given_namespace() {
         nsenter -m -t $other cat "$1/zarr.json"
         nsenter -m -t $other umount "$1"
     "#;
-    let all = said(&mut with_helper(&place, &binary(), script));
+    let all = output_of(&mut with_helper(&place, &binary(), script));
     assert_eq!(all.ok().out, GROUP);
     let mut helper = Command::new("bash");
     let script = r#"exec -a mount.zarrfs "$1" "$2" "$3" -N /proc/self/ns/net"#;
     helper.args(["-c", script, "bash"]).arg(binary());
-    let refused = said(helper.arg(place.join("store")).arg(&place.path));
+    let refused = output_of(helper.arg(place.join("store")).arg(&place.path));
     refused.failed(32, &["namespace /proc/self/ns/net"]);
     place.assert_untouched();
 }
@@ -133,13 +133,13 @@ fn a_mountpoint_that_vanishes_is_named_and_one_that_moves_is_unmounted() {
     let above = place.make_dir("above");
     let point = place.make_dir("above/point");
     let mut mount = zarrfs();
-    said(mount.arg(&store).arg(&point)).ok();
+    output_of(mount.arg(&store).arg(&point)).ok();
     let pid = daemon_of(&point);
     std::fs::rename(&above, place.join("moved to \\ a place")).unwrap();
     kill(pid, rustix::process::Signal::TERM);
     assert!(wait_until(Duration::from_secs(3), || !runs(pid)));
     assert!(place.mounted().is_empty(), "{:?}", place.mounted());
-    let gone = said(mount.env("LC_ALL", "C"));
+    let gone = output_of(mount.env("LC_ALL", "C"));
     gone.failed(32, &["above/point", "must be an existing directory"]);
     place.assert_untouched();
 }
@@ -179,7 +179,7 @@ fn a_user_without_fusermount3_mounts_in_namespaces_of_their_own() {
     let mut unshare = Command::new("/usr/bin/unshare");
     unshare.args(["-Urm", "sh", "-c", script]).arg(binary());
     unshare.arg(&store).arg(&place.path).env("PATH", &programs);
-    let read = said(&mut unshare);
+    let read = output_of(&mut unshare);
     assert_eq!(read.ok().out, GROUP);
     // The mount is invisible outside of the namespace.
     place.assert_untouched();

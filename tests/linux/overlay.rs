@@ -33,7 +33,7 @@ fn writes_to_an_overlay_over_a_mount_leave_the_source_unchanged() {
         place.mount(source, &[]);
         let mut command = Command::new("unshare");
         command.args(["-m", "bash", "-euc", script, "bash"]);
-        let all = said(command.arg(&place.path).arg(place.dir()).env("LC_ALL", "C"));
+        let all = output_of(command.arg(&place.path).arg(place.dir()).env("LC_ALL", "C"));
         let merged = place.join("rw/merged");
         let merged = merged.display();
         let wanted = format!(
@@ -74,7 +74,7 @@ fn a_mount_in_a_container_is_seen_by_the_host_and_by_other_containers() {
     let mut command = Command::new("unshare");
     command.args(["-m", "bash", "-euc", script, "bash"]);
     command.arg(&place.path).arg(place.dir());
-    let all = said(command.arg(zarrfs().get_program()).env("LC_ALL", "C"));
+    let all = output_of(command.arg(zarrfs().get_program()).env("LC_ALL", "C"));
     assert_eq!(all.ok().out, GROUP.repeat(2), "{all:?}");
     place.assert_untouched();
 }

@@ -45,13 +45,13 @@ fn files(directory: &Path) -> Vec<String> {
 pub fn mounts_the_demo(place: &Place, installed: &Path) {
     let mut version = Command::new(installed);
     let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(said(version.arg("-V")).ok().out, line);
+    assert_eq!(output_of(version.arg("-V")).ok().out, line);
     let mut demo = Command::new(installed);
-    said(demo.arg("demo").arg(&place.path)).ok();
+    output_of(demo.arg("demo").arg(&place.path)).ok();
     let npy = fs::read(place.path.join("v3/t2m/.zarrfs/t2m.npy")).unwrap();
     assert!(npy.starts_with(b"\x93NUMPY"));
     let mut umount = Command::new(installed);
-    said(umount.arg("umount").arg(&place.path)).ok();
+    output_of(umount.arg("umount").arg(&place.path)).ok();
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn the_script_installs_the_package_and_removes_it() {
             .args(arguments)
             .env("DESTDIR", &root)
             .env("PREFIX", "/opt/zarrfs");
-        said(install.env("ZARRFS_BINARY", &binary)).ok();
+        output_of(install.env("ZARRFS_BINARY", &binary)).ok();
     };
     // Twice, as in an update.
     install(&[]);
@@ -102,9 +102,9 @@ fn the_script_installs_the_package_and_removes_it() {
     install(&["--uninstall"]);
     assert_eq!(files(&root), [""; 0]);
     for arguments in [&["--bogus"][..], &["--uninstall", "x"]] {
-        said(script("install").args(arguments)).failed(2, &["usage"]);
+        output_of(script("install").args(arguments)).failed(2, &["usage"]);
     }
-    said(script("install").env("PREFIX", "here")).failed(2, &["absolute"]);
+    output_of(script("install").env("PREFIX", "here")).failed(2, &["absolute"]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_archive_runs_where_it_is_unpacked_and_installs_itself() {
     let installed = |install: &mut Command, root: &str| {
         let root = place.join(root);
         install.env("DESTDIR", &root).env("PREFIX", "/opt/zarrfs");
-        said(install).ok();
+        output_of(install).ok();
         files(&root)
     };
     let mut from_archive = Command::new(unpacked.join("scripts/install"));
@@ -145,7 +145,7 @@ fn the_archive_runs_where_it_is_unpacked_and_installs_itself() {
         installed(from_archive.env_remove("ZARRFS_BINARY"), "a root"),
         installed(&mut from_checkout, "another root")
     );
-    said(script("package-tarball").arg("--bogus")).failed(2, &["usage"]);
+    output_of(script("package-tarball").arg("--bogus")).failed(2, &["usage"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn rpm_installs_the_package_and_removes_it() {
     let rpm = |arguments: &[&str]| {
         let mut rpm = Command::new("rpm");
         rpm.arg("--root").arg(&root).args(arguments);
-        said(&mut rpm)
+        output_of(&mut rpm)
     };
     let path = package.to_str().unwrap();
     rpm(&["-i", "--nodeps", "--ignorearch", path]).ok();

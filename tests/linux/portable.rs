@@ -29,7 +29,7 @@ fn the_wheel_passes_the_check_of_pypi() {
     };
     let place = Place::new();
     let path = run(&mut wheel(&place, &binary(&place), &[]));
-    let checked = said(twine.args(["check", "--strict", path.trim_end()]));
+    let checked = output_of(twine.args(["check", "--strict", path.trim_end()]));
     assert!(checked.ok().out.contains("PASSED"), "{checked:?}");
 }
 
@@ -39,7 +39,7 @@ fn a_wheel_has_no_tag_for_systems_that_its_binary_does_not_run_on() {
     let architecture = std::env::consts::ARCH;
     let binary = binary(&place);
     let refused = |tag: &str, words: &[&str]| {
-        said(&mut wheel(&place, &binary, &["--tag", tag])).failed(1, words);
+        output_of(&mut wheel(&place, &binary, &["--tag", tag])).failed(1, words);
     };
     // The test build is linked with the libraries of this machine.
     let old = format!("manylinux_2_5_{architecture}");
@@ -51,7 +51,7 @@ fn a_wheel_has_no_tag_for_systems_that_its_binary_does_not_run_on() {
     assert!(!place.join("wheels").exists());
     let text = place.join("text");
     fs::write(&text, "#!/bin/sh\n").unwrap();
-    said(&mut wheel(&place, &text, &[])).failed(1, &["no ELF file"]);
+    output_of(&mut wheel(&place, &text, &[])).failed(1, &["no ELF file"]);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_portable_binary_runs_on_glibc_2_28() {
     let tag = format!("manylinux_2_28_{}", std::env::consts::ARCH);
     let path = run(&mut wheel(&place, &binary, &["--tag", &tag]));
     // auditwheel independently reads the symbol tables, and names the oldest tag.
-    let shown = said(auditwheel.args(["show", path.trim_end()]));
+    let shown = output_of(auditwheel.args(["show", path.trim_end()]));
     let text = shown.ok().out.replace('\n', " ");
     let consistent = text
         .split("following platform tag:")
@@ -95,6 +95,6 @@ fn the_workflows_are_valid_and_pin_their_actions() {
     let files = fs::read_dir(&workflows).unwrap();
     let files = files.map(|file| file.unwrap().path());
     schema.args(["--builtin-schema", "vendor.github-workflows"]);
-    said(schema.args(files)).ok();
-    said(zizmor.args(["--offline", "--no-progress"]).arg(&workflows)).ok();
+    output_of(schema.args(files)).ok();
+    output_of(zizmor.args(["--offline", "--no-progress"]).arg(&workflows)).ok();
 }

@@ -64,11 +64,11 @@ fn the_service_is_ready_when_it_is_mounted_and_its_stop_line_unmounts() {
         start.stderr(fs::File::create(&stderr).unwrap());
         let mut daemon = Daemon::new(&mut start, stderr);
         let mut message = [0; 4096];
-        let length = socket.recv(&mut message).expect("nobody is ready");
+        let length = socket.recv(&mut message).expect("no READY=1");
         let text = std::str::from_utf8(&message[..length]).unwrap();
         assert!(text.lines().any(|line| line == "READY=1"), "{text}");
         assert_serves(&place.path);
-        said(&mut command(&value(&unit, "ExecStop"), &variables)).ok();
+        output_of(&mut command(&value(&unit, "ExecStop"), &variables)).ok();
         daemon.ends_well(Duration::from_secs(5));
         place.assert_untouched();
     }
@@ -97,7 +97,7 @@ fn systemd_accepts_the_units() {
         let mut verify = Command::new("systemd-analyze");
         verify.args(["verify", "--man=no"]).arg(&file);
         // systemd-analyze needs a runtime directory.
-        let verdict = said(verify.env("XDG_RUNTIME_DIR", dir.path()));
+        let verdict = output_of(verify.env("XDG_RUNTIME_DIR", dir.path()));
         let ours: Vec<_> = verdict.err.lines().filter(|l| l.contains(name)).collect();
         assert!(ours.is_empty(), "{unit}: {ours:?}");
     }

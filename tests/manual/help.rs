@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::place::said;
+use crate::place::output_of;
 use crate::support::*;
 
 /// The width of the terminal.
@@ -11,12 +11,12 @@ const COLUMNS: usize = 80;
 fn help(arguments: &[&str]) -> String {
     let mut command = zarrfs();
     command.args(arguments).env("COLUMNS", COLUMNS.to_string());
-    said(&mut command).ok().out.clone()
+    output_of(&mut command).ok().out.clone()
 }
 
 #[test]
 fn every_help_text_fits_80_columns() {
-    let pages = said(zarrfs().args(["man", "--list"])).ok().out.clone();
+    let pages = output_of(zarrfs().args(["man", "--list"])).ok().out.clone();
     let pages = pages.lines().filter_map(|page| page.strip_suffix(".1"));
     let commands: Vec<&str> = pages
         .filter_map(|page| page.strip_prefix("zarrfs-"))
@@ -59,7 +59,7 @@ fn the_short_help_has_both_forms_groups_common_options_and_examples() {
         assert!(!mount.contains(option), "{option} is rare");
         assert!(long.contains(option), "no {option} in {long}");
     }
-    let none = said(zarrfs().env("COLUMNS", "80"));
+    let none = output_of(zarrfs().env("COLUMNS", "80"));
     assert_eq!((none.code, none.err), (Some(2), short));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::place::said;
+use crate::place::output_of;
 use crate::support::*;
 
 /// Pages of other packages to which the manual pages refer.
@@ -19,12 +19,12 @@ const OTHERS: [&str; 6] = [
 
 /// Writes all pages to a directory.
 fn write_pages(directory: &Path) -> Vec<PathBuf> {
-    let list = said(zarrfs().args(["man", "--list"]));
+    let list = output_of(zarrfs().args(["man", "--list"]));
     let files = list.ok().out.lines();
     files
         .map(|file| {
             let path = directory.join(file);
-            std::fs::write(&path, &said(zarrfs().args(["man", file])).ok().out).unwrap();
+            std::fs::write(&path, &output_of(zarrfs().args(["man", file])).ok().out).unwrap();
             path
         })
         .collect()
@@ -44,14 +44,14 @@ fn mandoc_and_groff_accept_every_page() {
     }
     let dir = scratch();
     let pages = write_pages(dir.path());
-    let lint = said(Command::new("mandoc").arg("-Tlint").args(&pages));
+    let lint = output_of(Command::new("mandoc").arg("-Tlint").args(&pages));
     assert_eq!((lint.out.as_str(), lint.err.as_str()), ("", ""));
     for page in pages {
         let mut groff = Command::new("groff");
         groff
             .args(["-ww", "-man", "-Tutf8", "-rLL=80n", "-z"])
             .arg(&page);
-        let set = said(&mut groff);
+        let set = output_of(&mut groff);
         assert_eq!((set.code, set.err.as_str()), (Some(0), ""), "{page:?}");
     }
 }
@@ -79,7 +79,7 @@ fn a_page_refers_only_to_pages_that_exist() {
             assert!(exists, "{page:?}: {entry}");
         }
     }
-    said(zarrfs().args(["man", "bogus"])).failed(1, &["bogus", "man --list"]);
+    output_of(zarrfs().args(["man", "bogus"])).failed(1, &["bogus", "man --list"]);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn every_command_has_a_page_with_its_options() {
         ("check", "\\-\\-jobs"),
         ("export", "\\-\\-as"),
     ] {
-        let page = said(zarrfs().args(["man", command]));
+        let page = output_of(zarrfs().args(["man", command]));
         assert!(page.ok().out.contains(option), "{page:?}");
     }
-    let whole = said(zarrfs().arg("man"));
+    let whole = output_of(zarrfs().arg("man"));
     for section in [
         "SYNOPSIS",
         "EXAMPLES",

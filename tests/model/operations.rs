@@ -261,7 +261,7 @@ impl State {
                 faults.set(None);
                 let again = send(self);
                 if let Err(error) = &again {
-                    assert!(!failing::is_injected(error), "a failure is kept: {error}");
+                    assert!(!failing::is_injected(error), "a failure is cached: {error}");
                 }
                 again
             }
@@ -627,7 +627,7 @@ impl State {
         if opened.object.is_constant() {
             assert!(
                 !self.has_changed(inode),
-                "pages of {} are kept",
+                "pages of {} stay cached",
                 shown(&inode.path)
             );
         } else if !is_open {
@@ -735,8 +735,8 @@ impl State {
     fn list(&mut self, at: usize, from: Option<&Index>, most: usize, is_plus: bool) {
         let directory = &mut self.directories[at];
         if let Some(from) = from {
-            let kept = from.index(directory.listed.len() + 1);
-            directory.listed.truncate(kept);
+            let length = from.index(directory.listed.len() + 1);
+            directory.listed.truncate(length);
         }
         let directory = &self.directories[at];
         let part = Part {

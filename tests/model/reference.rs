@@ -531,7 +531,7 @@ impl Reference {
         let keys = self.possible_keys();
         let mut names = children(keys.iter().map(|key| (key, Kind::Object)), path);
         if !self.is_listed {
-            names.retain(|name, kind| *kind == Kind::Prefix || self.is_told(path, name));
+            names.retain(|name, kind| *kind == Kind::Prefix || self.is_in_metadata(path, name));
         }
         if self.views == Some(true) {
             names.insert(HIDDEN.into(), Kind::Prefix);
@@ -540,7 +540,7 @@ impl Reference {
     }
 
     /// Returns whether metadata contain the name of a value.
-    fn is_told(&self, prefix: &[u8], name: &[u8]) -> bool {
+    fn is_in_metadata(&self, prefix: &[u8], name: &[u8]) -> bool {
         let is_document = name.starts_with(b".z") || name == b"zarr.json";
         let key = join(prefix, name);
         let is_chunk = |(array, stored): (&String, &StoredArray)| {

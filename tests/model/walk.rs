@@ -21,7 +21,7 @@ type OtherFiles = BTreeMap<Vec<u8>, Vec<u8>>;
 type Names = BTreeMap<Vec<u8>, Kind>;
 
 /// More loads than one failed run leaves behind.
-const LEFT_BEHIND: usize = 64;
+const MAX_LEFT_LOADS: usize = 64;
 
 /// The result of a lookup: nothing, a directory, or a file with its bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,7 +123,7 @@ impl Walk<'_> {
         if is_allowed {
             // Loads that the failed run has left behind may fail for the next one that joins them; loads that
             // begin now cannot.
-            let runs = (0..LEFT_BEHIND).map(|_| run());
+            let runs = (0..MAX_LEFT_LOADS).map(|_| run());
             let mut ended = runs
                 .skip_while(|answer| matches!(answer, Err(error) if failing::is_injected(error)));
             let again = ended.next().unwrap_or_else(&run);
@@ -344,10 +344,10 @@ macro_rules! every_call_fails {
 }
 
 every_call_fails! {
-    every_failure_of_a_store_in_memory_is_an_error_and_nothing_is_kept_of_it: Memory Local false;
-    every_failure_of_a_zip_is_an_error_and_nothing_is_kept_of_it: Zip Local true;
-    every_failure_of_a_directory_is_an_error_and_nothing_is_kept_of_it: Directory Local true;
-    every_failure_of_a_remote_store_is_an_error_and_nothing_is_kept_of_it: Memory Remote true;
+    every_failure_of_a_store_in_memory_is_an_error_and_is_not_cached: Memory Local false;
+    every_failure_of_a_zip_is_an_error_and_is_not_cached: Zip Local true;
+    every_failure_of_a_directory_is_an_error_and_is_not_cached: Directory Local true;
+    every_failure_of_a_remote_store_is_an_error_and_is_not_cached: Memory Remote true;
     every_failure_of_a_remote_store_that_changes_is_an_error: Directory Remote false;
     every_failure_of_a_store_without_listings_is_an_error: Memory Unlisted true;
     every_failure_of_a_store_without_listings_that_changes_is_an_error: Directory Unlisted false;

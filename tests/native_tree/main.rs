@@ -109,11 +109,11 @@ fn script(text: &str, arguments: &[&Path]) -> Command {
 /// Runs a comparison, and asserts that it succeeds without output.
 fn is_silent(command: &mut Command) {
     let output = run_for(command, Duration::from_secs(240));
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let first_lines = said.lines().take(20).collect::<Vec<_>>().join("\n");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let first_lines = text.lines().take(20).collect::<Vec<_>>().join("\n");
     assert!(
-        output.status.success() && said.is_empty(),
+        output.status.success() && text.is_empty(),
         "{command:?}: {}\n{first_lines}",
         output.status
     );
@@ -132,7 +132,7 @@ fn is_same_tree(reference: &Path, tree: &Path) {
     is_silent(&mut script(SAME_TREE, &[reference, tree, copies.path()]));
 }
 
-fn is_same_to_every_read(reference: &Path, tree: &Path) {
+fn every_read_is_equal(reference: &Path, tree: &Path) {
     is_silent(
         Command::new("python3")
             .arg(tool("read_files.py"))
@@ -171,14 +171,14 @@ fn a_directory_store_is_its_own_tree() {
 fn every_way_of_reading_a_file_of_a_zip_gives_its_bytes() {
     for zip in zips() {
         let reference = unzip(&zip);
-        is_same_to_every_read(reference.path(), mount_zip(&zip).path());
+        every_read_is_equal(reference.path(), mount_zip(&zip).path());
     }
 }
 
 #[test]
 fn every_way_of_reading_a_file_of_a_directory_gives_its_bytes() {
     for directory in directories() {
-        is_same_to_every_read(&directory, Mount::new(&directory).path());
+        every_read_is_equal(&directory, Mount::new(&directory).path());
     }
 }
 
@@ -195,7 +195,7 @@ fn a_zip_of_more_entries_than_sixteen_bits_count_is_whole() {
 fn a_long_deflated_chunk_is_the_same_in_every_order_of_reads() {
     let zip = fixture("zip/v2-large-deflated-chunk.zip");
     let reference = unzip(&zip);
-    is_same_to_every_read(reference.path(), Mount::new(&zip).path());
+    every_read_is_equal(reference.path(), Mount::new(&zip).path());
     is_silent(&mut script(
         SAME_FILES,
         &[reference.path(), Mount::new(&zip).path()],
@@ -285,12 +285,12 @@ fn a_c_program_reads_the_same_numbers() {
 
 /// A mount by the user `nobody`, with fusermount3, of a copy of a source.
 #[derive(Debug)]
-struct NobodysMount {
+struct UnprivilegedMount {
     dir: tempfile::TempDir,
     pid: Option<u32>,
 }
 
-impl NobodysMount {
+impl UnprivilegedMount {
     fn new(source: &Path) -> Self {
         let prepare = r#"
             chmod 755 "$1"
@@ -318,7 +318,7 @@ impl NobodysMount {
             .ok();
         assert!(
             mount.pid.is_some(),
-            "the root directory tells the daemon's pid"
+            "an attribute of the root directory has the daemon's pid"
         );
         mount
     }
@@ -353,11 +353,14 @@ fn is_running(pid: u32) -> bool {
         .any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
-impl Drop for NobodysMount {
+impl Drop for UnprivilegedMount {
     fn drop(&mut self) {
         clean_up(&self.path());
         if !wait_until(Duration::from_secs(10), || self.is_gone()) {
-            eprintln!("nobody's daemon {:?} outlived its mount", self.pid);
+            eprintln!(
+                "the daemon {:?} of the user nobody outlived its mount",
+                self.pid
+            );
         }
     }
 }
@@ -371,7 +374,7 @@ fn user_nobody_mounts_and_sees_the_same_tree() {
     let unzipped = unzip(&zip);
     let directory = fixture("dir/v2-nested");
     for (source, reference) in [(&zip, unzipped.path()), (&directory, &directory)] {
-        let mount = NobodysMount::new(source);
+        let mount = UnprivilegedMount::new(source);
         let seen_by_nobody = mount.at("reference");
         run(&mut script(
             r#"cp -r "$1" "$2"; chmod -R a+rX "$2""#,

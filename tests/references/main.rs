@@ -11,9 +11,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod ahead;
 mod hostile;
 mod kerchunk;
+mod prefetch;
 mod remote;
 
 pub use support::{clients, faulty, servers};

@@ -103,7 +103,7 @@ fn targets_at_another_server_need_an_option() {
             mount.unmount();
         }
     }
-    assert_eq!(other.requests().len(), 0, "a refused target was asked for");
+    assert_eq!(other.requests().len(), 0, "a refused target was requested");
     for source in sources.iter().flatten() {
         let mount = Mount::with(source, &["--allow-target", &host]);
         is_equal(&mount, "combined");

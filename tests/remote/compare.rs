@@ -37,7 +37,7 @@ const LEAST_ARRAYS: usize = 9;
 /// Returns a directory with `TREES` and `ZIPS`, without empty directories, because object stores
 /// cannot represent these.
 pub fn served() -> tempfile::TempDir {
-    let fixtures = own("target/fixtures");
+    let fixtures = in_repository("target/fixtures");
     let directory = scratch();
     let sources = TREES.map(|name| format!("dir/{name}")).into_iter();
     for source in sources.chain(ZIPS.map(|name| format!("zip/{name}"))) {
@@ -59,7 +59,7 @@ pub fn served() -> tempfile::TempDir {
 }
 
 /// Returns a path in the repository.
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
@@ -120,11 +120,11 @@ pub fn is_same_tree(what: &str, local: &Path, mounted: &Path) {
         command.arg(local).arg(mounted),
         std::time::Duration::from_secs(240),
     );
-    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
-    let first_lines = said.lines().take(20).collect::<Vec<_>>().join("\n");
+    let first_lines = text.lines().take(20).collect::<Vec<_>>().join("\n");
     assert!(
-        output.status.success() && said.is_empty(),
+        output.status.success() && text.is_empty(),
         "{what}: {}\n{first_lines}",
         output.status
     );
@@ -182,7 +182,7 @@ pub fn is_same_in_views(what: &str, arrays: &BTreeSet<String>, local: &Path, mou
 /// Returns the interpreter with zarr-python 2 or 3.
 pub fn zarr_python(version: &str) -> PathBuf {
     let venv = std::env::var_os(format!("ZARRFS_VENV{version}")).map_or_else(
-        || own(&format!("tests/fixtures/.venv{version}")),
+        || in_repository(&format!("tests/fixtures/.venv{version}")),
         PathBuf::from,
     );
     venv.join("bin/python")
@@ -193,7 +193,7 @@ pub fn is_same_to_zarr(what: &str, arrays: &BTreeSet<String>, local: &Path, moun
     let half = if what.contains("v2") { "2" } else { "3" };
     let read = |mount: &Path| {
         run(Command::new(zarr_python(half))
-            .arg(own("tests/remote/read_arrays.py"))
+            .arg(in_repository("tests/remote/read_arrays.py"))
             .arg(mount)
             .args(arrays))
     };
@@ -212,7 +212,7 @@ pub enum Listing {
 }
 
 /// Mounts one of `TREES` from a server, and compares everything with the local tree.
-pub fn tree_is_the_local_one(served: &Path, remote: &Remote, name: &str, listing: Listing) {
+pub fn assert_tree_equals_local(served: &Path, remote: &Remote, name: &str, listing: Listing) {
     let what = remote.source(name);
     let tree = served.join(name);
     let local = Mount::new(&tree);
@@ -229,7 +229,7 @@ pub fn tree_is_the_local_one(served: &Path, remote: &Remote, name: &str, listing
 
 /// Mounts one of `ZIPS` from a server, and compares everything with the local zip. The listing of a
 /// zip is complete, wherever the zip is.
-pub fn zip_is_the_local_one(served: &Path, remote: &Remote, name: &str) {
+pub fn assert_zip_equals_local(served: &Path, remote: &Remote, name: &str) {
     let local = Mount::new(served.join(name));
     let arrays = arrays(local.path());
     for source in [remote.source(name), remote.source_of_zip(name)] {
@@ -244,21 +244,21 @@ pub fn zip_is_the_local_one(served: &Path, remote: &Remote, name: &str) {
 }
 
 /// Compares all of `TREES` and `ZIPS`.
-pub fn all_are_the_local_ones(served: &Path, remote: &Remote) {
+pub fn assert_all_equal_local(served: &Path, remote: &Remote) {
     for name in TREES {
-        tree_is_the_local_one(served, remote, name, Listing::Complete);
+        assert_tree_equals_local(served, remote, name, Listing::Complete);
     }
     for name in ZIPS {
-        zip_is_the_local_one(served, remote, name);
+        assert_zip_equals_local(served, remote, name);
     }
 }
 
 /// Compares some of them, because read permissions do not depend on the kind of tree.
-pub fn some_are_the_local_ones(served: &Path, remote: &Remote) {
+pub fn assert_some_equal_local(served: &Path, remote: &Remote) {
     for name in ["v2-consolidated", "v3-sharded"] {
-        tree_is_the_local_one(served, remote, name, Listing::Complete);
+        assert_tree_equals_local(served, remote, name, Listing::Complete);
     }
-    zip_is_the_local_one(served, remote, "v3-zip-r.zip");
+    assert_zip_equals_local(served, remote, "v3-zip-r.zip");
 }
 
 fn ended_well(what: &str, mount: Mount) {

@@ -13,9 +13,9 @@ fn a_directory_of_hdfs_equals_the_local_one() {
     let hdfs = WebHdfs::start(served.path(), &["--user", "ada"]);
     let remote = hdfs.remote("ada");
     for name in ["v2-flat", "v3-sharded"] {
-        tree_is_the_local_one(served.path(), &remote, name, Listing::Complete);
+        assert_tree_equals_local(served.path(), &remote, name, Listing::Complete);
     }
-    zip_is_the_local_one(served.path(), &remote, "v2-deflate.zip");
+    assert_zip_equals_local(served.path(), &remote, "v2-deflate.zip");
 }
 
 #[test]

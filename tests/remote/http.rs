@@ -10,7 +10,7 @@ fn trees_by_name(location: &str) {
     let nginx = Nginx::start(served.path());
     for name in TREES {
         let remote = nginx.remote(location);
-        tree_is_the_local_one(served.path(), &remote, name, Listing::ByName);
+        assert_tree_equals_local(served.path(), &remote, name, Listing::ByName);
     }
 }
 
@@ -38,7 +38,7 @@ fn listings_of_a_web_server_have_every_key() {
         let listed = TREES_WITHOUT_DOTS.into_iter();
         for name in listed.filter(|name| !name.contains("consolidated")) {
             let remote = nginx.remote(location);
-            tree_is_the_local_one(served.path(), &remote, name, Listing::Complete);
+            assert_tree_equals_local(served.path(), &remote, name, Listing::Complete);
         }
     }
 }
@@ -48,7 +48,7 @@ fn a_zip_behind_a_web_server_equals_the_local_one() {
     let served = served();
     let nginx = Nginx::start(served.path());
     for name in ZIPS {
-        zip_is_the_local_one(served.path(), &nginx.remote(""), name);
+        assert_zip_equals_local(served.path(), &nginx.remote(""), name);
     }
 }
 

@@ -19,4 +19,4 @@ mod objects;
 mod packed;
 mod refusals;
 mod requests;
-mod themselves;
+mod test_servers;

@@ -16,7 +16,7 @@ fn a_private_bucket_of_s3_with_its_keys_equals_the_local_store() {
     let seaweed = Seaweed::signed();
     seaweed.put("private", served.path());
     let remote = seaweed.remote("private", seaweed.keys());
-    all_are_the_local_ones(served.path(), &remote);
+    assert_all_equal_local(served.path(), &remote);
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_public_bucket_of_s3_equals_the_local_store() {
     let seaweed = Seaweed::signed();
     seaweed.put(Seaweed::PUBLIC, served.path());
     let remote = seaweed.remote(Seaweed::PUBLIC, None);
-    some_are_the_local_ones(served.path(), &remote);
+    assert_some_equal_local(served.path(), &remote);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_bucket_of_another_s3_server_equals_the_local_store() {
     let moto = Moto::start();
     moto.put("private", served.path());
     let keys = moto.enforce("private");
-    some_are_the_local_ones(served.path(), &moto.remote("private", &keys));
+    assert_some_equal_local(served.path(), &moto.remote("private", &keys));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_bucket_of_rclone_with_status_200_for_ranges_equals_the_local_store() {
     let bucket = buckets.path().join("bucket");
     fs::rename(served.path(), &bucket).unwrap();
     let rclone = Rclone::start(buckets.path());
-    all_are_the_local_ones(&bucket, &rclone.remote("bucket"));
+    assert_all_equal_local(&bucket, &rclone.remote("bucket"));
 }
 
 /// N5 has no consolidated metadata, so names come from listings.
@@ -61,7 +61,8 @@ fn an_n5_hierarchy_in_a_bucket_has_the_chunks_of_the_local_one() {
     assert!(copied.unwrap().success());
     let rclone = Rclone::start(buckets.path());
     let remote = rclone.remote("bucket");
-    let there: Value = serde_json::from_slice(&remote.look("check", "store", &["--json"])).unwrap();
+    let there: Value =
+        serde_json::from_slice(&remote.run_command("check", "store", &["--json"])).unwrap();
     let mut local = zarrfs();
     let local = local
         .arg("check")
@@ -110,7 +111,7 @@ fn a_group_and_an_array_of_several_pages_of_s3_are_complete() {
     let seaweed = Seaweed::open();
     seaweed.put("many", tree.path());
     let remote = seaweed.remote("many", None);
-    let checked = remote.look("check", "store", &["--json"]);
+    let checked = remote.run_command("check", "store", &["--json"]);
     let checked: Value = serde_json::from_slice(&checked).unwrap();
     let summary = &checked["summary"];
     assert_eq!(summary["arrays"], NAMES, "{summary}");
@@ -124,7 +125,7 @@ fn a_group_and_an_array_of_several_pages_of_s3_are_complete() {
 fn a_bucket_of_google_equals_the_local_store() {
     let served = served();
     let gcs = FakeGcs::start("bucket", served.path());
-    all_are_the_local_ones(served.path(), &gcs.remote("bucket"));
+    assert_all_equal_local(served.path(), &gcs.remote("bucket"));
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn a_private_container_of_azure_with_its_key_equals_the_local_store() {
     let azurite = Azurite::start();
     azurite.put("private", served.path(), false);
     let remote = azurite.remote("private", Some(azurite.keys()));
-    all_are_the_local_ones(served.path(), &remote);
+    assert_all_equal_local(served.path(), &remote);
 }
 
 #[test]
@@ -141,5 +142,5 @@ fn a_public_container_of_azure_equals_the_local_store() {
     let served = served();
     let azurite = Azurite::start();
     azurite.put("public", served.path(), true);
-    some_are_the_local_ones(served.path(), &azurite.remote("public", None));
+    assert_some_equal_local(served.path(), &azurite.remote("public", None));
 }

@@ -23,8 +23,8 @@ fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
     let Err(refusal) = wrong.attempt(&source) else {
         panic!("{source} was mounted with wrong credentials");
     };
-    let said = refusal.stderr.to_lowercase();
-    assert_eq!(refusal.code, Some(32), "{source}: {said}");
+    let message = refusal.stderr.to_lowercase();
+    assert_eq!(refusal.code, Some(32), "{source}: {message}");
     let reasons = [
         "denied",
         "credentials",
@@ -37,23 +37,23 @@ fn is_refused(right: &Remote, wrong: &Remote, host: &str, secrets: &[&str]) {
         "403",
     ];
     assert!(
-        reasons.iter().any(|reason| said.contains(reason)),
-        "{source}: no reason: {said}"
+        reasons.iter().any(|reason| message.contains(reason)),
+        "{source}: no reason: {message}"
     );
     assert!(
         refusal.stderr.contains(&source) || refusal.stderr.contains(host),
-        "{source}: not named: {said}"
+        "{source}: not named: {message}"
     );
-    assert!(refusal.stderr.lines().count() <= 5, "{source}: {said}");
+    assert!(refusal.stderr.lines().count() <= 5, "{source}: {message}");
     let ways = ["--env-file", "--header"];
     assert!(
         ways.iter().any(|way| refusal.stderr.contains(way)),
-        "{source}: it does not say what to do: {said}"
+        "{source}: it does not say what to do: {message}"
     );
     for secret in secrets {
         assert!(
             !refusal.stderr.contains(secret),
-            "{source}: {secret} in {said}"
+            "{source}: {secret} in {message}"
         );
     }
 }

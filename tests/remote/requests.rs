@@ -386,8 +386,8 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
             "cd {} && find . -type f | LC_ALL=C sort | md5sum && cat directory-3/key-10 directory-6/key-19998",
             mounted.path().display()
         ));
-        let is_kept = || fs_bytes(&cache) > 20_000 * 48;
-        assert!(wait_until(Duration::from_secs(10), is_kept));
+        let is_cached = || fs_bytes(&cache) > 20_000 * 48;
+        assert!(wait_until(Duration::from_secs(10), is_cached));
         mounts.push((requests, found));
         mounted.unmount();
     }

@@ -43,12 +43,12 @@ use gate::Gates;
 use journal::Journal;
 
 pub use gate::Gate;
-pub use journal::Logged;
-pub use rules::{Asks, Fault, Often, Rule, is_like, on};
+pub use journal::LoggedRequest;
+pub use rules::{Fault, Frequency, RequestKind, Rule, is_like, on};
 
 /// The kind of server.
 #[derive(Debug, Clone)]
-pub enum Flavour {
+pub enum ServerKind {
     /// A web server, with or without directory pages.
     Files { lists: bool },
     /// S3 with one bucket, with path-style URLs.
@@ -74,7 +74,7 @@ struct Acceptor {
 
 #[derive(Debug)]
 struct Shared {
-    flavour: Flavour,
+    server_kind: ServerKind,
     content: Mutex<Content>,
     rules: Mutex<Vec<(Rule, Fault)>>,
     gates: Gates,
@@ -88,41 +88,41 @@ struct Shared {
 impl Server {
     /// Starts an empty web server without listings.
     pub fn files() -> Self {
-        let flavour = Flavour::Files { lists: false };
-        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+        let server_kind = ServerKind::Files { lists: false };
+        Self::new(server_kind, Content::memory(), Ipv4Addr::LOCALHOST.into())
     }
 
     /// Starts an empty web server with directory pages like those of nginx.
     pub fn listing_files() -> Self {
-        let flavour = Flavour::Files { lists: true };
-        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+        let server_kind = ServerKind::Files { lists: true };
+        Self::new(server_kind, Content::memory(), Ipv4Addr::LOCALHOST.into())
     }
 
     /// Starts a web server over a directory.
     pub fn over(directory: &Path) -> Self {
-        let flavour = Flavour::Files { lists: false };
+        let server_kind = ServerKind::Files { lists: false };
         let content = Content::directory(directory);
-        Self::new(flavour, content, Ipv4Addr::LOCALHOST.into())
+        Self::new(server_kind, content, Ipv4Addr::LOCALHOST.into())
     }
 
     /// Starts a web server that is reachable only over IPv6.
     pub fn files_on_v6() -> Self {
-        let flavour = Flavour::Files { lists: false };
-        Self::new(flavour, Content::memory(), Ipv6Addr::LOCALHOST.into())
+        let server_kind = ServerKind::Files { lists: false };
+        Self::new(server_kind, Content::memory(), Ipv6Addr::LOCALHOST.into())
     }
 
     /// Starts an S3 server with one empty bucket.
     pub fn s3(bucket: &str) -> Self {
         let bucket = bucket.to_owned();
-        let flavour = Flavour::S3 { bucket };
-        Self::new(flavour, Content::memory(), Ipv4Addr::LOCALHOST.into())
+        let server_kind = ServerKind::S3 { bucket };
+        Self::new(server_kind, Content::memory(), Ipv4Addr::LOCALHOST.into())
     }
 
-    fn new(flavour: Flavour, content: Content, ip: std::net::IpAddr) -> Self {
+    fn new(server_kind: ServerKind, content: Content, ip: std::net::IpAddr) -> Self {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let server = Self {
             shared: Arc::new(Shared {
-                flavour,
+                server_kind,
                 content: Mutex::new(content),
                 rules: Mutex::default(),
                 gates: Gates::default(),
@@ -146,9 +146,9 @@ impl Server {
 
     /// Returns the URL of a key.
     pub fn url_of(&self, key: &str) -> String {
-        match &self.shared.flavour {
-            Flavour::Files { .. } => format!("{}/{key}", self.url()),
-            Flavour::S3 { bucket } => format!("{}/{bucket}/{key}", self.url()),
+        match &self.shared.server_kind {
+            ServerKind::Files { .. } => format!("{}/{key}", self.url()),
+            ServerKind::S3 { bucket } => format!("{}/{bucket}/{key}", self.url()),
         }
     }
 
@@ -273,12 +273,12 @@ impl Server {
     // Requests.
 
     /// Returns every request so far, in order of arrival.
-    pub fn requests(&self) -> Vec<Logged> {
+    pub fn requests(&self) -> Vec<LoggedRequest> {
         self.shared.journal.requests()
     }
 
     /// Returns the requests for keys of this pattern.
-    pub fn requests_for(&self, pattern: &str) -> Vec<Logged> {
+    pub fn requests_for(&self, pattern: &str) -> Vec<LoggedRequest> {
         let mut requests = self.requests();
         requests.retain(|r| is_like(pattern, &r.key));
         requests

@@ -130,7 +130,8 @@ impl Mount {
 
     /// Returns the process ID of the daemon.
     pub fn pid(&self) -> u32 {
-        self.pid.expect("the root directory tells the daemon's pid")
+        self.pid
+            .expect("an attribute of the root directory with the daemon's pid")
     }
 
     /// Returns the log of the daemon so far.

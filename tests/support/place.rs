@@ -93,24 +93,24 @@ fn unescaped(field: &[u8]) -> OsString {
 
 /// The output of a command that has ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
 /// Runs a command until it ends.
-pub fn said(command: &mut Command) -> Said {
+pub fn output_of(command: &mut Command) -> CommandOutput {
     let output = run_for(command, Duration::from_secs(40));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said {
+    CommandOutput {
         code: output.status.code(),
         out: text(&output.stdout),
         err: text(&output.stderr),
     }
 }
 
-impl Said {
+impl CommandOutput {
     /// Asserts that the command succeeded.
     #[track_caller]
     pub fn ok(&self) -> &Self {
@@ -208,8 +208,8 @@ impl Place {
     }
 
     /// Tries to mount `source` on the mountpoint.
-    pub fn attempt(&self, source: impl AsRef<OsStr>, args: &[&str]) -> Said {
-        said(&mut self.command(source, args))
+    pub fn attempt(&self, source: impl AsRef<OsStr>, args: &[&str]) -> CommandOutput {
+        output_of(&mut self.command(source, args))
     }
 
     /// Mounts `source` in the background; returns the process ID of the daemon.
@@ -238,8 +238,8 @@ impl Place {
     }
 
     /// Runs `zarrfs umount` for the mountpoint.
-    pub fn unmount(&self, args: &[&str]) -> Said {
-        said(zarrfs().arg("umount").args(args).arg(&self.path))
+    pub fn unmount(&self, args: &[&str]) -> CommandOutput {
+        output_of(zarrfs().arg("umount").args(args).arg(&self.path))
     }
 
     /// Returns all mounts of zarrfs below the scratch directory.
@@ -325,7 +325,7 @@ fn command_line(pid: u32) -> String {
 #[track_caller]
 pub fn daemon_of(path: &Path) -> u32 {
     let pid = xattr(path, "user.zarrfs.pid");
-    pid.expect("the root directory tells the daemon's pid")
+    pid.expect("an attribute of the root directory with the daemon's pid")
         .parse()
         .unwrap()
 }

@@ -31,7 +31,7 @@ pub use nginx::{Nginx, Request, basic};
 pub use process::{Port, Process};
 pub use rclone::Rclone;
 pub use redis::Redis;
-pub use remote::{Remote, without_clouds};
+pub use remote::{Remote, without_cloud_environment};
 pub use seaweed::Seaweed;
 pub use webhdfs::WebHdfs;
 
@@ -78,7 +78,7 @@ fn client(
     env: &[(String, String)],
 ) -> Output {
     let mut command = Command::new(installed(".venv/bin/python"));
-    without_clouds(&mut command)
+    without_cloud_environment(&mut command)
         .arg(installed("client.py"))
         .args([verb, endpoint, bucket, what])
         .envs(env.iter().cloned());

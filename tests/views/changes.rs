@@ -66,12 +66,15 @@ fn i06_an_open_view_keeps_its_geometry_and_a_new_lookup_has_the_new_one() {
 
         // Another type of the same size: the elements have the same bytes, but the header changes.
         rewrite(&stores, "x", json!({"shape": [12], "dtype": ">i4"}));
-        let says = || {
+        let has_new_type = || {
             read(view(&mount, "x", "x.npy"))
                 .is_ok_and(|npy| npy[..64].windows(3).any(|w| w == b">i4"))
         };
-        assert!(wait_until(SOON, says), "{ttl}: the new type is not seen");
-        goes_on(&mount, &stores);
+        assert!(
+            wait_until(SOON, has_new_type),
+            "{ttl}: the new type is not seen"
+        );
+        assert_others_served(&mount, &stores);
     }
 }
 
@@ -109,7 +112,7 @@ fn i06_chunks_written_under_new_metadata_are_not_decoded_with_the_old_ones() {
     let path = view(&mount, "x", "x.bin");
     let is_new = || read(&path).is_ok_and(|bytes| bytes == new);
     assert!(wait_until(SOON, is_new));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn i06_a_view_fails_while_its_array_is_unreadable_and_recovers() {
     rewrite(&stores, "x", json!({"shape": [4]}));
     let back = || read(&path).is_ok_and(|bytes| bytes == le(&GOOD[..4]));
     assert!(wait_until(SOON, back));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_has_the_old_content()
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -218,7 +221,7 @@ fn i08_a_new_chunk_is_seen_a_second_later() {
             "{name}: the removed chunk is still seen"
         );
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -239,5 +242,5 @@ fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
     assert_eq!(size, text.len() as u64);
     assert!(text.len() > before.len());
     drop(held);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

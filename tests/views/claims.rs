@@ -18,7 +18,7 @@ fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
         stores.v2(node, json!({"compressor": codec}), &[("0", chunk)]);
     }
     let mount = stores.mount(&[]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
     let before = mount.memory("VmHWM");
     for (node, codec, _) in cases {
         let id = codec["id"].as_str().unwrap();
@@ -31,7 +31,7 @@ fn are_refused(cases: &[(&str, Value, Vec<u8>)]) {
         let grown = mount.memory("VmHWM").saturating_sub(before);
         assert!(grown < MOST_BYTES, "{grown} bytes after {node}");
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -170,5 +170,5 @@ fn c07_inconsistent_headers_of_blosc_are_eio_or_the_stored_content() {
             Err(error) => assert_eq!(error.raw_os_error(), Some(EIO), "{node}"),
         }
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -95,33 +95,36 @@ fn an_array_named_like_the_alias_has_an_escaped_name_for_what_the_root_can_have(
 #[test]
 fn extended_attributes_of_directories_have_the_paths_of_their_views() {
     let stores = hierarchy();
-    let told = |path: &std::path::Path| {
+    let xattrs = |path: &std::path::Path| {
         ["views", "name"].map(|name| xattr(path, &format!("user.zarrfs.{name}")))
     };
     let expected = |views: &str, name: &str| [views, name].map(|text| Some(text.to_owned()));
     let own = source_name(stores.path());
     let mount = stores.mount(&[]);
-    assert_eq!(told(mount.path()), expected(".zarrfs", &own));
-    assert_eq!(told(&mount.join("below/z")), expected(".zarrfs", "z"));
-    assert_eq!(told(&mount.join("x/.zarrfs")), expected(".", "x"));
+    assert_eq!(xattrs(mount.path()), expected(".zarrfs", &own));
+    assert_eq!(xattrs(&mount.join("below/z")), expected(".zarrfs", "z"));
+    assert_eq!(xattrs(&mount.join("x/.zarrfs")), expected(".", "x"));
     for none in ["x/0", ".zattrs", "x/.zarrfs/x.npy", "x/.zarrfs/chunks"] {
-        assert_eq!(told(&mount.join(none)), [None, None], "{none}");
+        assert_eq!(xattrs(&mount.join(none)), [None, None], "{none}");
     }
     let listed = sh(&format!("getfattr -d {}", mount.path().display()));
     assert!(listed.contains("user.zarrfs.views=\".zarrfs\""), "{listed}");
     drop(mount);
     let mount = stores.mount(&["--tree", "both"]);
-    assert_eq!(told(mount.path()), expected("views", &own));
-    assert_eq!(told(&mount.join("native/x")), expected(".zarrfs", "x"));
-    assert_eq!(told(&mount.join("views/below")), expected(".", "below"));
+    assert_eq!(xattrs(mount.path()), expected("views", &own));
+    assert_eq!(xattrs(&mount.join("native/x")), expected(".zarrfs", "x"));
+    assert_eq!(xattrs(&mount.join("views/below")), expected(".", "below"));
     drop(mount);
-    assert_eq!(told(stores.mount(&["--views", "off"]).path()), [None, None]);
+    assert_eq!(
+        xattrs(stores.mount(&["--views", "off"]).path()),
+        [None, None]
+    );
     stores.put("y/.zarrfs/inside", b"a key of the store");
-    assert_eq!(told(&stores.mount(&[]).join("y")), [None, None]);
+    assert_eq!(xattrs(&stores.mount(&[]).join("y")), [None, None]);
 }
 
 #[test]
-fn views_json_lists_what_the_readme_lists() {
+fn views_json_lists_the_views_of_the_readme() {
     let stores = hierarchy();
     stores.put("torn/.zarray", b"{");
     let mount = stores.mount(&[]);
@@ -181,13 +184,13 @@ fn the_last_errors_are_a_file_of_the_root() {
             let text = fs::read_to_string(&errors).unwrap();
             assert_eq!(text.len() as u64, size);
             let lines: Vec<&str> = text.lines().collect();
-            let said: Vec<&&str> = lines.iter().filter(|l| l.contains("crc32c")).collect();
-            let chunks: BTreeSet<&str> = said
+            let output: Vec<&&str> = lines.iter().filter(|l| l.contains("crc32c")).collect();
+            let chunks: BTreeSet<&str> = output
                 .iter()
                 .filter_map(|line| line.split(' ').nth(2))
                 .collect();
             assert_eq!(chunks.len(), count, "{text}");
-            let line = said.last().unwrap();
+            let line = output.last().unwrap();
             assert!(
                 line.contains("Z read bad/c/") && line.contains(": EIO: corrupt"),
                 "{text}"

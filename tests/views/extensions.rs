@@ -18,7 +18,7 @@ fn written() -> Mount {
 }
 
 #[test]
-fn arrays_of_zarr_python_3_4_are_what_it_reads() {
+fn arrays_of_zarr_python_3_4_have_the_values_that_it_reads() {
     let mount = written();
     let mut arrays = 0;
     for entry in fs::read_dir(mount.join("expected")).unwrap() {

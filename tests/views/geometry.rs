@@ -72,7 +72,7 @@ fn b03_geometry_that_cannot_be_counted_is_refused_and_rank_0_works() {
     );
     assert_eq!(read(view(&mount, "none", "none.bin")).unwrap(), [0; 0]);
     assert_eq!(names(view(&mount, "none", "chunks")), [""; 0]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn b04_a_view_above_the_maximum_file_size_is_absent_and_its_chunks_are_served() 
         .read_exact_at(&mut part, 1 << 62)
         .unwrap();
     assert_eq!(part[..], le(&[FILL])[..]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn b05_an_absent_chunk_of_any_size_is_fill_values_that_take_no_memory() {
     }
     let grown = mount.memory("VmHWM").saturating_sub(before);
     assert!(grown < 48 << 20, "{grown} bytes");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -173,5 +173,5 @@ fn b06_a_chunk_larger_than_the_memory_limit_is_enomem() {
     file.read_exact_at(&mut part, 48 << 20).unwrap();
     assert_eq!(part[..], le(&[FILL; 1024])[..]);
     native(&mount, &stores, "large/0");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -90,7 +90,7 @@ fn a_system_that_cannot_be_read_is_an_error_and_one_that_is_contradicted_is_not_
         let path = view(&mount, "torn/a", &format!("a.{suffix}"));
         assert_eq!(errno(fs::read(path)), EIO, "{suffix}");
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]

@@ -67,8 +67,8 @@ fn a_header_of_hdf5_decodes_nothing() {
     let file = mount.join(".zarrfs/root.h5");
     let script =
         "import h5py, sys; d = h5py.File(sys.argv[1])['good']; print(d.shape, d.dtype, d.chunks)";
-    let told = run(python.arg("-c").arg(script).arg(&file));
-    assert_eq!(told.trim(), "(8,) int32 (4,)");
+    let output = run(python.arg("-c").arg(script).arg(&file));
+    assert_eq!(output.trim(), "(8,) int32 (4,)");
     assert_eq!(decoded(&mount), 0);
     let bytes = fs::read(&file).unwrap();
     assert_eq!(bytes.len() as u64, fs::metadata(&file).unwrap().len());
@@ -114,11 +114,14 @@ fn hostile_hierarchies_have_a_diagnostic_or_a_file_that_opens() {
     let Some(mut python) = python() else { return };
     let script = "import h5py, sys; f = h5py.File(sys.argv[1]); \
         print(sorted(f), sorted(f.attrs), f.attrs['list'].sum(), len(f['many'].attrs))";
-    let told = run(python
+    let output = run(python
         .arg("-c")
         .arg(script)
         .arg(view(&mount, "odd", "odd.h5")));
-    assert_eq!(told.trim(), "['many'] ['deep', 'list', 'ok'] 15000.0 3000");
+    assert_eq!(
+        output.trim(),
+        "['many'] ['deep', 'list', 'ok'] 15000.0 3000"
+    );
     let text = readme(&mount, "odd");
     for what in [
         "attribute \"\" is not in it",
@@ -138,7 +141,7 @@ fn hostile_hierarchies_have_a_diagnostic_or_a_file_that_opens() {
     // The list of views of a group with thousands of members takes long.
     let text = readme(&mount, "deep");
     assert!(text.contains("groups inside each other"), "{text:.3000}");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 /// A file of AnnData is complete, or its reason is in the list of views; other groups have none.
@@ -175,5 +178,5 @@ fn an_anndata_file_has_all_arrays_or_a_diagnostic() {
         assert!(readme.contains(&format!("{name}.h5ad: ")), "{readme}");
         assert!(readme.contains(why), "{readme}");
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

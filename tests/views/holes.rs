@@ -136,8 +136,8 @@ fn programs_that_look_for_holes_copy_every_byte() {
     let du = |option: &str| -> u64 {
         let mut du = Command::new("du");
         du.args(["-s", "-B1", option]).arg(mount.join("numbers"));
-        let said = run(&mut du);
-        said.split_whitespace().next().unwrap().parse().unwrap()
+        let output = run(&mut du);
+        output.split_whitespace().next().unwrap().parse().unwrap()
     };
     let (blocks, bytes) = (du("--no-dereference"), du("--apparent-size"));
     assert!(

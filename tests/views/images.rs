@@ -88,5 +88,5 @@ fn hostile_images_have_a_diagnostic_or_a_file_of_the_right_size() {
     }
     assert_eq!(size("odd", "nii").unwrap(), 384 + 2 * 3 * 4);
     assert_eq!(size("odd", "fits").unwrap(), 2 * 2880);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -64,7 +64,7 @@ fn e01_many_readers_of_large_chunks_wait_and_stay_within_the_limit() {
         "{most} bytes with a limit of {limit}"
     );
     assert!(gauge(mount.path(), "decoded_bytes") <= limit);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 /// Returns one text of `bytes`, encoded with `vlen-utf8`.
@@ -82,7 +82,7 @@ fn e01_a_short_text_takes_no_more_memory_than_a_chunk_of_numbers() {
         "compressor": {"id": "zstd", "level": 1}, "shape": [1], "chunks": [1]});
     stores.v2("x", text, &[("0", &zstd(&one_text(10)))]);
     let mount = stores.mount(&[]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
     let before = mount.memory("VmHWM");
     assert_eq!(
         read(view(&mount, "x", "x.json")).unwrap(),
@@ -145,7 +145,7 @@ fn e02_a_chunk_larger_than_the_limit_is_enomem_at_once_and_others_are_read() {
         le(&GOOD[..4])
     );
     assert!(gauge(mount.path(), "decoded_bytes") <= 24 * MIB);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn f01_a_chunk_with_64_readers_is_decoded_once() {
     let stores = Stores::new();
     let content = slow(&stores);
     let mount = stores.mount(&[]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
     let before = (
         mount.memory("VmHWM"),
         gauge(mount.path(), "decoded_bytes"),
@@ -221,8 +221,8 @@ fn f01_a_chunk_with_64_readers_is_decoded_once() {
     });
     let decoded = gauge(mount.path(), "decoded_bytes") - before.1;
     // Includes the headers of the files that the kernel has cached.
-    let kept = 16 * MIB..16 * MIB + 4096;
-    assert!(kept.contains(&decoded), "kept in memory once: {decoded}");
+    let expected = 16 * MIB..16 * MIB + 4096;
+    assert!(expected.contains(&decoded), "in memory once: {decoded}");
     assert_eq!(gauge(mount.path(), "chunks_decoded") - before.2, 1);
     let grown = mount.memory("VmHWM").saturating_sub(before.0);
     assert!(

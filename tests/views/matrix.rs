@@ -9,19 +9,19 @@ use crate::stores::may_run;
 use crate::support::*;
 
 /// Returns a path in the repository.
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 fn matrix(name: &str) -> PathBuf {
-    let path = own("target/fixtures/matrix").join(name);
+    let path = in_repository("target/fixtures/matrix").join(name);
     assert!(path.exists(), "run tests/fixtures/setup.sh: no {path:?}");
     path
 }
 
 fn interpreter() -> PathBuf {
     let venv = std::env::var_os("ZARRFS_VENV3")
-        .map_or_else(|| own("tests/fixtures/.venv3"), PathBuf::from);
+        .map_or_else(|| in_repository("tests/fixtures/.venv3"), PathBuf::from);
     venv.join("bin/python")
 }
 
@@ -29,9 +29,9 @@ fn interpreter() -> PathBuf {
 fn python(program: &str, mount: &Mount, half: &str) -> Command {
     let mut command = Command::new(interpreter());
     command
-        .env("PYTHONPATH", own("tests/fixtures/matrix"))
+        .env("PYTHONPATH", in_repository("tests/fixtures/matrix"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(own(program))
+        .arg(in_repository(program))
         .arg(mount.path())
         .arg(matrix(&format!("expected/{half}.json")))
         .arg(half);
@@ -122,7 +122,7 @@ fn another_user_sees_the_same_views() {
         return skipped("needs root");
     }
     let mut test = Command::new("test");
-    test.arg("-r").arg(own("Cargo.toml"));
+    test.arg("-r").arg(in_repository("Cargo.toml"));
     if !as_nobody(&test).status().unwrap().success() {
         return skipped("other users may not read the repository");
     }

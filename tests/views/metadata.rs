@@ -72,7 +72,7 @@ fn b01_documents_of_invalid_json_are_reported_with_their_position_and_keys_are_s
         has_no_views(&mount, &stores, node, key, gist);
         native(&mount, &stores, &format!("{node}/c/0"));
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn b02_unknown_and_missing_fields_are_named() {
     let info: Value = serde_json::from_slice(&info).unwrap();
     assert_eq!(info["shape"], json!([8]));
     assert_eq!(info["node_type"], "array");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -264,5 +264,5 @@ fn b07_fill_values_retain_their_bits_or_are_refused() {
         read(view(&mount, "v2bytes", "v2bytes.bin")).unwrap(),
         b"ab\0".repeat(8)
     );
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

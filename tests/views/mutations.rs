@@ -12,7 +12,7 @@ use crate::support::*;
 
 /// The possible results of a chunk with a flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proof {
+enum ChecksumCoverage {
     /// A checksum covers the whole chunk: EIO.
     Whole,
     /// A checksum covers the content, but a header may have unused bits: EIO, or the content.
@@ -47,7 +47,7 @@ const LONGEST: usize = 12 << 10;
 /// An array of the matrix, whose chunks are mutations of one of its chunks.
 struct Case {
     name: String,
-    proof: Proof,
+    proof: ChecksumCoverage,
     mutations: Vec<Mutation>,
     keys: Vec<String>,
     has_fill_oracle: bool,
@@ -73,7 +73,7 @@ fn name_of(codec: &Value) -> &str {
     name.as_str().unwrap().trim_start_matches("numcodecs.")
 }
 
-fn proof(codecs: &[Value]) -> Proof {
+fn proof(codecs: &[Value]) -> ChecksumCoverage {
     let is_checksum = |codec: &Value| CHECKSUMS.contains(&name_of(codec));
     // Formats with their own checksum at the end of the stream.
     let is_checked = |codec: &Value| match name_of(codec) {
@@ -83,15 +83,15 @@ fn proof(codecs: &[Value]) -> Proof {
         _ => false,
     };
     match codecs.last() {
-        Some(last) if is_checksum(last) => Proof::Whole,
+        Some(last) if is_checksum(last) => ChecksumCoverage::Whole,
         // A codec after a shard covers the whole shard, one before it only the inner chunks.
         _ if codecs
             .iter()
             .any(|codec| is_checksum(codec) || is_checked(codec)) =>
         {
-            Proof::Content
+            ChecksumCoverage::Content
         }
-        _ => Proof::None,
+        _ => ChecksumCoverage::None,
     }
 }
 
@@ -223,7 +223,7 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
     }
     assert!(cases.len() >= least, "only {} arrays", cases.len());
     let mount = stores.mount(&[]);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
     let before = mount.memory("VmHWM");
     let mut problems = Vec::new();
     let (mut refused, mut survived) = (0, 0);
@@ -256,8 +256,8 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
                 problem("fill values in place of a chunk that is present");
             }
             match (mutation, case.proof) {
-                (Mutation::Flip(_), Proof::None) => {}
-                (Mutation::Flip(_), Proof::Content) if is_same => {}
+                (Mutation::Flip(_), ChecksumCoverage::None) => {}
+                (Mutation::Flip(_), ChecksumCoverage::Content) if is_same => {}
                 (Mutation::Longer(_) | Mutation::Cut(_), _) if is_same && !case.is_fixed => {}
                 _ => problem(&format!("read as {} bytes, same: {is_same}", found.len())),
             }
@@ -278,7 +278,7 @@ fn run_all(half: &str, groups: &[&str], least: usize) {
     let grown = mount.memory("VmHWM").saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");
     assert!(gauge(mount.path(), "failed_requests") >= refused);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn tools_that_walk_the_mount_do_not_see_the_views() {
         store = stores.path().display(),
         copies = copies.path().display(),
     ));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn views_cannot_be_changed() {
         .arg(&npy)
         .status();
     assert!(!status.unwrap().success());
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn a_shape_with_very_many_runs_or_lists_does_not_block_other_requests() {
         );
     }
     assert!(mount.memory("VmHWM") < 400 << 20);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn a_listing_changes_no_file_that_is_mapped() {
         assert!(read(directory.join(name)).unwrap() == value, "{name}");
         stays_mapped(&directory.join(name));
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -603,5 +603,5 @@ fn views_of_elements_in_json_do_not_shadow_views_of_every_node() {
     }
     assert_eq!(parsed(&view(&mount, "zom", "zom.json")), json!(["zom"]));
     inodes(stores.mount(&["--tree", "views"]).path());
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -13,20 +13,20 @@ use crate::clients::{EACCES, EIO, ENOENT};
 use crate::stores::{FILL, GOOD, Stores, le, logged, may_run, source_name};
 use crate::support::*;
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Returns the path of a store that `tests/views/setup.sh` has written.
 fn fixture(name: &str) -> PathBuf {
-    let path = own("target/fixtures/formats").join(name);
+    let path = in_repository("target/fixtures/formats").join(name);
     assert!(path.exists(), "run tests/views/setup.sh: no {path:?}");
     path
 }
 
 /// Returns a Python with the netCDF libraries; `None` if this user may not run it.
 pub fn python() -> Option<Command> {
-    let program = own("tests/views/.venv/bin/python");
+    let program = in_repository("tests/views/.venv/bin/python");
     if !may_run(&program) {
         return None;
     }
@@ -75,12 +75,12 @@ fn every_value_is_the_one_that_zarr_python_reads() {
                     .join(group)
                     .join(".zarrfs")
                     .join(format!("{name}.{format}"));
-                let told = run(python
-                    .arg(own("tests/views/netcdf.py"))
+                let output = run(python
+                    .arg(in_repository("tests/views/netcdf.py"))
                     .arg(mount.path())
                     .arg(&file)
                     .arg(group));
-                assert!(told.contains("variables"), "{told}");
+                assert!(output.contains("variables"), "{output}");
             }
         }
     }
@@ -90,7 +90,7 @@ fn every_value_is_the_one_that_zarr_python_reads() {
 /// architecture only.
 #[cfg(target_arch = "x86_64")]
 fn old_hdf5() -> PathBuf {
-    let directory = own("tests/views/.hdf5-1.8/lib");
+    let directory = in_repository("tests/views/.hdf5-1.8/lib");
     let files = fs::read_dir(&directory);
     let files = files.unwrap_or_else(|e| panic!("run tests/views/setup.sh: {directory:?}: {e}"));
     let mut paths = files.map(|file| file.unwrap().path());
@@ -104,7 +104,7 @@ fn old_hdf5() -> PathBuf {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn hdf5_1_8_and_readers_without_the_library_read_every_value() {
-    let node = own("tests/servers/.venv/bin/node");
+    let node = in_repository("tests/servers/.venv/bin/node");
     for store in [
         "climate_v2.zarr",
         "climate_v3.zarr",
@@ -115,15 +115,15 @@ fn hdf5_1_8_and_readers_without_the_library_read_every_value() {
         let Some(mut python) = python().filter(|_| may_run(&node)) else {
             return;
         };
-        let told = run(python
-            .arg(own("tests/views/hdf5.py"))
+        let output = run(python
+            .arg(in_repository("tests/views/hdf5.py"))
             .arg(old_hdf5())
             .arg(&node)
             .arg(mount.path())
             .arg(mount.join(".zarrfs/root.nc")));
         assert!(
-            told.contains("HDF5 1.8.") && told.contains("jsfive"),
-            "{told}"
+            output.contains("HDF5 1.8.") && output.contains("jsfive"),
+            "{output}"
         );
     }
 }
@@ -149,9 +149,9 @@ f = sys.argv[1]
 d = netCDF4.Dataset(f)
 d.set_auto_mask(False)
 print([(int(a[9999, 9999]), a[5000, 76:79].tolist()) for a in (h5py.File(f)['a'], d['a'])])";
-    let told = run(python.args(["-c", script]).arg(&file));
+    let output = run(python.args(["-c", script]).arg(&file));
     let values = format!("(67, [{FILL}, 68, {FILL}])");
-    assert_eq!(told.trim(), format!("[{values}, {values}]"));
+    assert_eq!(output.trim(), format!("[{values}, {values}]"));
     assert!(
         mount.memory("VmHWM") < 200 << 20,
         "{}",
@@ -179,8 +179,8 @@ fn opening_decodes_nothing_and_a_corrupt_chunk_hides_no_other_variable() {
     let script = "import netCDF4, sys
 for f in sys.argv[1:]:
     print(*sorted(netCDF4.Dataset(f).variables))";
-    let told = run(opening.args(["-c", script]).args(&files));
-    assert_eq!(told, "bad good large one\n".repeat(3));
+    let output = run(opening.args(["-c", script]).args(&files));
+    assert_eq!(output, "bad good large one\n".repeat(3));
     assert_eq!(decoded(&mount), 0);
     let Some(mut reading) = python() else { return };
     let script = "import netCDF4, sys, xarray
@@ -192,8 +192,8 @@ for f in sys.argv[1:]:
             print(name, netCDF4.Dataset(f)[name][:])
         except (OSError, RuntimeError):
             pass";
-    let told = run(reading.args(["-c", script]).args(&files));
-    assert_eq!(told, format!("{GOOD:?}\n").repeat(3));
+    let output = run(reading.args(["-c", script]).args(&files));
+    assert_eq!(output, format!("{GOOD:?}\n").repeat(3));
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn headers_of_large_files_decode_nothing() {
     }
     assert_eq!(decoded(&mount), 0);
     let Some(mut python) = python() else { return };
-    let told = run(python
+    let output = run(python
         .args([
             "-c",
             "import netCDF4, numpy as np, sys
@@ -389,7 +389,7 @@ print('equal')",
         .args(
             ["nc", "cdf.nc", "cdf5.nc"].map(|format| mount.join(format!(".zarrfs/root.{format}"))),
         ));
-    assert_eq!(told.trim(), "equal");
+    assert_eq!(output.trim(), "equal");
     let classic = tool(&mount.join(".zarrfs/root.cdf.nc"), "ncdump -h $F");
     assert!(
         classic.contains("time = UNLIMITED ; // (512 currently)"),
@@ -459,7 +459,7 @@ fn an_integer_that_exceeds_a_double_is_an_error_of_its_element_only() {
     let mount = stores.mount(&[]);
     let file = mount.join(".zarrfs/root.cdf.nc");
     let Some(mut python) = python() else { return };
-    let told = run(python
+    let output = run(python
         .args([
             "-c",
             "import netCDF4, sys
@@ -471,7 +471,7 @@ except (OSError, RuntimeError) as error:
     print('refused')",
         ])
         .arg(&file));
-    assert_eq!(told.trim(), "refused");
+    assert_eq!(output.trim(), "refused");
     let refused = fs::read(&file).unwrap_err();
     let unsupported = rustix::io::Errno::OPNOTSUPP.raw_os_error();
     assert_eq!(refused.raw_os_error(), Some(unsupported), "{refused}");

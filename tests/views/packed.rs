@@ -16,14 +16,16 @@ use crate::netcdf::{decoded, python};
 use crate::stores::*;
 use crate::support::*;
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Runs `packed.py` in the environment of the views.
 fn packed(word: &str, arguments: &[&Path]) -> Option<String> {
     let mut command = python()?;
-    command.arg(own("tests/views/packed.py")).arg(word);
+    command
+        .arg(in_repository("tests/views/packed.py"))
+        .arg(word);
     Some(run(command.args(arguments)))
 }
 
@@ -58,7 +60,7 @@ fn stored_chunks_are_read_by_the_programs_of_other_formats() {
 
 #[test]
 fn stores_of_zarr_python_2_are_read_as_well() {
-    let python = own("tests/fixtures/.venv2/bin/python");
+    let python = in_repository("tests/fixtures/.venv2/bin/python");
     if !may_run(&python) {
         return;
     }
@@ -66,7 +68,7 @@ fn stores_of_zarr_python_2_are_read_as_well() {
     let store = directory.path().join("store");
     let mut command = Command::new(python);
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    let script = own("tests/views/packed.py");
+    let script = in_repository("tests/views/packed.py");
     run(command.arg(script).arg("write").arg(&store));
     let mount = Mount::new(&store);
     let Some(counts) = checked(&store, &mount) else {
@@ -119,9 +121,9 @@ fn a_chunk_that_changes_is_stale_in_an_open_file_and_new_in_the_next() {
     assert!(has(&next, &one).unwrap());
     let Some(mut python) = python() else { return };
     let script = "import h5py, sys; print(h5py.File(sys.argv[1])['a'][...].tolist())";
-    let told = run(python.args(["-c", script]).arg(&path));
+    let output = run(python.args(["-c", script]).arg(&path));
     assert_eq!(
-        told.trim(),
+        output.trim(),
         format!("[1, 1, 1, 1, {FILL}, {FILL}, {FILL}, {FILL}]")
     );
     assert_eq!(decoded(&mount), 0);
@@ -142,9 +144,9 @@ try:
     print(a[4:])
 except OSError as error:
     print('inflate' in str(error) or 'filter' in str(error))";
-    let told = run(python.args(["-c", script]).arg(&path));
-    assert_eq!(told.trim(), "[1, 1, 1, 1]\nTrue");
-    goes_on(&mount, &stores);
+    let output = run(python.args(["-c", script]).arg(&path));
+    assert_eq!(output.trim(), "[1, 1, 1, 1]\nTrue");
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn chunks_of_impossible_sizes_are_errors_and_too_many_chunks_cause_a_diagnostic(
     assert_eq!(errno(fs::metadata(path)), ENOENT);
     let text = readme(&mount, "vast");
     assert!(text.contains("vast.packed.nc: more than"), "{text}");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn the_size_of_an_image_is_known_before_it_is_rendered() {
         readme.contains("huge.png: 10000 chunks with 40000000000 bytes"),
         "{readme}"
     );
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_image_of_a_damaged_chunk_is_an_error() {
     let path = view(&mount, "a", "a.png");
     assert!(fs::metadata(&path).is_ok());
     assert_eq!(errno(fs::read(&path)), EIO);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn an_image_of_a_changed_array_is_rendered_again() {
     stores.put("a/0.1", &le(&[50, 60, 70, 80]));
     let second = fs::read(&path).unwrap();
     assert!(second != first && second.len() == first.len());
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -13,15 +13,15 @@ use crate::support::*;
 /// A Python with zarr, xarray, tifffile and rasterio; the path is relative to the repository.
 const PYTHON: &str = "tests/views/.venv/bin/python";
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 fn rasters(word: &str, arguments: &[&Path]) -> String {
-    let mut command = Command::new(own(PYTHON));
+    let mut command = Command::new(in_repository(PYTHON));
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(own("tests/views/rasters.py"))
+        .arg(in_repository("tests/views/rasters.py"))
         .arg(word)
         .args(arguments);
     run(&mut command)
@@ -34,7 +34,7 @@ fn tif(mount: &Mount, node: &str) -> std::path::PathBuf {
 
 #[test]
 fn rasters_equal_those_that_the_reference_library_reads() {
-    if !may_run(&own(PYTHON)) {
+    if !may_run(&in_repository(PYTHON)) {
         return;
     }
     let directory = scratch();
@@ -156,7 +156,7 @@ fn georeferencing_that_cannot_be_read_is_an_error_and_not_omitted() {
     assert_eq!(bytes[..4], *b"II\x2a\0");
     assert_eq!(bytes[bytes.len() - 16..], le(&[1, 2, 3, 4]));
     assert_eq!(read(view(&mount, "a", "a.bin")).unwrap(), le(&[1, 2, 3, 4]));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn georeferencing_in_an_invalid_document_is_not_guessed() {
         let mut lines = text.lines().filter(|line| line.starts_with(&name));
         assert!(lines.any(|line| line.contains(gist)), "{node}: {text}");
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn nodata_values_are_those_of_netcdf() {
             }
         }
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn bands_along_times_are_the_dates_of_their_data_type() {
     assert!(!info.contains("1900"), "{info}");
     let info = run(Command::new("gdalinfo").arg(tif(&mount, "below/cube")));
     assert!(info.contains("t[3]") && !info.contains("t="), "{info}");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -374,5 +374,5 @@ fn hostile_shapes_and_attributes_are_refused_or_omitted() {
     }
     assert!(fs::metadata(tif(&mount, "l0")).is_ok());
     assert!(readme(&mount, "l0").contains("l0.tif: no coordinate reference system"));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

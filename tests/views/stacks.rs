@@ -10,15 +10,15 @@ use crate::clients::{ENOENT, gauge};
 use crate::stores::*;
 use crate::support::*;
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 fn stacks(word: &str, arguments: &[&Path]) -> String {
-    let mut command = Command::new(own("tests/views/.venv/bin/python"));
+    let mut command = Command::new(in_repository("tests/views/.venv/bin/python"));
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(own("tests/views/stacks.py"))
+        .arg(in_repository("tests/views/stacks.py"))
         .arg(word)
         .args(arguments);
     run(&mut command)
@@ -26,7 +26,7 @@ fn stacks(word: &str, arguments: &[&Path]) -> String {
 
 #[test]
 fn stacks_equal_those_that_imagej_and_libvips_read() {
-    if !(may_run(&own("tests/views/.venv/bin/python")) && may_run(Path::new("vips"))) {
+    if !(may_run(&in_repository("tests/views/.venv/bin/python")) && may_run(Path::new("vips"))) {
         return;
     }
     let directory = scratch();
@@ -46,7 +46,7 @@ fn stacks_equal_those_that_imagej_and_libvips_read() {
 
 #[test]
 fn stacks_equal_those_that_the_reference_library_reads() {
-    if !may_run(&own("tests/views/.venv/bin/python")) {
+    if !may_run(&in_repository("tests/views/.venv/bin/python")) {
         return;
     }
     let directory = scratch();

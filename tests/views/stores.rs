@@ -167,7 +167,7 @@ pub fn names(directory: impl AsRef<Path>) -> Vec<String> {
 }
 
 /// Asserts that the rest of the mount works: the array `good` and the store's own keys can be read.
-pub fn goes_on(mount: &Mount, stores: &Stores) {
+pub fn assert_others_served(mount: &Mount, stores: &Stores) {
     assert_eq!(
         read(view(mount, "good", "good.bin")).unwrap(),
         le(&GOOD),

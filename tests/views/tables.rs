@@ -141,7 +141,7 @@ fn c02_a_damaged_chunk_is_an_error_of_its_rows() {
     assert_eq!(part, [1; 4096]);
     let b_at = 65_536 * 4 + 32_768 * 4 + 8192;
     assert_eq!(errno(file.read_exact_at(&mut part, b_at)), EIO);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_array_has_the_table_of_its_dimension() {
         let tables = names.filter(|name| name.ends_with(".csv") || name.ends_with(".parquet"));
         assert_eq!(tables.count(), 2 * expected, "{node}");
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -261,5 +261,5 @@ fn hostile_groups_have_a_diagnostic_or_a_table_of_the_right_size() {
             assert!(line.unwrap().contains(why), "{readme}");
         }
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

@@ -15,14 +15,14 @@ use crate::stores::*;
 use crate::support::*;
 
 /// Returns a path in the repository.
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Returns the Python with version 2 or 3 of the reference library.
 pub fn interpreter(version: u8) -> PathBuf {
     let named = std::env::var_os(format!("ZARRFS_VENV{version}"));
-    let fallback = || own(&format!("tests/fixtures/.venv{version}"));
+    let fallback = || in_repository(&format!("tests/fixtures/.venv{version}"));
     let venv = named.map_or_else(fallback, PathBuf::from);
     venv.join("bin/python")
 }
@@ -38,7 +38,9 @@ pub fn zarr(version: u8) -> Command {
 /// the arrays that the translation lacks.
 fn compare(version: u8, mount: &Path, target: &str, args: &[&str]) -> (u64, Vec<String>) {
     let mut client = zarr(version);
-    client.arg(own("tests/views/translated.py")).arg(mount);
+    client
+        .arg(in_repository("tests/views/translated.py"))
+        .arg(mount);
     let output = run_for(client.arg(target).args(args), Duration::from_secs(250));
     let stdout = String::from_utf8_lossy(&output.stdout);
     let counts = stdout.lines().last().unwrap_or_default();
@@ -71,7 +73,7 @@ fn the_v3_matrix_as_v2_and_unsharded_holds_the_same_values() {
         return;
     }
     for source in ["v3", "v3-deflated.zip"] {
-        let mount = Mount::new(own("target/fixtures/matrix").join(source));
+        let mount = Mount::new(in_repository("target/fixtures/matrix").join(source));
         let digests = scratch();
         let digests = digests.path().join("digests");
         let digests = digests.to_str().unwrap();
@@ -98,7 +100,7 @@ fn the_v2_matrix_as_v3_holds_the_same_values() {
         return;
     }
     for source in ["v2", "v2-stored.zip"] {
-        let mount = Mount::new(own("target/fixtures/matrix").join(source));
+        let mount = Mount::new(in_repository("target/fixtures/matrix").join(source));
         // For the fill value 0 of strings, zarr-python 3 returns "0", and all other readers an empty string.
         let args = ["3", "--skip", "object/vlen-utf8-zerofill"];
         let (same, missing) = compare(3, mount.path(), "as-v3", &args);
@@ -121,7 +123,7 @@ fn consolidated_metadata_name_the_nodes_of_a_listing() {
         return;
     }
     let (v2, v3) = ("target/fixtures/matrix/v2", "target/fixtures/matrix/v3");
-    let mount = Mount::new(own(v3));
+    let mount = Mount::new(in_repository(v3));
     let script = "import sys, zarr\n\
          g = zarr.open_consolidated(sys.argv[1])\n\
          print(len(list(g['shard'].arrays())), g['shard/none-end'][:].size)";
@@ -134,7 +136,7 @@ fn consolidated_metadata_name_the_nodes_of_a_listing() {
         assert_eq!(own, *copy, "{name}");
     }
     mount.unmount();
-    let mount = Mount::new(own(v2));
+    let mount = Mount::new(in_repository(v2));
     let script = "import sys, zarr\n\
          g = zarr.open_group(sys.argv[1], mode='r', use_consolidated=True)\n\
          print(len(list(g['dtype'].arrays())), g['dtype/bi4-zlib'][:].size)";

@@ -155,7 +155,7 @@ fn an_open_view_serves_one_version_of_a_chunk_and_a_new_open_the_new_one() {
             assert_eq!(value_at(&new, first).unwrap(), value, "{path:?}");
         }
     }
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_chunk_that_is_written_while_a_view_is_open_is_estale_and_not_partly_fill_va
     };
     assert!(wait_until(SOON, is_stale));
     assert_eq!(value_at(&File::open(&path).unwrap(), first).unwrap(), 2);
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn readers_during_a_write_never_see_two_versions_of_a_chunk() {
     });
     let (good, stale) = (good.into_inner(), stale.into_inner());
     assert!(good > 0, "nothing was read, and {stale} reads were stale");
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 const CHUNKS: i32 = 8;
@@ -290,7 +290,7 @@ fn an_unchanged_file_stays_in_the_page_cache_after_close() {
     for _ in 0..3 {
         thread::sleep(2 * TTL);
         assert!(read(&path).unwrap() == content(None));
-        assert_eq!(counters(&mount), before, "the kernel had asked again");
+        assert_eq!(counters(&mount), before, "the kernel sent another request");
     }
 
     // After one chunk is replaced, only that one is decoded again, and the next open sees it.
@@ -299,7 +299,7 @@ fn an_unchanged_file_stays_in_the_page_cache_after_close() {
     assert_eq!(counters(&mount).0, before.0 + 1);
     let before = counters(&mount);
     assert!(read(&path).unwrap() == content(Some(3)));
-    assert_eq!(counters(&mount), before, "the kernel had asked again");
+    assert_eq!(counters(&mount), before, "the kernel sent another request");
 
     // The same, with another open handle.
     let held = File::open(&path).unwrap();
@@ -324,7 +324,7 @@ fn an_unchanged_file_stays_in_the_page_cache_after_close() {
     assert!(wait_until(SOON, || header()
         .windows(3)
         .any(|word| word == b">i4")));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }
 
 #[test]
@@ -339,5 +339,5 @@ fn with_ttl_inf_a_directory_is_read_once() {
     assert!(read(&path).unwrap() == content(None));
     assert_eq!(counters(&mount), before);
     assert!(read(view(&mount, "x", "chunks/3")).unwrap() == le(&[3; 4]));
-    goes_on(&mount, &stores);
+    assert_others_served(&mount, &stores);
 }

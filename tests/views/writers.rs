@@ -13,13 +13,15 @@ use crate::stores::{
 use crate::support::*;
 use crate::translated::{interpreter, zarr};
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Runs `writers.py` with arguments; `None` if this user may not run it.
 fn writers(args: &[&Path]) -> Option<String> {
-    Some(run(python()?.arg(own("tests/views/writers.py")).args(args)))
+    Some(run(python()?
+        .arg(in_repository("tests/views/writers.py"))
+        .args(args)))
 }
 
 fn json_of(path: impl AsRef<Path>) -> Value {
@@ -207,10 +209,10 @@ fn every_listed_view_exists_and_groups_without_arrays_are_listed() {
             );
         }
     }
-    let told = readme(&mount, "outer");
+    let text = readme(&mount, "outer");
     assert!(
-        told.contains("outer.cdf.nc: no array is in the group itself: inner have"),
-        "{told}"
+        text.contains("outer.cdf.nc: no array is in the group itself: inner have"),
+        "{text}"
     );
     let header = run(Command::new("ncdump")
         .arg("-h")
@@ -289,13 +291,13 @@ fn fill_values_of_n5_zarr_and_gdal_are_recognized() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
-    let (code, told) = checked("strings");
-    assert_eq!(code, Some(0), "{told}");
-    let (code, told) = checked("none");
-    assert_eq!(code, Some(0), "{told}");
+    let (code, printed) = checked("strings");
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, printed) = checked("none");
+    assert_eq!(code, Some(0), "{printed}");
     assert!(
-        told.contains("fill_value: null") && told.contains("read as zero"),
-        "{told}"
+        printed.contains("fill_value: null") && printed.contains("read as zero"),
+        "{printed}"
     );
 }
 
@@ -372,7 +374,7 @@ fn zstd_frames_without_a_size_are_read_by_zarr_python_2() {
     let script = "import sys, zarr
 for name in ['plain', 'sharded']:
     print(zarr.open(sys.argv[1], mode='r')[name][:].tolist())";
-    let told = run(zarr(2).args(["-c", script]).arg(view(&mount, "", "as-v2")));
+    let output = run(zarr(2).args(["-c", script]).arg(view(&mount, "", "as-v2")));
     let expected = format!("{GOOD:?}");
-    assert_eq!(told.lines().collect::<Vec<_>>(), [&expected, &expected]);
+    assert_eq!(output.lines().collect::<Vec<_>>(), [&expected, &expected]);
 }

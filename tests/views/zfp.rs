@@ -7,14 +7,14 @@ use std::process::Command;
 use crate::stores::may_run;
 use crate::support::*;
 
-fn own(path: &str) -> PathBuf {
+fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 #[test]
 fn every_mode_type_and_rank_of_zfp_equals_the_output_of_the_library() {
     let venv = std::env::var_os("ZARRFS_VENV3")
-        .map_or_else(|| own("tests/fixtures/.venv3"), PathBuf::from);
+        .map_or_else(|| in_repository("tests/fixtures/.venv3"), PathBuf::from);
     let python = venv.join("bin/python");
     if !may_run(&python) {
         return;
@@ -29,7 +29,7 @@ fn every_mode_type_and_rank_of_zfp_equals_the_output_of_the_library() {
     fs::create_dir_all(&store).unwrap();
     fs::create_dir_all(&expected).unwrap();
     run(Command::new(&python)
-        .arg(own("tests/views/zfp.py"))
+        .arg(in_repository("tests/views/zfp.py"))
         .args([&store, &expected]));
     let mount = Mount::new(&store);
     let mut arrays = 0;

@@ -85,7 +85,7 @@ fn a_reshape_between_two_transpositions_keeps_the_order_of_elements() {
 }
 
 #[test]
-fn a_conditional_codec_decodes_what_its_header_says() {
+fn a_conditional_codec_decodes_as_its_header_declares() {
     let inner = json!([
         codec("shuffle", json!({"elementsize": 4})),
         "zstd",

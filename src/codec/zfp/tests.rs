@@ -80,7 +80,7 @@ fn codec(dtype: &str, shape: &[u64], configuration: &str) -> Result<Box<dyn Deco
 }
 
 #[test]
-fn chunks_of_the_library_decode_to_what_it_decodes() {
+fn chunks_of_the_library_decode_to_the_same_values() {
     for (dtype, shape, configuration, chunk, expected) in CHUNKS {
         let codec = codec(dtype, shape, configuration).unwrap();
         let (chunk, expected) = (bytes(chunk), bytes(expected));

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::segments::BIG;
-use super::{Case, among_good, noise, text};
+use super::{Case, between_good_entries, noise, text};
 use crate::coders::{zstd_frame_claiming, zstd_frame_of_window, zstd_frame_without_size};
 use crate::records::extra_field;
 use crate::zipmaker::{DEFLATED, Entry, ZSTD};
@@ -11,7 +11,7 @@ use crate::zipmaker::{DEFLATED, Entry, ZSTD};
 const CRC: &str = "crc32 mismatch";
 
 fn one(name: impl Into<String>, entry: Entry, gist: &'static str) -> Case {
-    Case::among_good(name, vec![entry]).corrupt("a", gist)
+    Case::between_good_entries(name, vec![entry]).corrupt("a", gist)
 }
 
 type Coder = fn(&'static str, &[u8]) -> Entry;
@@ -62,7 +62,7 @@ pub fn a09() -> Vec<Case> {
     ));
     let only_descriptor = Entry::deflated("a", &text(3000)).streamed(true, false);
     cases.push(
-        Case::among_good(
+        Case::between_good_entries(
             "a_good_entry_with_a_bad_sibling",
             vec![
                 only_descriptor,
@@ -211,9 +211,9 @@ pub fn a10() -> Vec<Case> {
         one("zstd_frame_claims_one_more", frame(1001, 1000), "corrupt"),
         one("zstd_frame_claims_none", frame(0, 1000), "corrupt"),
         // A size of all ones means that the size is unknown.
-        Case::among_good("zstd_frame_claims_all_ones", vec![frame(u64::MAX, 1000)])
+        Case::between_good_entries("zstd_frame_claims_all_ones", vec![frame(u64::MAX, 1000)])
             .file_or_fails("a", &text(1000)),
-        Case::among_good(
+        Case::between_good_entries(
             "zstd_window_of_128_mib",
             vec![Entry::coded(
                 "a",
@@ -223,7 +223,7 @@ pub fn a10() -> Vec<Case> {
             )],
         )
         .file_or_fails("a", &wide),
-        Case::among_good(
+        Case::between_good_entries(
             "zstd_window_of_3_tib",
             vec![Entry::coded(
                 "a",
@@ -233,7 +233,7 @@ pub fn a10() -> Vec<Case> {
             )],
         )
         .corrupt("a", "corrupt"),
-        Case::among_good(
+        Case::between_good_entries(
             "zstd_900_mib_and_a_limit_of_16",
             vec![frame(900 << 20, 900 << 20)],
         )
@@ -241,7 +241,7 @@ pub fn a10() -> Vec<Case> {
         .memory_limit(16 << 20),
         Case::refused_or_served(
             "zip64_sizes_that_are_not_there",
-            among_good(vec![
+            between_good_entries(vec![
                 stored_of(u64::from(u32::MAX)).both(|f| f.zip64 = false),
             ])
             .build(),
@@ -250,7 +250,7 @@ pub fn a10() -> Vec<Case> {
         .corrupt("a", ""),
         Case::refused_or_served(
             "a_zip64_field_that_is_too_short",
-            among_good(vec![stored_of(u64::from(u32::MAX)).both(|f| {
+            between_good_entries(vec![stored_of(u64::from(u32::MAX)).both(|f| {
                 f.zip64 = false;
                 f.extra = extra_field(1, &[0; 4]);
             })])
@@ -302,7 +302,7 @@ pub fn a10() -> Vec<Case> {
         ("zstd_1_tib_twice", frame(1 << 40, 1 << 40)),
         ("zstd_all_ones", frame(u64::MAX - 2, u64::MAX)),
     ] {
-        cases.push(Case::among_good(name, vec![entry]).fails("a", either, ""));
+        cases.push(Case::between_good_entries(name, vec![entry]).fails("a", either, ""));
     }
     for (name, entry) in [
         ("deflated_cut", medium()),

@@ -1,7 +1,7 @@
 //! A1, A2, A14, A17: files that are no archives, invalid central directories, an index over the memory
 //! limit, and archives that could make a parser loop.
 
-use super::{Case, among_good, first, good_alone, last, noise, text};
+use super::{Case, between_good_entries, first, last, noise, only_good_entries, text};
 use crate::records::local_header;
 use crate::zipmaker::{End, End64, Entry, Offset, Zip};
 
@@ -9,7 +9,7 @@ const NO_END: &str = "no end of central directory";
 const DIRECTORY: &str = "central directory";
 
 pub fn a01() -> Vec<Case> {
-    let (good, layout) = good_alone().build_with_layout();
+    let (good, layout) = only_good_entries().build_with_layout();
     let mut only_header = Vec::new();
     local_header(&mut only_header, &Entry::stored("a", b"a").local);
     let mut gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec();
@@ -35,17 +35,17 @@ pub fn a01() -> Vec<Case> {
         Case::refused("the_second_half", good[good.len() - 10..].to_vec(), NO_END),
         Case::refused(
             "a_comment_that_is_cut_off",
-            good_alone()
+            only_good_entries()
                 .with(|zip| zip.end.comment_length = Some(100))
                 .build(),
             DIRECTORY,
         ),
         Case::served("an_archive_of_nothing", Zip::default().build()),
     ];
-    for kept in 1..22 {
+    for length in 1..22 {
         cases.push(Case::refused(
-            format!("an_end_record_of_{kept}_bytes"),
-            good[..layout.end + kept].to_vec(),
+            format!("an_end_record_of_{length}_bytes"),
+            good[..layout.end + length].to_vec(),
             DIRECTORY,
         ));
     }
@@ -56,14 +56,14 @@ pub fn a01() -> Vec<Case> {
 fn ends(name: &str, end: End) -> Case {
     Case::refused(
         name,
-        good_alone().with(|zip| zip.end = end).build(),
+        only_good_entries().with(|zip| zip.end = end).build(),
         DIRECTORY,
     )
 }
 
 /// Returns a case of the good archive with other zip64 records, to which the plain end record refers.
 fn ends64(name: &str, end64: End64) -> Case {
-    let zip = good_alone().with(|zip| {
+    let zip = only_good_entries().with(|zip| {
         zip.end = referring();
         zip.end64 = Some(end64);
     });
@@ -81,7 +81,7 @@ pub fn referring() -> End {
 }
 
 pub fn a02() -> Vec<Case> {
-    let (good, layout) = among_good(vec![Entry::stored("a", b"a")]).build_with_layout();
+    let (good, layout) = between_good_entries(vec![Entry::stored("a", b"a")]).build_with_layout();
     let broken = |name: &str, at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[layout.directory + at] = value;
@@ -245,7 +245,7 @@ pub fn a14() -> Vec<Case> {
             let case = Case::served("an_index_within_the_limit", files.build());
             super::features::many_files(case, 7_000).memory_limit(1 << 20)
         },
-        Case::among_good(
+        Case::between_good_entries(
             "a_file_over_the_limit",
             vec![Entry::zstd("big", &vec![7; 3 << 20])],
         )
@@ -255,7 +255,7 @@ pub fn a14() -> Vec<Case> {
 }
 
 pub fn a17() -> Vec<Case> {
-    let good = good_alone();
+    let good = only_good_entries();
     let (_, layout) = good.build_with_layout();
     let fakes = |n: usize| b"PK\x05\x06".repeat(n);
     let mut full_fakes = Vec::new();
@@ -263,7 +263,7 @@ pub fn a17() -> Vec<Case> {
         full_fakes.extend(Zip::default().with(|zip| zip.end.entries = Some(7)).build());
     }
     let locator_at = |offset: u64| {
-        good_alone()
+        only_good_entries()
             .with(|zip| {
                 zip.end = referring();
                 zip.end64 = Some(End64 {
@@ -303,12 +303,16 @@ pub fn a17() -> Vec<Case> {
     vec![
         Case::refused_or_served(
             "a_comment_of_sixteen_thousand_end_signatures",
-            good_alone().with(|zip| zip.comment = fakes(16_000)).build(),
+            only_good_entries()
+                .with(|zip| zip.comment = fakes(16_000))
+                .build(),
         )
         .good(),
         Case::refused_or_served(
             "a_comment_of_three_thousand_false_end_records",
-            good_alone().with(|zip| zip.comment = full_fakes).build(),
+            only_good_entries()
+                .with(|zip| zip.comment = full_fakes)
+                .build(),
         )
         .good(),
         Case::refused("a_mebibyte_of_end_signatures", fakes(1 << 18), DIRECTORY),

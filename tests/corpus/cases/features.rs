@@ -1,7 +1,7 @@
 //! A13, A15, A16: unusual but valid archives, special files such as links and devices, zips in zips.
 
 use super::directory::referring;
-use super::{Case, among_good, first, good_alone, last, noise, text};
+use super::{Case, between_good_entries, first, last, noise, only_good_entries, text};
 use crate::records::{extra_field, put16, put32};
 use crate::zipmaker::{End64, Entry, Offset, Zip};
 
@@ -32,7 +32,7 @@ pub fn many_files(case: Case, files: usize) -> Case {
 
 /// Returns a case of the good archive with a change that must not affect the files.
 fn good(name: &str, change: impl FnOnce(&mut Zip)) -> Case {
-    Case::served(name, good_alone().with(change).build()).good()
+    Case::served(name, only_good_entries().with(change).build()).good()
 }
 
 fn zip64(zip: &mut Zip) {
@@ -41,7 +41,7 @@ fn zip64(zip: &mut Zip) {
 }
 
 fn a(name: impl Into<String>, content: &[u8], entry: Entry) -> Case {
-    Case::among_good(name, vec![entry]).file("a", content)
+    Case::between_good_entries(name, vec![entry]).file("a", content)
 }
 
 pub fn a13() -> Vec<Case> {
@@ -117,7 +117,7 @@ pub fn a13() -> Vec<Case> {
         // The zip64 record is found by its offset only.
         Case::refused(
             "an_uncounted_prefix_and_zip64",
-            good_alone()
+            only_good_entries()
                 .with(|zip| {
                     zip64(zip);
                     zip.prefix = noise(1, 1000);
@@ -153,7 +153,7 @@ pub fn a13() -> Vec<Case> {
         // An end record of an empty archive fits any file. Only an empty tree is a wrong result.
         Case::refused_or_served(
             "a_comment_with_an_end_record_of_nothing",
-            good_alone()
+            only_good_entries()
                 .with(|zip| zip.comment = false_end(0, 0, 0))
                 .build(),
         )
@@ -263,12 +263,12 @@ pub fn a15() -> Vec<Case> {
         moded("an_impossible_mode", 0o177_777),
         dos("a_volume_label", 0x08),
         dos("a_hidden_system_file", 0x06),
-        Case::among_good(
+        Case::between_good_entries(
             "a_device_that_is_a_directory",
             vec![Entry::directory("d/").with(|entry| entry.external = 0o20_666 << 16)],
         )
         .empty("d"),
-        Case::among_good(
+        Case::between_good_entries(
             "a_link_and_a_file_below_it",
             vec![
                 Entry::stored("l", b"/etc").with(|entry| entry.external = 0o120_777 << 16),
@@ -281,7 +281,7 @@ pub fn a15() -> Vec<Case> {
 }
 
 pub fn a16() -> Vec<Case> {
-    let inner = among_good(vec![Entry::stored("x", b"x")]).build();
+    let inner = between_good_entries(vec![Entry::stored("x", b"x")]).build();
     let twice = Zip::of(vec![Entry::stored("inner.zip", &inner)]).build();
     vec![
         a("a_stored_zip", &inner, Entry::stored("a", &inner)),
@@ -303,7 +303,7 @@ pub fn a16() -> Vec<Case> {
         )
         .good()
         .file("a.zip", &inner),
-        Case::among_good(
+        Case::between_good_entries(
             "a_hundred_copies_of_a_zip",
             (0..100)
                 .map(|i| Entry::stored(format!("{i}.zip"), &inner))

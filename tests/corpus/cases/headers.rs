@@ -9,19 +9,19 @@ use crate::zipmaker::{Entry, FLAG_DESCRIPTOR, FLAG_ENCRYPTED, Fields, Offset};
 /// Returns a case of the entry `a`, with a changed local header, among good entries.
 fn local(name: &str, gist: &'static str, change: impl FnOnce(&mut Fields)) -> Case {
     let entry = Entry::deflated("a", &text(1000)).local(change);
-    Case::among_good(name, vec![entry, spare()]).corrupt("a", gist)
+    Case::between_good_entries(name, vec![entry, spare()]).corrupt("a", gist)
 }
 
 /// Returns a case of the stored entry `a`, with another offset of its local header.
 fn elsewhere(name: &str, gist: &'static str, offset: Offset) -> Case {
     let entry = Entry::stored("a", &noise(2, 100)).with(|entry| entry.offset = offset);
-    Case::among_good(name, vec![entry, spare()]).corrupt("a", gist)
+    Case::between_good_entries(name, vec![entry, spare()]).corrupt("a", gist)
 }
 
 pub fn a08() -> Vec<Case> {
     let a = Entry::stored("a", &noise(2, 100));
     let header_at = 30 + 10 + 700_u64;
-    let (archive, layout) = super::among_good(vec![a.clone()]).build_with_layout();
+    let (archive, layout) = super::between_good_entries(vec![a.clone()]).build_with_layout();
     let directory = layout.directory as u64 + 30 + 5 + 300;
     let mut no_signature = archive.clone();
     no_signature[layout.headers[1]] = b'Q';
@@ -80,29 +80,29 @@ pub fn a08() -> Vec<Case> {
             f.flags |= FLAG_DESCRIPTOR;
             f.size = 999;
         }),
-        Case::among_good(
+        Case::between_good_entries(
             "stored_there_deflated_here",
             vec![Entry::stored("a", &noise(2, 100)).local(|f| f.method = 8)],
         )
         .corrupt("a", "method is 0 in the directory and 8"),
-        Case::among_good(
+        Case::between_good_entries(
             "encrypted_only_there",
             vec![Entry::stored("a", b"open").central(|f| f.flags |= FLAG_ENCRYPTED)],
         )
         .fails_to_open("a", Errno::OPNOTSUPP, "encrypted")
         .note("cannot be read"),
-        Case::among_good(
+        Case::between_good_entries(
             "an_unknown_method_only_there",
             vec![Entry::stored("a", b"plain").central(|f| f.method = 9)],
         )
         .fails_to_open("a", Errno::OPNOTSUPP, "method 9")
         .note("cannot be read"),
-        Case::among_good(
+        Case::between_good_entries(
             "a_directory_there_a_file_here",
             vec![Entry::stored("a", b"a file").central(|f| f.name = b"a/".into())],
         )
         .empty("a"),
-        Case::among_good(
+        Case::between_good_entries(
             "an_empty_file_there_a_full_one_here",
             vec![Entry::stored("a", &noise(2, 100)).central(|f| {
                 f.crc = 0;
@@ -111,7 +111,7 @@ pub fn a08() -> Vec<Case> {
             })],
         )
         .corrupt("a", "corrupt"),
-        Case::among_good(
+        Case::between_good_entries(
             "an_empty_file_of_another_name_here",
             vec![Entry::stored("a", b"").local(|f| f.name = b"b".into())],
         )
@@ -157,7 +157,7 @@ pub fn a08() -> Vec<Case> {
             Offset::At(u64::MAX),
         )
         .note("cannot be read"),
-        Case::among_good(
+        Case::between_good_entries(
             "a_header_that_the_directory_does_not_name",
             vec![
                 hidden.clone(),
@@ -169,7 +169,7 @@ pub fn a08() -> Vec<Case> {
             ],
         )
         .corrupt("a", "named \"hidden\""),
-        Case::among_good(
+        Case::between_good_entries(
             "a_header_of_a_file_with_an_invalid_name",
             vec![
                 Entry::stored("../evil", b"evil"),

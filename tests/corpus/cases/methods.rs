@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::directory::referring;
-use super::{Case, among_good, first, last, noise};
+use super::{Case, between_good_entries, first, last, noise};
 use crate::records::extra_field;
 use crate::zipmaker::{
     End, End64, Entry, FLAG_ENCRYPTED, FLAG_MASKED, FLAG_STRONG_ENCRYPTION, Fields,
@@ -16,7 +16,7 @@ fn entry() -> Entry {
 }
 
 fn unsupported(name: impl Into<String>, gist: &'static str, entry: Entry) -> Case {
-    Case::among_good(name, vec![entry])
+    Case::between_good_entries(name, vec![entry])
         .fails_to_open("a", Errno::OPNOTSUPP, gist)
         .note(NOTE)
 }
@@ -27,7 +27,7 @@ fn flags(flags: u16) -> impl Fn(&mut Fields) {
 
 /// Returns a case of one part of a split archive, none of whose entries can be read.
 fn split(name: &str, end: End, end64: Option<End64>) -> Case {
-    let zip = among_good(Vec::new()).with(|zip| {
+    let zip = between_good_entries(Vec::new()).with(|zip| {
         zip.end = end;
         zip.end64 = end64;
     });
@@ -80,7 +80,7 @@ pub fn a12() -> Vec<Case> {
         ),
         unsupported("aes", "encrypted", aes_entry(FLAG_ENCRYPTED)),
         unsupported("aes_without_its_flag", "method 99", aes_entry(0)),
-        Case::among_good(
+        Case::between_good_entries(
             "encrypted_and_plain_side_by_side",
             vec![
                 entry().both(flags(FLAG_ENCRYPTED)),
@@ -122,7 +122,7 @@ pub fn a12() -> Vec<Case> {
                 ..End64::default()
             }),
         ),
-        Case::among_good(
+        Case::between_good_entries(
             "an_entry_on_another_file",
             vec![entry().with(|entry| entry.disk = 1)],
         )
@@ -130,7 +130,7 @@ pub fn a12() -> Vec<Case> {
         // The output of `zip -s` if one file is enough.
         Case::served(
             "a_split_archive_of_one_file",
-            among_good(Vec::new())
+            between_good_entries(Vec::new())
                 .with(|zip| zip.prefix = b"PK\x07\x08".to_vec())
                 .build(),
         )

@@ -90,11 +90,11 @@ impl Case {
     }
 
     /// Creates a case of `entries` between two good ones, which must be served in any case.
-    pub fn among_good(name: impl Into<String>, entries: Vec<Entry>) -> Self {
-        Self::served(name, among_good(entries).build()).good()
+    pub fn between_good_entries(name: impl Into<String>, entries: Vec<Entry>) -> Self {
+        Self::served(name, between_good_entries(entries).build()).good()
     }
 
-    /// Expects the two good files of [`among_good`].
+    /// Expects the two good files of [`between_good_entries`].
     pub fn good(self) -> Self {
         self.file("good/first", &first()).file("good/last", &last())
     }
@@ -182,7 +182,7 @@ pub fn last() -> Vec<u8> {
 }
 
 /// Returns an archive of `entries` between `good/first`, which is stored, and `good/last`, which is deflated.
-pub fn among_good(entries: Vec<Entry>) -> Zip {
+pub fn between_good_entries(entries: Vec<Entry>) -> Zip {
     let mut all = vec![Entry::stored("good/first", &first())];
     all.extend(entries);
     all.push(Entry::deflated("good/last", &last()));
@@ -195,8 +195,8 @@ pub fn spare() -> Entry {
 }
 
 /// Returns an archive of only the two good entries.
-pub fn good_alone() -> Zip {
-    among_good(Vec::new())
+pub fn only_good_entries() -> Zip {
+    between_good_entries(Vec::new())
 }
 
 /// Returns the next number of a random number generator (xorshift) with this state.

@@ -107,7 +107,7 @@ pub fn a07() -> Vec<Case> {
     let mut full = vec![a.clone()];
     full.extend((0..30).map(|i| again(&a, &format!("copy{i}"), Offset::Of(1))));
     full.push(spare());
-    let mut full = Case::among_good("thirty_names_for_one_header", full)
+    let mut full = Case::between_good_entries("thirty_names_for_one_header", full)
         .fails_to_open("a", Errno::IO, OVERLAP)
         .note(NOTE);
     for i in 0..30 {
@@ -128,7 +128,7 @@ pub fn a07() -> Vec<Case> {
             .rev()
             .map(|(i, entry)| again(entry, &format!("{i}"), Offset::Of(i + 1))),
     );
-    let mut reordered = Case::among_good("another_order_is_no_overlap", reordered);
+    let mut reordered = Case::between_good_entries("another_order_is_no_overlap", reordered);
     for i in 0..40_u64 {
         reordered = reordered.file(format!("{i}"), &noise(i, 10 * i as usize));
     }
@@ -139,21 +139,21 @@ pub fn a07() -> Vec<Case> {
     let quoted_at = outer_at + 30 + 7 + 4;
     vec![
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "two_names_for_one_header",
                 vec![a.clone(), again(&a, "b", Offset::Of(1))],
             ),
             &["a", "b"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "an_entry_in_the_data_of_another",
                 vec![outer.clone(), inside.clone()],
             ),
             &["outer", "inner"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "the_inner_entry_listed_first",
                 vec![
                     outer.clone().with(|e| e.only_local = true),
@@ -164,7 +164,7 @@ pub fn a07() -> Vec<Case> {
             &["outer", "inner"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "two_entries_in_the_data_of_another",
                 vec![
                     outer2,
@@ -175,7 +175,7 @@ pub fn a07() -> Vec<Case> {
             &["outer", "inner", "inner2"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "a_chain_of_three",
                 vec![
                     chain,
@@ -190,7 +190,7 @@ pub fn a07() -> Vec<Case> {
             &["one", "two", "inner"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "data_that_reaches_into_the_next",
                 vec![
                     a.clone().both(|f| {
@@ -203,7 +203,7 @@ pub fn a07() -> Vec<Case> {
             &["a", "b"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "empty_files_of_one_header",
                 vec![
                     Entry::stored("a", b""),
@@ -213,7 +213,7 @@ pub fn a07() -> Vec<Case> {
             &["a", "b"],
         ),
         overlapping(
-            Case::among_good(
+            Case::between_good_entries(
                 "zstd_and_deflate_of_one_header",
                 vec![
                     Entry::zstd("a", &text(5000)),
@@ -223,7 +223,7 @@ pub fn a07() -> Vec<Case> {
             ),
             &["a", "b"],
         ),
-        Case::among_good(
+        Case::between_good_entries(
             "an_entry_in_the_extra_field_of_another",
             vec![quoting, again(&quoted, "quoted", Offset::At(quoted_at))],
         )

@@ -26,7 +26,7 @@ pub fn a11() -> Vec<Case> {
     let zeros = vec![0; BIG];
     let long = long_text();
     let among = |name: &str, content: &[u8], entry: Entry| {
-        Case::among_good(name, vec![entry]).file("a", content)
+        Case::between_good_entries(name, vec![entry]).file("a", content)
     };
     let medium = text(1 << 20);
     let noisy = noise(11, 300_000);
@@ -71,7 +71,7 @@ pub fn a11() -> Vec<Case> {
             &medium,
             Entry::coded("a", ZSTD, &medium, frames),
         ),
-        Case::among_good(
+        Case::between_good_entries(
             "deflated_with_more_behind_it",
             vec![Entry::coded("a", 8, &medium, two)],
         )

@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use super::Flavour;
+use super::ServerKind;
 use super::content::{Content, Entity};
 use super::listing::{self, Page};
 use super::message::{Part, Request, Response, part};
-use super::rules::{Asks, Fault, s3_error};
+use super::rules::{Fault, RequestKind, s3_error};
 
 /// The end of the bytes of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,43 +133,43 @@ impl Plan {
 
 /// The parts of a request that determine the response.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct ParsedRequest<'a> {
     pub request: &'a Request,
     pub key: String,
-    pub asks: Asks,
+    pub request_kind: RequestKind,
     /// Whether the key is in the existing bucket.
     pub is_inside: bool,
 }
 
-impl<'a> Question<'a> {
-    pub fn new(request: &'a Request, flavour: &Flavour) -> Self {
-        let (key, asks, is_inside) = match flavour {
-            Flavour::Files { .. } => (request.path.as_str(), Asks::Value, true),
-            Flavour::S3 { bucket } => {
+impl<'a> ParsedRequest<'a> {
+    pub fn new(request: &'a Request, server_kind: &ServerKind) -> Self {
+        let (key, request_kind, is_inside) = match server_kind {
+            ServerKind::Files { .. } => (request.path.as_str(), RequestKind::Value, true),
+            ServerKind::S3 { bucket } => {
                 let (named, key) = request.path.split_once('/').unwrap_or((&request.path, ""));
                 let is_listing = key.is_empty() && request.method == "GET";
                 match is_listing {
                     true => {
                         let prefix = request.query("prefix").unwrap_or_default();
-                        (prefix, Asks::Listing, named == bucket)
+                        (prefix, RequestKind::Listing, named == bucket)
                     }
-                    false => (key, Asks::Value, named == bucket),
+                    false => (key, RequestKind::Value, named == bucket),
                 }
             }
         };
         Self {
             request,
             key: key.to_owned(),
-            asks,
+            request_kind,
             is_inside,
         }
     }
 
     /// Returns the response.
-    pub fn answer(&self, content: &Content, flavour: &Flavour, plan: &Plan) -> Response {
+    pub fn answer(&self, content: &Content, server_kind: &ServerKind, plan: &Plan) -> Response {
         let mut response = match &plan.answer {
             Some(response) => response.clone(),
-            None => self.right(content, flavour, plan),
+            None => self.right(content, server_kind, plan),
         };
         if plan.multipart && response.status == 206 {
             wrap_in_multipart(&mut response);
@@ -203,24 +203,24 @@ impl<'a> Question<'a> {
         response
     }
 
-    fn right(&self, content: &Content, flavour: &Flavour, plan: &Plan) -> Response {
+    fn right(&self, content: &Content, server_kind: &ServerKind, plan: &Plan) -> Response {
         if !matches!(self.request.method.as_str(), "GET" | "HEAD") {
             return Response::empty(405).header("Allow", "GET, HEAD");
         }
-        match flavour {
-            Flavour::Files { lists } => match content.get(&self.key) {
+        match server_kind {
+            ServerKind::Files { lists } => match content.get(&self.key) {
                 Some(entity) => self.value(&entity, plan),
                 None => self.directory(content, *lists, plan),
             },
-            Flavour::S3 { .. } if !self.is_inside => {
+            ServerKind::S3 { .. } if !self.is_inside => {
                 s3_error(404, "NoSuchBucket", "The specified bucket does not exist")
             }
-            Flavour::S3 { bucket } if self.asks == Asks::Listing => {
+            ServerKind::S3 { bucket } if self.request_kind == RequestKind::Listing => {
                 listing::list(content, bucket, self.request, plan.page, plan.most_names)
             }
             // HEAD of a bucket.
-            Flavour::S3 { .. } if self.key.is_empty() => Response::empty(200),
-            Flavour::S3 { .. } => match content.get(&self.key) {
+            ServerKind::S3 { .. } if self.key.is_empty() => Response::empty(200),
+            ServerKind::S3 { .. } => match content.get(&self.key) {
                 Some(entity) => self.value(&entity, plan),
                 None => s3_error(404, "NoSuchKey", "The specified key does not exist."),
             },
@@ -271,8 +271,9 @@ impl<'a> Question<'a> {
                         };
                     }
                     let last = range.end.saturating_sub(1);
-                    let said = format!("bytes {}-{last}/{size}", range.start);
-                    Response::part(206, entity.bytes.clone(), range).header("Content-Range", said)
+                    let content_range = format!("bytes {}-{last}/{size}", range.start);
+                    Response::part(206, entity.bytes.clone(), range)
+                        .header("Content-Range", content_range)
                 }
             },
         };

@@ -65,7 +65,7 @@ impl Counted {
 
 /// The source of values.
 #[derive(Debug)]
-enum Place {
+enum ValueSource {
     Memory(BTreeMap<String, Entity>),
     Directory(PathBuf),
 }
@@ -73,21 +73,21 @@ enum Place {
 /// All values of a server.
 #[derive(Debug)]
 pub struct Content {
-    place: Place,
+    place: ValueSource,
     counted: Vec<Counted>,
 }
 
 impl Content {
     pub fn memory() -> Self {
         Self {
-            place: Place::Memory(BTreeMap::new()),
+            place: ValueSource::Memory(BTreeMap::new()),
             counted: Vec::new(),
         }
     }
 
     pub fn directory(path: &Path) -> Self {
         Self {
-            place: Place::Directory(path.to_owned()),
+            place: ValueSource::Directory(path.to_owned()),
             counted: Vec::new(),
         }
     }
@@ -98,10 +98,10 @@ impl Content {
 
     pub fn put(&mut self, key: &str, bytes: Vec<u8>) {
         match &mut self.place {
-            Place::Memory(values) => {
+            ValueSource::Memory(values) => {
                 values.insert(key.to_owned(), Entity::new(bytes, SystemTime::now()));
             }
-            Place::Directory(root) => {
+            ValueSource::Directory(root) => {
                 let path = root.join(key);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, bytes).unwrap();
@@ -111,10 +111,10 @@ impl Content {
 
     pub fn remove(&mut self, key: &str) {
         match &mut self.place {
-            Place::Memory(values) => {
+            ValueSource::Memory(values) => {
                 values.remove(key).expect("a key that is there");
             }
-            Place::Directory(root) => fs::remove_file(root.join(key)).unwrap(),
+            ValueSource::Directory(root) => fs::remove_file(root.join(key)).unwrap(),
         }
     }
 
@@ -124,8 +124,8 @@ impl Content {
             return Some(Entity::new(bytes, SystemTime::UNIX_EPOCH));
         }
         match &self.place {
-            Place::Memory(values) => values.get(key).cloned(),
-            Place::Directory(root) => {
+            ValueSource::Memory(values) => values.get(key).cloned(),
+            ValueSource::Directory(root) => {
                 let inside = !key.split('/').any(|c| matches!(c, "" | "." | ".."));
                 let path = root.join(key);
                 let bytes = inside.then(|| fs::read(&path).ok())??;
@@ -141,11 +141,11 @@ impl Content {
         let from = if after < prefix { prefix } else { after };
         let is_new = |key: &String| key.as_str() > after && key.starts_with(prefix);
         let stored = match &self.place {
-            Place::Memory(values) => values
+            ValueSource::Memory(values) => values
                 .range::<str, _>((std::ops::Bound::Included(from), std::ops::Bound::Unbounded))
                 .map(|(key, _)| key.clone())
                 .find(|key| key.as_str() > after),
-            Place::Directory(root) => {
+            ValueSource::Directory(root) => {
                 let mut keys = Vec::new();
                 keys_below(root, "", &mut keys);
                 keys.sort();

@@ -4,20 +4,20 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use super::answer::Question;
+use super::answer::ParsedRequest;
 use super::lock;
 use super::message::{Request, value};
-use super::rules::Asks;
+use super::rules::RequestKind;
 
 /// A request in the journal.
 #[derive(Debug, Clone)]
-pub struct Logged {
+pub struct LoggedRequest {
     pub method: String,
     /// The request target as it was sent.
     pub target: String,
     /// The key of the content, or the prefix of a listing.
     pub key: String,
-    pub asks: Asks,
+    pub request_kind: RequestKind,
     pub query: Vec<(String, String)>,
     /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
@@ -34,7 +34,7 @@ pub struct Logged {
     id: u64,
 }
 
-impl Logged {
+impl LoggedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         value(&self.headers, name)
     }
@@ -50,7 +50,7 @@ impl Logged {
 
 #[derive(Debug, Default)]
 struct State {
-    requests: Vec<Logged>,
+    requests: Vec<LoggedRequest>,
     next: u64,
     under_way: usize,
     most: usize,
@@ -60,17 +60,22 @@ struct State {
 pub struct Journal(Mutex<State>);
 
 impl Journal {
-    pub fn begin(&self, request: &Request, question: &Question<'_>, connection: u64) -> Entry<'_> {
+    pub fn begin(
+        &self,
+        request: &Request,
+        parsed: &ParsedRequest<'_>,
+        connection: u64,
+    ) -> Entry<'_> {
         let mut state = lock(&self.0);
         let id = state.next;
         state.next += 1;
         state.under_way += 1;
         state.most = state.most.max(state.under_way);
-        state.requests.push(Logged {
+        state.requests.push(LoggedRequest {
             method: request.method.clone(),
             target: request.target.clone(),
-            key: question.key.clone(),
-            asks: question.asks,
+            key: parsed.key.clone(),
+            request_kind: parsed.request_kind,
             query: request.query.clone(),
             headers: request.headers.clone(),
             host: request.host.clone(),
@@ -89,7 +94,7 @@ impl Journal {
         }
     }
 
-    pub fn requests(&self) -> Vec<Logged> {
+    pub fn requests(&self) -> Vec<LoggedRequest> {
         lock(&self.0).requests.clone()
     }
 
@@ -107,7 +112,7 @@ impl Journal {
         lock(&self.0).under_way
     }
 
-    fn change(&self, id: u64, change: impl FnOnce(&mut Logged)) {
+    fn change(&self, id: u64, change: impl FnOnce(&mut LoggedRequest)) {
         let mut state = lock(&self.0);
         if let Some(logged) = state.requests.iter_mut().rev().find(|r| r.id == id) {
             change(logged);

@@ -122,7 +122,7 @@ pub fn s3_error(status: u16, code: &str, message: &str) -> Response {
 
 /// How often a rule applies, counted over the matching requests.
 #[derive(Debug, Clone, Copy)]
-pub enum Often {
+pub enum Frequency {
     Always,
     First(u64),
     From(u64),
@@ -131,7 +131,7 @@ pub enum Often {
     Percent(u64, u64),
 }
 
-impl Often {
+impl Frequency {
     /// Returns whether the rule applies to the `nth` request, counted from 1.
     pub fn holds(self, nth: u64) -> bool {
         match self {
@@ -139,13 +139,13 @@ impl Often {
             Self::First(n) => nth <= n,
             Self::From(n) => nth >= n,
             Self::Every(n) => nth.is_multiple_of(n),
-            Self::Percent(percent, seed) => scattered(seed ^ nth) % 100 < percent,
+            Self::Percent(percent, seed) => split_mix64(seed ^ nth) % 100 < percent,
         }
     }
 }
 
 /// Returns a pseudorandom number (SplitMix64).
-fn scattered(seed: u64) -> u64 {
+fn split_mix64(seed: u64) -> u64 {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -154,7 +154,7 @@ fn scattered(seed: u64) -> u64 {
 
 /// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
+pub enum RequestKind {
     Value,
     Listing,
 }
@@ -165,9 +165,9 @@ pub enum Asks {
 pub struct Rule {
     key: String,
     method: Option<&'static str>,
-    asks: Option<Asks>,
+    request_kind: Option<RequestKind>,
     header: Option<(&'static str, String)>,
-    often: Often,
+    frequency: Frequency,
     seen: Arc<AtomicU64>,
     hits: Arc<AtomicU64>,
 }
@@ -177,9 +177,9 @@ pub fn on(key: &str) -> Rule {
     Rule {
         key: key.to_owned(),
         method: None,
-        asks: None,
+        request_kind: None,
         header: None,
-        often: Often::Always,
+        frequency: Frequency::Always,
         seen: Arc::default(),
         hits: Arc::default(),
     }
@@ -198,13 +198,13 @@ impl Rule {
 
     /// Matches only listings.
     pub fn lists(mut self) -> Self {
-        self.asks = Some(Asks::Listing);
+        self.request_kind = Some(RequestKind::Listing);
         self
     }
 
     /// Matches no listings.
     pub fn values(mut self) -> Self {
-        self.asks = Some(Asks::Value);
+        self.request_kind = Some(RequestKind::Value);
         self
     }
 
@@ -216,26 +216,26 @@ impl Rule {
 
     /// Applies to the first `n` requests only.
     pub fn first(self, n: u64) -> Self {
-        self.often(Often::First(n))
+        self.frequency(Frequency::First(n))
     }
 
     /// Applies only from the `n`-th request on, counted from 1.
     pub fn from(self, n: u64) -> Self {
-        self.often(Often::From(n))
+        self.frequency(Frequency::From(n))
     }
 
     /// Applies to each `n`-th request only.
     pub fn every(self, n: u64) -> Self {
-        self.often(Often::Every(n))
+        self.frequency(Frequency::Every(n))
     }
 
     /// Applies to this percentage of requests only, chosen by a seed.
     pub fn percent(self, percent: u64, seed: u64) -> Self {
-        self.often(Often::Percent(percent, seed))
+        self.frequency(Frequency::Percent(percent, seed))
     }
 
-    fn often(mut self, often: Often) -> Self {
-        self.often = often;
+    fn frequency(mut self, frequency: Frequency) -> Self {
+        self.frequency = frequency;
         self
     }
 
@@ -245,9 +245,9 @@ impl Rule {
     }
 
     /// Returns whether a request matches the rule, however often the rule applies.
-    pub fn fits(&self, request: &Request, key: &str, asks: Asks) -> bool {
+    pub fn fits(&self, request: &Request, key: &str, request_kind: RequestKind) -> bool {
         self.method.is_none_or(|m| m == request.method)
-            && self.asks.is_none_or(|a| a == asks)
+            && self.request_kind.is_none_or(|a| a == request_kind)
             && is_like(&self.key, key)
             && self.header.as_ref().is_none_or(|(name, pattern)| {
                 request.header(name).is_some_and(|v| is_like(pattern, v))
@@ -255,13 +255,13 @@ impl Rule {
     }
 
     /// Counts a matching request. Returns whether the rule applies to it.
-    pub fn strikes(&self) -> bool {
+    pub fn applies(&self) -> bool {
         let nth = self.seen.fetch_add(1, Ordering::SeqCst) + 1;
-        let strikes = self.often.holds(nth);
-        if strikes {
+        let applies = self.frequency.holds(nth);
+        if applies {
             self.hits.fetch_add(1, Ordering::SeqCst);
         }
-        strikes
+        applies
     }
 }
 

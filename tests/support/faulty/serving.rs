@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::answer::{Plan, Question};
+use super::answer::{ParsedRequest, Plan};
 use super::journal::Entry;
 use super::message::{Request, read_request};
 use super::rules::{Fault, Rule};
@@ -40,42 +40,42 @@ impl Shared {
 
     /// Answers one request; `None` if the client has disconnected.
     fn reply(&self, stream: &TcpStream, request: &Request, connection: u64) -> Option<Sent> {
-        let question = Question::new(request, &self.flavour);
-        let entry = self.journal.begin(request, &question, connection);
+        let parsed = ParsedRequest::new(request, &self.server_kind);
+        let entry = self.journal.begin(request, &parsed, connection);
         let latency = *lock(&self.latency);
         if !latency.is_zero() {
             std::thread::sleep(latency);
         }
         self.gates
-            .pass(&question.key, || self.is_there(stream))
+            .pass(&parsed.key, || self.is_there(stream))
             .then_some(())?;
-        let plan = Plan::new(self.faults(&question));
+        let plan = Plan::new(self.faults(&parsed));
         if !plan.late.is_zero() && !self.wait(stream, Some(plan.late)) {
             return None;
         }
         let response = {
             let mut content = lock(&self.content);
             if let Some(bytes) = plan.replace.clone() {
-                content.put(&question.key, bytes);
+                content.put(&parsed.key, bytes);
             }
-            question.answer(&content, &self.flavour, &plan)
+            parsed.answer(&content, &self.server_kind, &plan)
         };
         entry.answered(response.status);
         let has_body = request.method != "HEAD";
-        let course = Course {
+        let progress = ResponseProgress {
             shared: self,
             stream,
             entry: &entry,
         };
-        wire::send(stream, &response, &plan, has_body, &course).ok()
+        wire::send(stream, &response, &plan, has_body, &progress).ok()
     }
 
-    fn faults(&self, question: &Question<'_>) -> Vec<Fault> {
+    fn faults(&self, parsed: &ParsedRequest<'_>) -> Vec<Fault> {
         let rules = lock(&self.rules);
-        let fits = |rule: &Rule| rule.fits(question.request, &question.key, question.asks);
+        let fits = |rule: &Rule| rule.fits(parsed.request, &parsed.key, parsed.request_kind);
         rules
             .iter()
-            .filter(|(rule, _)| fits(rule) && rule.strikes())
+            .filter(|(rule, _)| fits(rule) && rule.applies())
             .map(|(_, fault)| fault.clone())
             .collect()
     }
@@ -111,13 +111,13 @@ impl Shared {
 }
 
 /// A response that is being sent.
-struct Course<'a> {
+struct ResponseProgress<'a> {
     shared: &'a Shared,
     stream: &'a TcpStream,
     entry: &'a Entry<'a>,
 }
 
-impl Progress for Course<'_> {
+impl Progress for ResponseProgress<'_> {
     fn sends(&self, bytes: u64, is_end: bool) {
         self.entry.sends(bytes);
         if is_end {

@@ -70,9 +70,9 @@ impl Remote {
     }
 
     /// Returns the output of a command that reads the source at `path` without a mount.
-    pub fn look(&self, command: &str, path: &str, more: &[&str]) -> Vec<u8> {
+    pub fn run_command(&self, command: &str, path: &str, more: &[&str]) -> Vec<u8> {
         let mut run = zarrfs();
-        without_clouds(&mut run)
+        without_cloud_environment(&mut run)
             .arg(command)
             .arg(self.source(path))
             .args(&self.args)
@@ -87,14 +87,14 @@ impl Remote {
     pub fn attempt(&self, source: &str) -> Result<Mount, Refusal> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         Mount::attempt_in(source, &args, |command| {
-            without_clouds(command).envs(self.env.iter().cloned());
+            without_cloud_environment(command).envs(self.env.iter().cloned());
         })
     }
 }
 
 /// Removes the cloud and proxy settings of this machine from a command's environment. The command
 /// then finds only the given credentials, and contacts only the servers of the test.
-pub fn without_clouds(command: &mut Command) -> &mut Command {
+pub fn without_cloud_environment(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let upper = name.to_string_lossy().to_ascii_uppercase();
         let of_a_cloud = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "GCS_", "CLOUDSDK_"];

@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_matches_only_what_begins_with_the_prefix() {
+    fn a_pattern_matches_only_keys_with_the_prefix() {
         assert_eq!(pattern(b"zarr:"), b"zarr:*");
         assert_eq!(pattern(br"a*?[b]\:"), br"a\*\?\[b\]\\:*");
     }

@@ -8,7 +8,7 @@ use crate::support::*;
 fn on_terminal(command: &str) -> String {
     let mut script = Command::new("script");
     script.args(["-qec", command, "/dev/null"]);
-    said(&mut script).ok().out.clone()
+    output_of(&mut script).ok().out.clone()
 }
 
 #[test]
@@ -32,16 +32,16 @@ fn the_mount_report_is_printed_on_a_terminal_only() {
         let log = place.join("log");
         let log = log.to_str().unwrap();
         let _ = std::fs::remove_file(log);
-        let told = on_terminal(&format!(
+        let output = on_terminal(&format!(
             "{binary} {source} {point} --log-file {log} {options}"
         ));
         let unmount = format!("zarrfs: to unmount: zarrfs umount {point}\r\n");
         assert_eq!(
-            told,
+            output,
             format!("zarrfs: {mounted}{summary}\r\n{views}{unmount}")
         );
         let logged = std::fs::read_to_string(log).unwrap().replace("INFO: ", "");
-        assert_eq!(logged, told.replace('\r', ""));
+        assert_eq!(logged, output.replace('\r', ""));
         place.unmount(&[]).ok();
     }
     let quiet = on_terminal(&format!("{binary} {source} {point} 2>/dev/null"));
@@ -54,14 +54,14 @@ fn the_report_names_some_views() {
     let place = Place::new();
     let binary = zarrfs();
     let (binary, point) = (binary.get_program().display(), place.path.display());
-    let told = on_terminal(&format!("{binary} demo: {point} --path v3"));
+    let output = on_terminal(&format!("{binary} demo: {point} --path v3"));
     let views = format!("zarrfs: views: {point}/.zarrfs (v3.nc");
-    assert!(told.contains(&views), "{told}");
-    let told = on_terminal(&format!(
+    assert!(output.contains(&views), "{output}");
+    let output = on_terminal(&format!(
         "cd /; {binary} umount {point}; {binary} demo: {point}"
     ));
-    assert!(told.contains("zarrfs: demo is mounted on"), "{told}");
-    assert!(matches!(told.lines().count(), 3 | 4), "{told}");
+    assert!(output.contains("zarrfs: demo is mounted on"), "{output}");
+    assert!(matches!(output.lines().count(), 3 | 4), "{output}");
     place.unmount(&[]).ok();
 }
 
@@ -79,10 +79,10 @@ fn the_report_has_the_counts_of_consolidated_metadata() {
     let binary = zarrfs();
     let (source, point) = (store.display(), place.path.display());
     let command = format!("{} {source} {point}", binary.get_program().display());
-    let told = on_terminal(&command);
+    let output = on_terminal(&command);
     assert!(
-        told.contains("Zarr v2, 1 group, 2 arrays, 4.0 MiB decoded"),
-        "{told}"
+        output.contains("Zarr v2, 1 group, 2 arrays, 4.0 MiB decoded"),
+        "{output}"
     );
     place.unmount(&[]).ok();
 }
@@ -90,9 +90,9 @@ fn the_report_has_the_counts_of_consolidated_metadata() {
 #[test]
 fn the_version_is_one_line_or_a_list_of_built_in_components() {
     let line = format!("zarrfs {}\n", env!("CARGO_PKG_VERSION"));
-    let short = said(zarrfs().arg("-V"));
+    let short = output_of(zarrfs().arg("-V"));
     assert_eq!(short.ok().out, line);
-    let long = said(zarrfs().arg("--version"));
+    let long = output_of(zarrfs().arg("--version"));
     assert!(long.ok().out.starts_with(&line), "{long:?}");
     for word in [
         "zarr: v2, v3",
@@ -140,14 +140,14 @@ fn every_page_of_the_manual_has_a_title_and_is_a_topic_that_the_readme_links_to(
         assert!(topic.text.starts_with("# "), "{}", topic.name);
         let link = format!("src/manual/{}.md", topic.name);
         assert!(readme.contains(&link), "{link}");
-        let shown = said(zarrfs().args(["help", topic.name]));
+        let shown = output_of(zarrfs().args(["help", topic.name]));
         assert_eq!(shown.ok().out, topic.text);
     }
     let files = std::fs::read_dir(root.join("src/manual")).unwrap();
     let is_page = |path: &std::path::Path| path.extension().is_some_and(|end| end == "md");
     let pages = files.filter(|file| is_page(&file.as_ref().unwrap().path()));
     assert_eq!(pages.count(), zarrfs::cli::TOPICS.len());
-    said(zarrfs().args(["help", "nope"])).failed(1, &["`nope`", "geotiff"]);
+    output_of(zarrfs().args(["help", "nope"])).failed(1, &["`nope`", "geotiff"]);
 }
 
 #[test]

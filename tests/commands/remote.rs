@@ -48,7 +48,7 @@ fn info_does_not_count_listed_names_as_chunks() {
             "s" => (&source, &["--path", "a"][..]),
             _ => (&server.url_of("s/a"), &[][..]),
         };
-        let info = json_of(look("info", source, &[more, &["--json"]].concat()).ok());
+        let info = json_of(run_on("info", source, &[more, &["--json"]].concat()).ok());
         assert_eq!(info["chunks_present"], Value::Null, "{info}");
         assert!(info.as_object().unwrap().contains_key("chunks_present"));
         assert_eq!(info["chunks_total"], 4);
@@ -57,7 +57,7 @@ fn info_does_not_count_listed_names_as_chunks() {
         }
         let unknown = info["incomplete_listing"].as_str().unwrap();
         assert!(unknown.starts_with("chunks: "), "{info}");
-        let lines = look("info", source, more);
+        let lines = run_on("info", source, more);
         for words in [
             "chunks present     unknown: the server does not list them\n",
             "chunks total       4\n",
@@ -73,7 +73,7 @@ fn info_does_not_count_listed_names_as_chunks() {
 fn info_of_a_group_reports_unknown_children() {
     let server = server();
     let words = "children: the server lists nothing";
-    let info = json_of(look("info", server.url_of("s"), &["--json"]).ok());
+    let info = json_of(run_on("info", server.url_of("s"), &["--json"]).ok());
     assert!(
         info["incomplete_listing"]
             .as_str()
@@ -81,26 +81,26 @@ fn info_of_a_group_reports_unknown_children() {
             .starts_with(words),
         "{info}"
     );
-    let lines = look("info", server.url_of("s"), &[]);
+    let lines = run_on("info", server.url_of("s"), &[]);
     let line = format!("incomplete listing {words}");
     assert!(lines.ok().out.contains(&line), "{lines:?}");
     let known = Server::over(&fixture("dir/v3-consolidated"));
-    let info = json_of(look("info", known.url(), &["--json"]).ok());
+    let info = json_of(run_on("info", known.url(), &["--json"]).ok());
     assert_eq!(info.get("incomplete_listing"), None, "{info}");
 }
 
 #[test]
 fn tree_marks_groups_with_unknown_children() {
     let server = server();
-    let tree = look("tree", server.url_of("s"), &[]);
+    let tree = run_on("tree", server.url_of("s"), &[]);
     assert!(
         tree.ok().out.ends_with("  (group) children not known\n"),
         "{tree:?}"
     );
-    let tree = json_of(look("tree", server.url_of("s"), &["--json"]).ok());
+    let tree = json_of(run_on("tree", server.url_of("s"), &["--json"]).ok());
     assert_eq!(tree["nodes"][0]["children_known"], false, "{tree}");
     let known = Server::over(&fixture("dir/v2-consolidated"));
-    let tree = look("tree", known.url(), &[]);
+    let tree = run_on("tree", known.url(), &[]);
     assert!(!tree.ok().out.contains("not known"), "{tree:?}");
     assert!(tree.out.lines().count() > 40, "{tree:?}");
 }
@@ -108,50 +108,51 @@ fn tree_marks_groups_with_unknown_children() {
 #[test]
 fn check_requests_each_chunk_once_and_ignores_absent_chunks() {
     let server = server();
-    let said = look("check", server.url_of("s/a"), &["--json"]);
-    let document = json_of(said.ok());
+    let output = run_on("check", server.url_of("s/a"), &["--json"]);
+    let document = json_of(output.ok());
     let summary = &document["summary"];
     assert_eq!(summary["chunks"], 2, "{document}");
     assert_eq!(summary["warnings"], 0, "{document}");
     assert_eq!(document["arrays"][0]["stored_bytes"], 10, "{document}");
     assert_eq!(document["arrays"][0]["decoded_bytes"], 2, "{document}");
     for chunk in 0..4 {
-        let asked = server.requests_for(&format!("s/a/c/{chunk}"));
-        assert_eq!(asked.len(), 1, "{asked:?}");
+        let requests = server.requests_for(&format!("s/a/c/{chunk}"));
+        assert_eq!(requests.len(), 1, "{requests:?}");
     }
     server.put("s/a/c/3", [7; 5]);
-    let said = look("check", server.url_of("s/a"), &[]);
-    said.failed(1, &[]);
-    assert!(said.out.contains("bad: c/3: "), "{said:?}");
-    assert!(said.out.contains(": 1 bad\n"), "{said:?}");
+    let output = run_on("check", server.url_of("s/a"), &[]);
+    output.failed(1, &[]);
+    assert!(output.out.contains("bad: c/3: "), "{output:?}");
+    assert!(output.out.contains(": 1 bad\n"), "{output:?}");
 }
 
 #[test]
 fn an_unlisted_group_is_a_warning_and_fails_a_strict_check() {
     let server = server();
-    let said = look("check", server.url_of("s"), &[]);
-    assert!(said.ok().out.contains(GROUP_WARNING), "{said:?}");
+    let output = run_on("check", server.url_of("s"), &[]);
+    assert!(output.ok().out.contains(GROUP_WARNING), "{output:?}");
     assert!(
-        said.out
+        output
+            .out
             .contains(": 0 bad, 1 warning\nOK, as far as keys are listed"),
-        "{said:?}"
+        "{output:?}"
     );
-    let strict = look("check", server.url_of("s"), &["--strict", "--json"]);
+    let strict = run_on("check", server.url_of("s"), &["--strict", "--json"]);
     assert_eq!(strict.code, Some(1), "{strict:?}");
     let document = json_of(&strict);
     assert_eq!(document["ok"], false);
     assert_eq!(document["summary"]["unlisted"], 1);
     assert_eq!(document["warnings"][0]["cause"], GROUP_WARNING);
     // The shape of an array determines the names of its chunks.
-    look("check", server.url_of("s/a"), &["--strict"]).ok();
+    run_on("check", server.url_of("s/a"), &["--strict"]).ok();
 }
 
 #[test]
 fn consolidated_fixtures_are_checked_to_the_last_chunk() {
     for name in ["dir/v2-consolidated", "dir/v3-consolidated"] {
         let server = Server::over(&fixture(name));
-        let said = look("check", server.url(), &["--strict", "--json"]);
-        let document = json_of(said.ok());
+        let output = run_on("check", server.url(), &["--strict", "--json"]);
+        let document = json_of(output.ok());
         let summary = &document["summary"];
         let chunks = chunk_keys(&fixture(name)).len();
         assert_eq!(summary["chunks"], chunks, "{name}: {document}");
@@ -167,11 +168,11 @@ fn check_requests_many_chunks_of_a_remote_store_in_parallel() {
         server.put(&format!("a/c/{chunk}"), [1]);
     }
     server.set_latency(Duration::from_millis(100));
-    look("check", server.url_of("a"), &["--strict"]).ok();
+    run_on("check", server.url_of("a"), &["--strict"]).ok();
     let most = server.most_at_a_time();
     assert!(most > 8, "{most}");
     server.forget_requests();
-    look("check", server.url_of("a"), &["--jobs", "2"]).ok();
+    run_on("check", server.url_of("a"), &["--jobs", "2"]).ok();
     let most = server.most_at_a_time();
     assert!(most <= 4, "{most}");
 }
@@ -179,13 +180,13 @@ fn check_requests_many_chunks_of_a_remote_store_in_parallel() {
 #[test]
 fn info_of_a_consolidated_group_takes_few_requests() {
     let server = Server::over(&fixture("dir/v3-consolidated"));
-    let info = json_of(look("info", server.url(), &["--json"]).ok());
+    let info = json_of(run_on("info", server.url(), &["--json"]).ok());
     let arrays = info["arrays"].as_array().unwrap().len();
     let requests = server.requests().len();
     assert!(arrays > 20 && requests <= 6, "{:#?}", server.requests());
     // At most two chunks of each coordinate are read, and no others.
     let server = Server::over(&fixture("dir/v3-xarray"));
-    let info = json_of(look("info", server.url(), &["--json"]).ok());
+    let info = json_of(run_on("info", server.url(), &["--json"]).ok());
     let coordinates = info["arrays"].as_array().unwrap().iter();
     let read = coordinates
         .filter(|array| array.get("values").is_some())

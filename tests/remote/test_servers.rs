@@ -88,8 +88,8 @@ fn nginx_logs_its_requests() {
     )
     .unwrap();
     get(&nginx.url("v3/nothing"));
-    let asked = nginx.requests();
-    let seen: Vec<(&str, &str, Option<&str>, u16)> = asked
+    let requests = nginx.requests();
+    let seen: Vec<(&str, &str, Option<&str>, u16)> = requests
         .iter()
         .map(|r| (&*r.method, &*r.path, r.range.as_deref(), r.status))
         .collect();
@@ -103,11 +103,11 @@ fn nginx_logs_its_requests() {
         ]
     );
     assert_eq!(
-        asked[0].bytes,
+        requests[0].bytes,
         local(served.path(), "v3/zarr.json").len() as u64
     );
-    assert_eq!((asked[1].bytes, asked[2].bytes), (200, 0));
-    assert_eq!(nginx.requests(), asked);
+    assert_eq!((requests[1].bytes, requests[2].bytes), (200, 0));
+    assert_eq!(nginx.requests(), requests);
 }
 
 /// Asserts that a listing has the keys of the served tree below `prefix`, in any order.
@@ -283,7 +283,7 @@ const VICTIM: &str = "ZARRFS_TEST_VICTIM";
 
 #[test]
 fn a_server_ends_when_its_test_is_killed() {
-    let name = "themselves::a_server_ends_when_its_test_is_killed";
+    let name = "test_servers::a_server_ends_when_its_test_is_killed";
     if let Some(directory) = std::env::var_os(VICTIM) {
         let nginx = Nginx::start(Path::new(&directory));
         println!("\nserving at {}", nginx.url(""));
@@ -324,12 +324,12 @@ fn a_server_that_ends_at_once_is_named_with_its_output() {
     let log = directory.path().join("log");
     let mut server = Process::start("short-lived", &command, &log);
     let never = AssertUnwindSafe(|| server.wait(Duration::from_secs(20), || false));
-    let said = *catch_unwind(never)
+    let message = *catch_unwind(never)
         .unwrap_err()
         .downcast::<String>()
         .unwrap();
     for words in ["the server short-lived ended", "no such option", "status 3"] {
-        assert!(said.contains(words), "{said}");
+        assert!(message.contains(words), "{message}");
     }
 }
 
