@@ -8,7 +8,7 @@ crosses 256 times). The same array of float32 is read whole by `cat` from a dire
 of stored entries, and into memory by zarr-python, by zarr-python with the pipeline of zarrs, and by
 tensorstore; each repetition has them one after the other, in another order each time, with the
 sources in the page cache. `bare` is a file of the same size from a file system that only answers
-from memory: what FUSE itself costs. Figures are medians; ratios are to the fastest library of the
+from memory: the cost of FUSE itself. Figures are medians; ratios are to the fastest library of the
 same run. Libraries that are not installed are left out.
 """
 import argparse

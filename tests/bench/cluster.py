@@ -12,8 +12,8 @@ figure. Throughput is the bytes of all bodies over the time until the last `cat`
 include those of mounting. Figures are medians.
 
 All hosts, the proxies and SeaweedFS share the processors of this machine. The rows `no limit`
-measure what they pass without the limit of the links, through mounts and with curl. A row whose
-links add up to more than the mounts pass without a limit measures this machine, and says so.
+measure their throughput without the limit of the links, through mounts and with curl. A row whose
+links add up to more than the mounts pass without a limit measures this machine, and is marked.
 
 Needs root; changes nothing outside of its own namespaces and interfaces.
 """
@@ -123,7 +123,7 @@ class Host:
         command(*self.inside, "ip", "route", "add", "127.0.0.0/8", "via", near, "src", remote_end)
 
     def limit(self, mbit):
-        """Limits what the host receives; 0 is no limit."""
+        """Limits the receive rate of the host; 0 is no limit."""
         if mbit:
             limit = ("rate", f"{mbit}mbit", "burst", "128kb", "latency", "50ms")
             command("tc", "qdisc", "replace", "dev", self.link, "root", "tbf", *limit)
@@ -152,7 +152,7 @@ def view(mountpoint, variable):
     return mountpoint / variable / ".zarrfs" / f"{variable}.npy"
 
 
-# What is measured
+# The measurements
 
 
 def cpu_times():
@@ -311,7 +311,7 @@ def measure(given, stack):
     counts = sorted({1, *given.hosts})
     remote.WORK.mkdir(parents=True, exist_ok=True)
     WORK.mkdir(parents=True, exist_ok=True)
-    # Before the servers: a machine without namespaces or tbf is told at once.
+    # Before the servers, so that a machine without namespaces or tbf fails at once.
     hosts = [Host(number, stack, given.zarrfs) for number in range(max(counts))]
     hosts[0].limit(given.mbit[0])
     served_dir = make_inputs(max(counts), given.mib)

@@ -112,14 +112,14 @@ with tempfile.TemporaryDirectory() as scratch:
                 with Mount(source) as mount:
                     seconds[name].append(read(mount / group / ".zarrfs" / name))
         medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
-        told = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
+        figures = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
         # A picture has the first plane alone.
         pictures = []
         for _ in range(args.reps):
             with Mount(source) as mount:
                 pictures.append(read(mount / group / ".zarrfs" / "x.png"))
-        told.append(f"x.png {statistics.median(pictures):.3f} s")
-        print(f"{group:8}", "  ".join(told))
+        figures.append(f"x.png {statistics.median(pictures):.3f} s")
+        print(f"{group:8}", "  ".join(figures))
 
     write_tables(source)
     files = {".npy": ["n.npy", "v.npy"], ".parquet": ["table.parquet"], ".csv": ["table.csv"]}
@@ -154,8 +154,8 @@ with tempfile.TemporaryDirectory() as scratch:
                     size = sum(path.stat().st_size for path in files)
                     speeds[name].append(size / read(*files) / 2**20)
         medians = {name: statistics.median(all_of) for name, all_of in speeds.items()}
-        told = [f"{name} {speed:.0f} MiB/s ({speed / medians['keys']:.2f})" for name, speed in medians.items()]
-        print(f"{group:8} as stored:", "  ".join(told))
+        figures = [f"{name} {speed:.0f} MiB/s ({speed / medians['keys']:.2f})" for name, speed in medians.items()]
+        print(f"{group:8} as stored:", "  ".join(figures))
 
 if args.large:
     for store, name in [("many.zarr", "root.nc"), ("sparse.zarr", "root.nc"), ("sparse.zarr", "root.cdf.nc")]:

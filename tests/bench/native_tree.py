@@ -8,11 +8,11 @@ Groups: list keys chunks cold middle big deflate dir; all by default. Inputs are
 target/bench (about 12 GB of disk). Every repetition mounts anew, so that the kernel knows nothing
 of the mount, and has the contenders one after the other, in another order each time; the sources
 are in the page cache (but in `cold`). Figures are medians over the repetitions; ratios are taken
-within a repetition first. `bare` is a file system that answers from memory (bare.rs): what FUSE
-itself costs; `before` is another zarrfs. Where a virtual machine gives free memory back to its host, memory that nobody had for
-a while is several times slower to write than other memory; so as much as a run will fill is taken
-and given back right before it. Sources are read right before a run too, because caches may be
-dropped at any time by others. Contenders that are not installed are left out.
+within a repetition first. `bare` is a file system that replies from memory (bare.rs): the cost of
+FUSE itself; `before` is another zarrfs. If a virtual machine returns free memory to its host, memory that was unused for
+a while is several times slower to write than other memory. Therefore each run allocates and frees
+as much memory as it will fill, right before it starts. Sources are read right before a run too, because caches may be
+dropped at any time by other processes. Contenders that are not installed are omitted.
 """
 import argparse
 import array
@@ -264,7 +264,7 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.values = {}
-        # What each contender reads from, and which keys of it, if not all.
+        # The path that each contender reads, and its keys, if not all.
         self.reads, self.keys_read = {}, []
 
     def contenders(self, source=None, directory=None, bare=None):
@@ -350,7 +350,7 @@ class Bench:
         source, directory = need("entries.zip"), need("entries")
         ways = self.contenders(source, directory, f"a:{ENTRIES}:550")
         ways.pop("bindfs", None)
-        # Names and attributes of it are what is read.
+        # Only names and attributes are read.
         self.reads["ext4"] = None
         listed = set()
         for name, way in self.rounds(ways):
@@ -475,8 +475,8 @@ class Bench:
 GROUPS = {"list": Bench.list, "keys": Bench.group_keys, "chunks": Bench.chunks, "cold": Bench.cold,
           "middle": Bench.middle, "big": Bench.big, "deflate": Bench.deflate, "dir": Bench.dir}
 
-# Metric: what it is, unit, whether less is better, target, and of whom the target is a share (none:
-# it is a figure in the unit).
+# Metric: description, unit, whether less is better, target, and the contender of which the target is a
+# share (none: the target is a figure in the unit).
 ROWS = {
     "ready": ("zip of 1,000,000 entries: ready", "s", True, 0.25, None),
     "memory": ("... peak memory when ready", "MiB", True, 100, None),

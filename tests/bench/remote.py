@@ -10,7 +10,7 @@ mounts a zip of a million entries twice with a disk cache; `list` runs find over
 same LIST requests one after the other (S3 alone; filling the server takes minutes).
 
 The servers are nginx and the S3 of SeaweedFS on this machine, each behind a program (delay.c) that
-counts requests and bodies and adds 0 or 20 ms to every request. What that program passes at most is
+counts requests and bodies and adds 0 or 20 ms to every request. The maximum throughput of that program is
 measured in the same run. A mount is new for every figure, so nothing is cached but at the servers;
 `cat` is timed without the mount, tensorstore without its import. Figures are medians. Everything is
 compared with the true bytes once, before it is timed.
@@ -242,7 +242,7 @@ def answers(url):
 
 @contextmanager
 def running(command, *urls, **options):
-    """A server, until the end of the block; it is there once all URLs answer."""
+    """Runs a server until the end of the block; starts the block when all URLs respond."""
     server = subprocess.Popen(command, **options)
     try:
         end = time.monotonic() + 60
@@ -256,7 +256,7 @@ def running(command, *urls, **options):
         try:
             server.wait(timeout=2)
         except subprocess.TimeoutExpired:
-            # SeaweedFS takes its time; nothing of it is kept.
+            # SeaweedFS ends slowly, and its data are not needed.
             server.kill()
             server.wait()
 
@@ -315,7 +315,7 @@ def seaweed(served, volume_servers=1):
 
 
 def aws_environment():
-    """That of nobody who is known anywhere."""
+    """Returns an environment without credentials."""
     rest = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     return {**rest, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -343,13 +343,13 @@ class Served:
         return f"http://127.0.0.1:{port or self.port}{bucket}/{key}"
 
     def source(self, key):
-        """What zarrfs is told."""
+        """Returns the source and the options for zarrfs."""
         if self.kind == "s3":
             return [f"s3://{BUCKET}/{key}", "--anonymous", "--endpoint-url", f"http://127.0.0.1:{self.port}"]
         return [self.url(key)]
 
     def store(self, key):
-        """What tensorstore is told."""
+        """Returns the key-value store for tensorstore."""
         if self.kind == "s3":
             return {"driver": "s3", "bucket": BUCKET, "path": key, "endpoint": f"http://127.0.0.1:{self.port}",
                     "aws_region": "us-east-1", "aws_credentials": {"type": "anonymous"}}
@@ -367,7 +367,7 @@ def total(requests):
     return {"requests": len(requests), "bytes": sum(max(size, 0) for size in sizes)}
 
 
-# What is measured
+# The measurements
 
 
 class Bench:
@@ -393,7 +393,7 @@ class Bench:
             subprocess.run([self.zarrfs, "umount", MOUNT], check=True)
 
     def check(self, served, what, file, true_file):
-        """Compares a file with the true one, the first time that it is asked for."""
+        """Compares a file with the true one, at its first use."""
         if (served.kind, what) in self.checked:
             return
         self.checked.add((served.kind, what))
@@ -527,7 +527,7 @@ class Bench:
         for size in (4 << 10, 64 << 10):
             for readers in (1, 8, 16):
                 with self.mounted(served, "large/"):
-                    # The lookup asks for all of the key and stops reading it; the log has its whole length.
+                    # The lookup requests the whole value and cancels the response; the log has its whole length.
                     (MOUNT / "big.bin").stat()
                     served.requests()
                     command = [self.randread, "blocks", str(readers), "1.5", str(size), MOUNT / "big.bin"]

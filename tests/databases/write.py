@@ -1,10 +1,10 @@
-"""Writes databases of Zarr keys with the libraries that people wrote them with.
+"""Writes databases of Zarr keys with the libraries of their time.
 
 usage: write.py hierarchy DIRECTORY       one hierarchy in a zip and in each kind of database
        write.py redis PORT PASSWORD PREFIX ZIP  the same hierarchy in Redis, and in a zip
        write.py mongodb PORT ZIP                the same in MongoDB
        write.py update KIND PATH SECONDS  transactions that change all values; prints the last number
-       write.py hang KIND PATH            a transaction that is begun and waits, or nothing if it is told to close
+       write.py hang KIND PATH            a transaction that is begun and waits, or nothing after `close`
        write.py small KIND PATH           values that fit into pages, and two that do not
 """
 
@@ -104,7 +104,7 @@ def hierarchy(directory):
     fill(zarr.LMDBStore("h.lmdb"))
     fill(zarr.LMDBStore("h-file.lmdb", subdir=False))
     fill(zarr.DBMStore("h-zarr", open=dbm.dumb.open))
-    # What zarr-python does not write itself: the other format of LMDB, and the table of dbm.sqlite3.
+    # Formats that zarr-python does not write: the other format of LMDB, and the table of dbm.sqlite3.
     source = zarr.ZipStore("h.zip", mode="r")
     items = [(key, source[key]) for key in source]
     other = Lmdb("h-1.0.lmdb", 1)

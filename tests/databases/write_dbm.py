@@ -53,7 +53,7 @@ class Load:
 
 
 def berkeley(name, kind):
-    """What zarr's users open with bsddb3, or the same from db_load where no bsddb3 is."""
+    """Opens a database with bsddb3 as users of zarr do, or with db_load if bsddb3 is missing."""
     if bsddb3 is None:
         return Load(kind, 1234, 4096)
     return lambda path: getattr(bsddb3, name)(path, "c")

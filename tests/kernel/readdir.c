@@ -1,9 +1,9 @@
 /* Lists a directory the hard way and prints each name once per line.
  *
  *   readdir list DIR   plain
- *   readdir slow DIR   with pauses, so that others can change the directory meanwhile
- *   readdir seek DIR   every position told is sought again, forwards and backwards; exit status 1
- *                      when the name found there is another one
+ *   readdir slow DIR   with pauses, so that other processes can change the directory meanwhile
+ *   readdir seek DIR   seeks each position of telldir again, forwards and backwards; exit status 1
+ *                      if the name at a position has changed
  */
 #define _GNU_SOURCE
 #include <dirent.h>

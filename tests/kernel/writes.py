@@ -1,7 +1,7 @@
 """Tries every system call that would change something below ROOT; each must fail with EROFS.
 
 writes.py ROOT FILE          as mounted
-writes.py ROOT FILE daemon   after the kernel was told to let writes through to the daemon
+writes.py ROOT FILE daemon   after a remount with which the kernel sends writes to the daemon
 """
 
 import ctypes

@@ -133,7 +133,7 @@ def environment(scratch, binary):
 
 
 def run(page, commands, store, base, binary):
-    """Runs the commands of a page; returns what failed."""
+    """Runs the commands of a page; returns the failures."""
     scratch = base / page.replace("/", "-").removesuffix(".md")
     shutil.copytree(store, scratch)
     for name in ("mnt/ocean", "mnt/new", "mnt/old", "mnt/volume", "mnt/scene", "data", "tmp", "home", "run"):

@@ -19,7 +19,7 @@ from pathlib import Path
 # The time limit of one answer.
 SECONDS = 30
 END = "end-of-words"
-# How long a shell may take for a completion; the next one is tried if there was none.
+# The time limit of a shell for a completion; after it, the next completion is tried.
 PAUSES = (0.5, 2, 6)
 # Prints the words of a line in a form that no prompt has.
 PRINT = """#!/bin/sh

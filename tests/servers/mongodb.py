@@ -18,7 +18,7 @@ import bson
 
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 CHECKSUM, MORE_TO_COME = 1, 2
-# Documents of the first batch of a cursor whose command does not say how many.
+# Documents of the first batch of a cursor whose command does not give their number.
 FIRST_BATCH = 101
 BATCH_BYTES = 8 << 20
 # Commands before a user is known.

@@ -3,9 +3,9 @@
 
     webhdfs.py PORT DIR LOG [--user NAME] [--token TOKEN] [--old]
 
-Hadoop itself is a Java program of 700 MB; this one answers with its statuses, exceptions and JSON, for the
+Hadoop itself is a Java program of 700 MB; this one responds with its statuses, exceptions and JSON, for the
 operations that read: GETFILESTATUS, LISTSTATUS, LISTSTATUS_BATCH (pages of 7 names) and OPEN. The data node is at
-PORT + 1, and closes each connection. With --user or --token, nobody else may read. With --old, there is no
+PORT + 1, and closes each connection. With --user or --token, all other users are refused. With --old, there is no
 LISTSTATUS_BATCH, as before Hadoop 2.8. LOG gets a line for each request: node, operation, path, status, bytes.
 """
 import argparse

@@ -270,8 +270,8 @@ def check_systems():
         check_alone(f"systems/{name}/a", crs)
         # Another version of GDAL.
         if name in ("proj_0", "wkt2_rotated", "wkt2_yards", "wkt2_paris", "wkt1_stere"):
-            said = info(file(f"systems/{name}/a", ".tif"), GDAL_PAM_ENABLED="NO")
-            check_system(f"{name} in gdalinfo", said.get("coordinateSystem", {}).get("wkt", ""), crs)
+            found = info(file(f"systems/{name}/a", ".tif"), GDAL_PAM_ENABLED="NO")
+            check_system(f"{name} in gdalinfo", found.get("coordinateSystem", {}).get("wkt", ""), crs)
         with rasterio.open(file(f"systems/{name}/a", ".tif")) as there:
             check_system(f"{name} beside the file", there.crs and there.crs.to_wkt(), crs)
     check_alone("systems/own", CRS.from_user_input(SYSTEMS["proj_0"][2]))
@@ -291,15 +291,15 @@ def check_place(node, transform, crs, dataset=None, has_map_info=True, has_map_s
     data = np.asarray(zarr.open_array(store(node), mode="r")[...])
     for kind, path in paths.items():
         if kind == "bin" and not has_map_system:
-            # The header takes WKT 1 alone: there is no system, and none is made up. (gdalinfo complains of axes of no system.)
+            # The header supports WKT 1 only, so the file has no CRS. (gdalinfo warns of axes without a CRS.)
             with rasterio.open(path) as there:
                 equal(f"{node}: transform of .hdr", list(there.transform)[:6], transform)
                 equal(f"{node}: no system", there.crs is None or not (there.crs.is_projected or there.crs.is_geographic), True)
                 equal(f"{node}: pixels of .hdr", there.read().reshape(data.shape), data)
             continue
-        said = info(path)
-        equal(f"{node} {kind}: transform", said.get("geoTransform"), [c, a, b, f, d, e])
-        system = said.get("coordinateSystem", {}).get("wkt", "")
+        found = info(path)
+        equal(f"{node} {kind}: transform", found.get("geoTransform"), [c, a, b, f, d, e])
+        system = found.get("coordinateSystem", {}).get("wkt", "")
         check_system(f"{node} {kind}", system, crs)
         if kind != "cdf.nc":
             with rasterio.open(path) as there:
@@ -328,9 +328,9 @@ def check_netcdf():
                 check_system("crs_wkt", group[mapping].attrs["crs_wkt"], utm)
                 equal("GeoTransform", [float(n) for n in group[mapping].attrs["GeoTransform"].split()], [500000.0, 10.0, 0.0, 5000000.0, 0.0, -20.0])
                 check_system("CF", CRS.from_cf({k: v for k, v in group[mapping].attrs.items() if k not in ("crs_wkt", "spatial_ref")}).to_wkt(), utm)
-            # Two arrays say two places for x, and groups in the file have y without a place or with another one:
-            # coordinates would be wrong for one of them.
-            equal("told apart", ("x" in group, "y" in group, group.moved.encoding["grid_mapping"] != mapping), (False, suffix == ".cdf.nc", True))
+            # Two arrays have different georeferencing for x, and groups in the file have y without georeferencing or with
+            # another one: shared coordinates would be wrong for one of them.
+            equal("kept separate", ("x" in group, "y" in group, group.moved.encoding["grid_mapping"] != mapping), (False, suffix == ".cdf.nc", True))
         with xr.open_dataset(file("geozarr/turned", suffix)) as group:
             equal("turned", list(group.coords), [])
     with xr.open_dataset(file("geozarr/text", ".nc"), decode_coords="all") as group:

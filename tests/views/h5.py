@@ -2,7 +2,7 @@
 """Hierarchies as HDF5 files: `h5.py write DIRECTORY`, `h5.py check DIRECTORY MOUNT`.
 
 The first writes stores with zarr-python and anndata. The second compares `.h5` with zarr-python, h5py, the
-`.npy` files and (by h5diff) a file that h5py has written; `.h5ad` with what anndata reads of the store; and in
+`.npy` files and (by h5diff) a file that h5py has written; `.h5ad` with the result of anndata for the store; and in
 `.nc` structures and long attributes, by netCDF4, h5py and ncdump. Prints the counts; exits with 1 if anything
 differs.
 """
@@ -242,9 +242,9 @@ def dataset(path, found, array, npy):
 
 
 def differ(first, second, besides):
-    """What h5diff finds, without the lines that name what is known."""
-    told = subprocess.run(["h5diff", "-c", first, second], capture_output=True, text=True)
-    lines = [line for line in (told.stdout + told.stderr).splitlines() if line and besides not in line]
+    """Returns the differences that h5diff prints, without lines with `besides`."""
+    output = subprocess.run(["h5diff", "-c", first, second], capture_output=True, text=True)
+    lines = [line for line in (output.stdout + output.stderr).splitlines() if line and besides not in line]
     return [line for line in lines if not line.startswith(("---", "Some objects are not comparable", "Use -c"))]
 
 
@@ -267,7 +267,7 @@ def check_types(mount):
         assert h5["deep one/ünder/sharded"].dims[0].label == "y"
         assert h5["deep one/ünder/sharded"].chunks == (5, 6)
         assert h5["deep one/ünder/strings"].attrs.get("CLASS") is None
-    # What h5py writes has the same types, values and attributes.
+    # A file written by h5py has the same types, values and attributes.
     plain = zarr.open_group(DIRECTORY, path="tree/plain", mode="r")
     written = DIRECTORY + ".h5"
     with h5py.File(written, "w") as h5:
@@ -378,10 +378,10 @@ def check_netcdf(mount):
                 bad.append(f"mixed half: {found['half']!r} is not {MIXED['half']!r}")
         assert nc.getncattr("long") == LONG["long"] and len(h5.attrs["many"]) == 20_000
         assert h5["s"].id.get_type().committed()
-    told = subprocess.run(["ncdump", file], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(["ncdump", file], check=True, capture_output=True, text=True).stdout
     for text in "compound s_t {", "s_inner_t inner ;", "char code(3) ;", "ushort list(2, 3) ;", "s_t s(x) ;":
-        if text not in told:
-            bad.append(f"ncdump: no {text} in {told[:1000]}")
+        if text not in output:
+            bad.append(f"ncdump: no {text} in {output[:1000]}")
     subprocess.run(["h5dump", "-H", file], check=True, capture_output=True)
 
 

@@ -1,9 +1,9 @@
 """Compares a NetCDF-4 file with the Zarr hierarchy that it is made of, by readers of HDF5 that are
 old or are not the library.
 
-hdf5.py LIBRARY NODE MOUNT FILE [GROUP]: FILE against what zarr-python reads of MOUNT, with LIBRARY (a
+hdf5.py LIBRARY NODE MOUNT FILE [GROUP]: compares FILE with the arrays that zarr-python reads from MOUNT, with LIBRARY (a
 libhdf5.so of 1.8) and the libhdf5 of h5py by plain calls of H5Dread, with pyfive, and with jsfive in
-NODE. Prints what was compared.
+NODE. Prints the compared parts.
 """
 
 import ctypes
@@ -87,7 +87,7 @@ class Library:
 
 
 def javascript(node, file, wanted):
-    """What jsfive reads of all datasets: their shapes and flat values."""
+    """Returns the shapes and flat values of all datasets, as jsfive reads them."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "jsfive.mjs")
     printed = subprocess.run([node, script, file, *wanted.values()], check=True, capture_output=True, text=True)
     found = json.loads(printed.stdout)

@@ -136,9 +136,9 @@ def astronomical(path, data):
         found = opened[0].data
         if "BSCALE" not in header and "BLANK" not in header or header.get("BZERO"):
             same(path, found, data.astype("float32") if data.dtype == "float16" else data)
-    said = subprocess.run(["fitsverify", "-q", path], capture_output=True, text=True)
-    if said.returncode or "OK" not in said.stdout:
-        bad.append(f"{path}: fitsverify: {said.stdout}{said.stderr}")
+    output = subprocess.run(["fitsverify", "-q", path], capture_output=True, text=True)
+    if output.returncode or "OK" not in output.stdout:
+        bad.append(f"{path}: fitsverify: {output.stdout}{output.stderr}")
     counts["fits"] += 1
 
 
@@ -220,9 +220,9 @@ def check(mount):
     with fits.open(file("climate/signs", ".fits")) as opened:
         same("climate signs", opened[0].data, np.where(data == 65535, np.nan, data * 2.0))
     for path in ("climate/t", "climate/u", "climate/signs"):
-        said = subprocess.run(["fitsverify", "-q", file(path, ".fits")], capture_output=True, text=True)
-        if "OK" not in said.stdout:
-            bad.append(f"{path}: {said.stdout}")
+        output = subprocess.run(["fitsverify", "-q", file(path, ".fits")], capture_output=True, text=True)
+        if "OK" not in output.stdout:
+            bad.append(f"{path}: {output.stdout}")
     for line in bad[:50]:
         print(line[:400])
     print(json.dumps({**counts, "differences": len(bad)}))

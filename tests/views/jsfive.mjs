@@ -1,4 +1,4 @@
-// Prints what jsfive reads of datasets: jsfive.mjs FILE PATH... as JSON, shape and values by path.
+// Prints datasets as jsfive reads them: jsfive.mjs FILE PATH... as JSON, shape and values by path.
 
 import { readFileSync } from "node:fs";
 import { File } from "jsfive";

@@ -1,8 +1,8 @@
 """Compares computed netCDF files with the Zarr hierarchies that they are made of.
 
-netcdf.py MOUNT FILE [GROUP]: FILE against what zarr-python reads of MOUNT. A NetCDF-4 file with
+netcdf.py MOUNT FILE [GROUP]: compares FILE with the arrays that zarr-python reads from MOUNT. A NetCDF-4 file with
 netCDF4-python, h5py, and xarray with its netcdf4 and h5netcdf engines; a classic one with
-netCDF4-python, and with scipy if that reads it. Prints what was compared.
+netCDF4-python, and with scipy if that reads it. Prints the compared parts.
 """
 
 import os
@@ -21,7 +21,7 @@ warnings.simplefilter("ignore")
 
 
 def expected(array):
-    """What a netCDF file should hold of an array, or None if it has no type for it."""
+    """Returns the expected values of an array in a netCDF file, or None if netCDF has no type for it."""
     data = array[...]
     kind = np.asarray(data).dtype.kind
     if kind == "b":

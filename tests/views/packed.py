@@ -1,9 +1,9 @@
-"""Stores whose chunks HDF5 and TIFF can have as they are, and what programs read of `.packed` files.
+"""Stores whose chunks HDF5 and TIFF can have as they are, and checks of `.packed` files with other programs.
 
-packed.py write STORE: writes a group; zarr-python 2 and 3 each write what they can.
+packed.py write STORE: writes a group; zarr-python 2 and 3 each write the arrays that they support.
 packed.py zip STORE ZIP: the same keys as a zip, half of them deflated.
-packed.py lie STORE ZIP: a zip that says that a chunk is longer than it is.
-packed.py check STORE MOUNT: compares the files of MOUNT with what zarr-python reads of STORE; prints counts
+packed.py false-size STORE ZIP: a zip that declares a chunk longer than it is.
+packed.py check STORE MOUNT: compares the files of MOUNT with the arrays that zarr-python reads from STORE; prints counts
 as JSON.
 """
 
@@ -35,7 +35,7 @@ ARRAYS = {
     "many": ((200, 80), (1, 8), "<i2", 0, [], ZLIB, True, "C"),
     # The last strip of each band ends with the image.
     "strips": ((3, 25, 50), (1, 10, 50), "<i2", 0, [], None, True, "C"),
-    # What has to be decoded.
+    # Chunks that have to be decoded.
     "gzip": ((33, 16), (16, 16), "<f4", 7, [], numcodecs.GZip(1), True, "C"),
     "half": ((33, 16), (16, 16), "<f2", 7, [], ZLIB, True, "C"),
     "columns": ((33, 16), (16, 16), "<f4", 7, [], ZLIB, True, "F"),
@@ -243,7 +243,7 @@ def main():
         return write(store)
     if word == "zip":
         return write_zip(store, sys.argv[3])
-    if word == "lie":
+    if word == "false-size":
         return write_lie(store, sys.argv[3])
     counts = {"nc": 0, "refused": 0, "chunks": 0, "variables": 0, "tif": 0, "no_tif": 0}
     check_nc(store, sys.argv[3], counts)

@@ -183,7 +183,7 @@ fn a_zip_with_a_false_size_is_an_error_and_never_other_bytes() {
     if packed("write", &[&store]).is_none() {
         return;
     }
-    packed("lie", &[&store, &zip]);
+    packed("false-size", &[&store, &zip]);
     let mount = Mount::new(&zip);
     let path = view(&mount, "plain", "plain.packed.nc");
     assert_eq!(errno(read(&path)), EIO);

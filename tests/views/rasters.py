@@ -3,7 +3,7 @@
 
 The first writes stores with zarr-python and xarray. The second reads each array of DIRECTORY with
 zarr-python and its GeoTIFF below MOUNT with tifffile and rasterio (another libtiff, another GDAL than
-the command line tools'), pixel by pixel, and compares transforms, systems and what is said of bands
+the command line tools'), pixel by pixel, and compares transforms, systems and the metadata of bands
 with rasterio, gdalinfo, listgeo and tiffinfo. Prints the counts; exits with 1 if anything differs.
 """
 import json
@@ -148,7 +148,7 @@ def write_inherited():
     create(group.create_group("deeper"), "grandchild", data, (16, 32), ("y", "x"), version=2)
     create(group, "torn", data, (16, 32), ("y", "x"), version=2, attributes={
         "proj:code": "EPSG:25832", "proj:wkt2": CRS.from_epsg(25833).to_wkt(version="WKT2_2019")})
-    # As rioxarray writes it, with and without coordinates; and what coordinates contradict.
+    # As rioxarray writes it, with and without coordinates; and attributes that coordinates contradict.
     for name, x, units in (("plain", None, None), ("same", 11 + 2 * np.arange(50), "m"),
                            ("moved", 21 + 2 * np.arange(50), "metre"), ("far", 11 + 2 * np.arange(50), "km")):
         group = zarr.create_group(store("cf_" + name), zarr_format=3)
@@ -230,7 +230,7 @@ def ome(scale, translation=None):
     return {"coordinateTransformations": steps + ([{"type": "translation", "translation": [translation] * 2}] if translation is not None else [])}
 
 
-# Of each pyramid: what says something of the second level, and whether that is an overview.
+# Of each pyramid: the metadata of the second level, and whether it is an overview.
 OME = {"padded": (64, ome(2), False), "good": (50, ome(2), True), "centred": (50, ome(2, 0.5), True), "moved": (50, ome(2, 500), False)}
 LAYOUT = {"derived": (50, {"derived_from": "0", "transform": {"scale": [2, 2]}}, {}, True),
           "padded": (64, {"derived_from": "0", "transform": {"scale": [2, 2]}}, {}, False),
@@ -310,7 +310,7 @@ def write_types():
 
 
 def write_sparse():
-    """More than 16 GiB of which one chunk of each is there."""
+    """Writes arrays of more than 16 GiB, each with one chunk."""
     group = zarr.create_group(store("sparse"), zarr_format=3)
     place = {"proj:code": "EPSG:32633", "spatial:transform": [10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0],
              "_FillValue": "AAAAAAAA+H8="}
@@ -399,8 +399,8 @@ def check_place(path, transform, code, nodata=None, **more):
         equal(f"{path}: gdalinfo", info.get("geoTransform"), None)
     system = info.get("coordinateSystem", {}).get("wkt", "")
     equal(f"{path}: gdalinfo's system", system.rstrip().endswith(f'ID["EPSG",{code}]]') if code else not system or CRS.from_wkt(system).to_epsg() is None, True)
-    said = [line for line in run("listgeo", tif(path)).splitlines() if "CRSGeoKey" in line and "User-Defined" not in line]
-    equal(f"{path}: listgeo", [f"Code-{code} " in line for line in said], [True] if code else [])
+    lines = [line for line in run("listgeo", tif(path)).splitlines() if "CRSGeoKey" in line and "User-Defined" not in line]
+    equal(f"{path}: listgeo", [f"Code-{code} " in line for line in lines], [True] if code else [])
     run("tiffinfo", "-s", tif(path))
     counts["transforms"] += bool(transform)
     counts["systems"] += bool(code)

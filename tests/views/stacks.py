@@ -73,7 +73,7 @@ def write():
     for name, names, shape in [("stack", "zcyx", (2, 3, 16, 32)), ("turned", "zxy", (2, 16, 32)), ("other", "qyx", (2, 16, 32))]:
         array = plain.create_array(name, shape=shape, dtype="u1", chunks=(1,) * (len(shape) - 2) + (16, 16), dimension_names=list(names))
         array[...] = values(shape, "u1")
-    # Metadata that lie: a level that is not there, many levels, axes of another count, a path that leads out.
+    # Invalid metadata: an absent level, many levels, axes of another count, a path out of the group.
     for name, image in [
         ("absent", {"axes": ["y", "x"], "datasets": [{"path": "0"}]}),
         ("many", {"axes": ["y", "x"], "datasets": [{"path": str(level)} for level in range(100_000)]}),
@@ -175,7 +175,7 @@ def hyperstack(name, axes, shape):
     return sizes, there.reshape([sizes[axis] for axis in "tczyx"]).transpose(0, 2, 1, 3, 4)
 
 
-# Prints what ImageJ says of each file, and saves the elements of all its planes as they are, big-endian.
+# Prints the properties of each file in ImageJ, and saves the elements of all its planes as they are, big-endian.
 MACRO = """
 setBatchMode(true);
 parts = split(getArgument(), "\\n");

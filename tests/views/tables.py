@@ -103,7 +103,7 @@ def write():
     create(group, "b", values("bool", LARGE), 500_001, "x")
     create(group, "i", rng.integers(-100, 100, LARGE).astype("i1"), 512_000, "x")
 
-    # Columns that are encoded, longer than what the kernel reads at once.
+    # Encoded columns, longer than one read of the kernel.
     group = root.create_group("encoded")
     create(group, "b", values("bool", 300_000), 50_001, "x")
     create(group, "t", rng.integers(0, 10**9, 300_000).astype("M8[s]"), 70_000, "x")
@@ -231,7 +231,7 @@ def columns(name):
 
 
 def decoded(column):
-    """The values of a categorical column; None where there is none."""
+    """The values of a categorical column; None for missing values."""
     codes, texts = column["codes"][...], column["categories"][...]
     return np.array([texts[code] if code >= 0 else None for code in codes], object)
 

@@ -5,7 +5,7 @@
 
 Every array below MOUNT is opened by zarr and read whole, and so is the array of the same path in
 MOUNT/.zarrfs/TARGET, which has to be of FORMAT (2 or 3). Prints one line for each difference, then how many
-were the same, how many there are not in the translation, and how many differ. With --digests the
+are equal, how many are missing in the translation, and how many differ. With --digests the
 digests of the values are written to a file; with --expect they are compared with such a file
 instead, for a zarr that cannot read the original.
 """

@@ -1,4 +1,4 @@
-"""Stores as other programs write them, and what these programs read of their views.
+"""Stores as other programs write them, and the values that these programs read from their views.
 
 writers.py packed DIR: writes packed.zarr with xarray, and real.nc, which xarray makes of it.
 writers.py limits REAL FILE...: each FILE has the values and limits of REAL.

@@ -1,4 +1,4 @@
-"""Compares what xarray reads of a store with what it reads of the files that are made of it.
+"""Compares the dataset that xarray reads from a store with those that it reads from its views.
 
 xarrays.py write DIRECTORY: writes the stores.
 xarrays.py signs|texts STORE MOUNT, xarrays.py tree STORE MOUNT: compares; ends with an assertion if they differ.

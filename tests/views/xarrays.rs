@@ -1,4 +1,4 @@
-//! xarray reads of a view what it reads of the store.
+//! xarray reads the same dataset from a view as from the store.
 
 use std::path::Path;
 

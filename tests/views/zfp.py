@@ -1,4 +1,4 @@
-"""Writes a Zarr v3 group of `zfp` and `numcodecs.zfpy` arrays with the C library, and what the library decodes.
+"""Writes a Zarr v3 group of `zfp` and `numcodecs.zfpy` arrays with the C library, and the values that the library decodes.
 
     python zfp.py STORE EXPECTED
 
