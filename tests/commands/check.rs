@@ -101,13 +101,18 @@ fn arrays_of_version_1_and_nested_keys_without_a_separator_are_checked() {
     put("nested/1/0", &[3, 4]);
     for name in ["v1", "nested"] {
         let store = dir.path().join(name);
-        let document = checked(&look("check", &store, &["--json"]));
+        let document = checked(&run_on("check", &store, &["--json"]));
         assert_eq!(document["ok"], true, "{name}: {document}");
         assert_eq!(document["summary"]["chunks"], 1, "{name}: {document}");
         assert_eq!(document["warnings"], json!([]), "{name}: {document}");
-        assert!(look("tree", &store, &[]).ok().out.contains("uint8 (2, 2)"));
         assert!(
-            look("info", &store, &[])
+            run_on("tree", &store, &[])
+                .ok()
+                .out
+                .contains("uint8 (2, 2)")
+        );
+        assert!(
+            run_on("info", &store, &[])
                 .ok()
                 .out
                 .contains("chunks present     1")

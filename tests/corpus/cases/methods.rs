@@ -167,7 +167,7 @@ pub fn a12() -> Vec<Case> {
     ] {
         let entry = entry().both(|f| f.method = method);
         cases.push(
-            Case::among_good(format!("method_{method}_of_other_data"), vec![entry])
+            Case::between_good_entries(format!("method_{method}_of_other_data"), vec![entry])
                 .corrupt("a", gist),
         );
     }

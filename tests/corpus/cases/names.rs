@@ -59,9 +59,8 @@ pub fn a03() -> Vec<Case> {
         .iter()
         .map(|(_, raw)| Entry::deflated(raw, b"never to be seen"));
     cases.push(
-        Case::among_good("hidden_all_of_them", all.collect())
         Case::between_good_entries("hidden_all_of_them", all.collect())
-            .note("skipped 30 entries with invalid names"),
+            .note("skipped 28 entries with invalid names"),
     );
     for (name, raw) in [
         ("component_of_255_bytes", long(255)),
@@ -111,7 +110,7 @@ fn separators() -> Vec<Case> {
         Entry::stored(raw, b"seen").with(|entry| entry.made_by = made_by << 8 | 20)
     };
     let mut cases = vec![
-        Case::among_good(
+        Case::between_good_entries(
             "dots_at_the_beginning",
             vec![
                 Entry::directory("./"),
@@ -122,8 +121,8 @@ fn separators() -> Vec<Case> {
         )
         .file("d/x", b"seen")
         .file("y", b"seen"),
-        Case::among_good("backslash_and_slash", vec![by(0, "a\\b/c")]).note(INVALID),
-        Case::among_good("backslash_parent_of_dos", vec![by(0, "..\\x")]).note(INVALID),
+        Case::between_good_entries("backslash_and_slash", vec![by(0, "a\\b/c")]).note(INVALID),
+        Case::between_good_entries("backslash_parent_of_dos", vec![by(0, "..\\x")]).note(INVALID),
     ];
     for made_by in [0, 10, 11, 14] {
         let entries = vec![
@@ -132,7 +131,7 @@ fn separators() -> Vec<Case> {
             by(made_by, ".\\a\\d"),
         ];
         cases.push(
-            Case::among_good(format!("backslashes_of_system_{made_by}"), entries)
+            Case::between_good_entries(format!("backslashes_of_system_{made_by}"), entries)
                 .file("a/b/0", b"seen")
                 .file("a/d", b"seen")
                 .empty("a/c"),
