@@ -97,62 +97,41 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
     for variable in &mut dataset.root.variables {
         apply_unsigned(variable, version);
     }
-    let mut notes = dataset.notes.clone();
+    let mut planner = Planner::new(&dataset, version);
     if !tree.groups_left_out.is_empty() {
         let names = tree.groups_left_out.join(", ");
-        notes.push(format!(
+        planner.notes.push(format!(
             "a classic file has no groups: {names} have files of their own"
         ));
     }
-    let record = match version {
-        Version::Cdf5 => None,
-        _ => record_dimension(&dataset, version),
-    };
-    let mut dimensions = Dimensions::of(dataset.dimensions.clone());
-    let (mut planned, mut padding) = (Vec::new(), Padding::default());
-    for variable in &dataset.root.variables {
-        let found = plan(
-            variable,
-            &mut dimensions,
-            record,
-            version,
-            &mut padding,
-            &mut notes,
-        );
-        match found {
-            Ok(found) => planned.push(found),
-            Err(why) => notes.push(format!("{} is not in it: {why}", variable.name)),
-        }
-    }
-    // Variables whose elements may fail to decode come last.
-    planned.sort_by_key(|planned| planned.is_inexact);
+    let mut planned = planner.plan_all(&dataset.root.variables);
+    let mut notes = planner.notes;
     if planned.is_empty() {
         return Err(tree.why_no_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Unused dimensions, such as those of groups, are left out.
-    let used = used_dimensions(&mut planned, &dimensions.all);
-    let record = record.filter(|_| planned.iter().any(|planned| planned.is_record));
-    let records = record.and_then(|record| dimensions.all.get(record));
+    let dimensions = planner.dimensions.all;
+    let used = used_dimensions(&mut planned, &dimensions);
+    let record = planner
+        .record
+        .filter(|_| planned.iter().any(|planned| planned.is_record))
+        .and_then(|record| Some((record, dimensions.get(record)?.length)));
     let mut header = Header {
         version,
         dimensions: used,
         attributes,
-        record: records.map(|records| (record.unwrap_or(0), records.length)),
+        record,
     };
     if version == Version::Cdf2 {
         header.version = Version::Cdf1;
-        let offsets = offsets(&header, &planned);
-        let is_small = offsets.is_some_and(|offsets| offsets.iter().all(|at| *at <= MAX_OFFSET_1));
-        header.version = if is_small {
-            Version::Cdf1
-        } else {
-            Version::Cdf2
-        };
+        if !has_small_offsets(&header, &planned) {
+            header.version = Version::Cdf2;
+        }
     }
     let mut sources = Vec::new();
-    let parts = parts(&header, planned, &mut sources);
-    let layout = parts
+    let segments = segments(&header, planned, &mut sources);
+    let layout = segments
         .and_then(FileLayout::new)
         .ok_or("no file can be so long")?;
     Ok(VirtualFile {
@@ -161,6 +140,12 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         notes,
         block_bytes: BLOCK_BYTES,
     })
+}
+
+/// Returns whether CDF-1 can express the offsets of all variables.
+fn has_small_offsets(header: &Header, planned: &[PlannedVariable]) -> bool {
+    let offsets = offsets(header, planned);
+    offsets.is_some_and(|offsets| offsets.iter().all(|offset| *offset <= MAX_OFFSET_1))
 }
 
 /// Applies `_Unsigned` to a variable whose numbers get a wider type in the file, and removes the attribute: for
@@ -240,66 +225,159 @@ fn target(item: VariableType, version: Version) -> Option<NcType> {
     }
 }
 
-fn plan(
-    variable: &dataset::Variable,
-    dimensions: &mut Dimensions,
-    record: Option<usize>,
+/// Lays out the variables of a file, one after another.
+struct Planner {
     version: Version,
-    padding: &mut Padding,
-    notes: &mut Vec<String>,
-) -> Result<PlannedVariable, String> {
-    let kind = target(variable.item, version).ok_or(match variable.item {
-        VariableType::Structure => "structures are only in NetCDF-4",
-        _ => "no type of netCDF holds its numbers",
-    })?;
-    let shape = variable.shape(&dimensions.all);
-    if shape.contains(&0) {
-        return Err("it has no elements".into());
-    }
-    if version != Version::Cdf5
-        && let Some(length) = shape.iter().find(|length| **length > MAX_LENGTH)
-    {
-        return Err(format!("a dimension of {length}; {MAX_LENGTH} is the most"));
-    }
-    let mut numbers = variable.dimensions.clone();
-    let texts = match &variable.data {
-        Data::Texts(texts) => {
-            let padded = padding.pad(texts, MAX_PADDED_BYTES);
-            Some(padded.ok_or_else(|| {
-                format!(
-                    "more than {MAX_PADDED_BYTES} bytes of padded text, or too much in one file"
-                )
-            })?)
+    dimensions: Dimensions,
+    /// The unlimited dimension.
+    record: Option<usize>,
+    padding: Padding,
+    notes: Vec<String>,
+}
+
+impl Planner {
+    fn new(dataset: &Dataset, version: Version) -> Self {
+        Self {
+            version,
+            dimensions: Dimensions::of(dataset.dimensions.clone()),
+            record: match version {
+                Version::Cdf5 => None,
+                _ => record_dimension(dataset, version),
+            },
+            padding: Padding::default(),
+            notes: dataset.notes.clone(),
         }
-        Data::Array(..) | Data::Records(..) | Data::Numbers(_) => None,
-    };
-    let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
-    if texts.is_some() {
-        numbers.push(dimensions.text(characters));
     }
-    let is_record = record.is_some() && numbers.first() == record.as_ref();
-    if record.is_some_and(|record| numbers.iter().skip(1).any(|number| *number == record)) {
-        return Err("the unlimited dimension is not its first one".into());
+
+    /// Returns all variables that the format can express. Those whose elements may fail to decode come last.
+    fn plan_all(&mut self, variables: &[dataset::Variable]) -> Vec<PlannedVariable> {
+        let mut planned = Vec::new();
+        for variable in variables {
+            match self.plan(variable) {
+                Ok(variable) => planned.push(variable),
+                Err(reason) => {
+                    let name = &variable.name;
+                    self.notes.push(format!("{name} is not in it: {reason}"));
+                }
+            }
+        }
+        planned.sort_by_key(|planned| planned.is_inexact);
+        planned
     }
-    let inner = if is_record {
-        shape.get(1..).unwrap_or_default()
-    } else {
-        &shape
-    };
-    let item = (kind.size_bytes as u64).checked_mul(characters);
-    let size_bytes = item.and_then(|item| {
-        let mut lengths = inner.iter();
-        lengths.try_fold(item, |size, length| size.checked_mul(*length))
-    });
-    let size_bytes = size_bytes.ok_or("too many bytes")?;
-    if version != Version::Cdf5 && size_bytes > MAX_VARIABLE_BYTES {
-        return Err(format!(
-            "{size_bytes} bytes; {MAX_VARIABLE_BYTES} are the most, unless it is along the \
-             unlimited dimension (.cdf5.nc has no such limit)"
-        ));
+
+    /// Returns a variable of the file, or why the format cannot express it.
+    fn plan(&mut self, variable: &dataset::Variable) -> Result<PlannedVariable, String> {
+        let kind = target(variable.item, self.version).ok_or(match variable.item {
+            VariableType::Structure => "structures are only in NetCDF-4",
+            _ => "no type of netCDF holds its numbers",
+        })?;
+        let shape = self.shape(variable)?;
+        let texts = match &variable.data {
+            Data::Texts(texts) => Some(self.pad(texts)?),
+            Data::Array(..) | Data::Records(..) | Data::Numbers(_) => None,
+        };
+        let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
+        let mut dimensions = variable.dimensions.clone();
+        if texts.is_some() {
+            dimensions.push(self.dimensions.text(characters));
+        }
+        let is_record = self.is_record(&dimensions)?;
+        let in_record = shape.get(usize::from(is_record)..).unwrap_or_default();
+        let size_bytes = self.size_bytes(kind, characters, in_record)?;
+        let elements = elements(variable, kind, texts)?;
+        if matches!(elements, VariableElements::Bytes(_)) && is_record {
+            return Err("text along the unlimited dimension".into());
+        }
+        let is_wide = matches!(variable.item, VariableType::Number(number)
+            if number.size_bytes == 8 && number.kind != NumberKind::Float);
+        let vsize = size_bytes.checked_next_multiple_of(4);
+        Ok(PlannedVariable {
+            is_inexact: is_wide && self.version != Version::Cdf5,
+            variable: Variable {
+                name: variable.name.clone(),
+                dimensions,
+                attributes: self.attributes(variable),
+                kind,
+                vsize: vsize.ok_or("too many bytes")?,
+            },
+            elements,
+            size_bytes,
+            is_record,
+        })
     }
-    let is_text = texts.is_some();
-    let elements = match (&variable.data, texts) {
+
+    fn shape(&self, variable: &dataset::Variable) -> Result<Vec<u64>, String> {
+        let shape = variable.shape(&self.dimensions.all);
+        if shape.contains(&0) {
+            return Err("it has no elements".into());
+        }
+        let too_long = shape.iter().find(|length| **length > MAX_LENGTH);
+        match too_long {
+            Some(length) if self.version != Version::Cdf5 => {
+                Err(format!("a dimension of {length}; {MAX_LENGTH} is the most"))
+            }
+            _ => Ok(shape),
+        }
+    }
+
+    /// Returns the length of the texts after padding, and their bytes.
+    fn pad(&mut self, texts: &[String]) -> Result<(usize, Vec<u8>), String> {
+        let padded = self.padding.pad(texts, MAX_PADDED_BYTES);
+        padded.ok_or_else(|| {
+            format!("more than {MAX_PADDED_BYTES} bytes of padded text, or too much in one file")
+        })
+    }
+
+    fn is_record(&self, dimensions: &[usize]) -> Result<bool, String> {
+        let Some(record) = self.record else {
+            return Ok(false);
+        };
+        if dimensions.iter().skip(1).any(|number| *number == record) {
+            return Err("the unlimited dimension is not its first one".into());
+        }
+        Ok(dimensions.first() == Some(&record))
+    }
+
+    /// Returns the size of elements of `characters` bytes or numbers, without padding.
+    fn size_bytes(&self, kind: NcType, characters: u64, shape: &[u64]) -> Result<u64, String> {
+        let item_bytes = (kind.size_bytes as u64).checked_mul(characters);
+        let size_bytes = item_bytes.and_then(|item_bytes| {
+            let mut lengths = shape.iter();
+            lengths.try_fold(item_bytes, |size, length| size.checked_mul(*length))
+        });
+        let size_bytes = size_bytes.ok_or("too many bytes")?;
+        if self.version != Version::Cdf5 && size_bytes > MAX_VARIABLE_BYTES {
+            return Err(format!(
+                "{size_bytes} bytes; {MAX_VARIABLE_BYTES} are the most, unless it is along the \
+                 unlimited dimension (.cdf5.nc has no such limit)"
+            ));
+        }
+        Ok(size_bytes)
+    }
+
+    fn attributes(&mut self, variable: &dataset::Variable) -> Vec<header::Attribute> {
+        let (found, name) = (&variable.attributes, &variable.name);
+        let mut attributes = attributes(found, self.version, name, &mut self.notes);
+        let has_encoding = attributes.iter().any(|it| it.name == "_Encoding");
+        if matches!(variable.data, Data::Texts(_)) && !has_encoding {
+            attributes.push(header::Attribute {
+                name: "_Encoding".into(),
+                kind: NcType::CHAR,
+                count: 5,
+                bytes: b"utf-8".to_vec(),
+            });
+        }
+        attributes
+    }
+}
+
+/// Returns the elements of a variable, whose texts are given with padding.
+fn elements(
+    variable: &dataset::Variable,
+    kind: NcType,
+    texts: Option<(usize, Vec<u8>)>,
+) -> Result<VariableElements, String> {
+    Ok(match (&variable.data, texts) {
         (Data::Texts(_), texts) => {
             VariableElements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes))
         }
@@ -315,35 +393,6 @@ fn plan(
             let extent = ArrayExtent::new(0, reader, ElementOrder::RowMajor, conversion);
             VariableElements::Array(Arc::clone(reader), extent.ok_or("too many bytes")?)
         }
-    };
-    if matches!(elements, VariableElements::Bytes(_)) && is_record {
-        return Err("text along the unlimited dimension".into());
-    }
-    let mut attributes = attributes(&variable.attributes, version, &variable.name, notes);
-    if is_text && attributes.iter().all(|there| there.name != "_Encoding") {
-        attributes.push(header::Attribute {
-            name: "_Encoding".into(),
-            kind: NcType::CHAR,
-            count: 5,
-            bytes: b"utf-8".to_vec(),
-        });
-    }
-    let is_wide = matches!(variable.item, VariableType::Number(number)
-        if number.size_bytes == 8 && number.kind != NumberKind::Float);
-    Ok(PlannedVariable {
-        is_inexact: is_wide && version != Version::Cdf5,
-        variable: Variable {
-            name: variable.name.clone(),
-            dimensions: numbers,
-            attributes,
-            kind,
-            vsize: size_bytes
-                .checked_next_multiple_of(4)
-                .ok_or("too many bytes")?,
-        },
-        elements,
-        size_bytes,
-        is_record,
     })
 }
 
@@ -492,7 +541,7 @@ fn offsets(header: &Header, planned: &[PlannedVariable]) -> Option<Vec<u64>> {
     Some(offsets)
 }
 
-fn parts(
+fn segments(
     header: &Header,
     planned: Vec<PlannedVariable>,
     sources: &mut Vec<Arc<ArrayReader>>,
@@ -501,7 +550,7 @@ fn parts(
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let bytes = header.encode(&variables, &offsets);
     let mut end = bytes.len() as u64;
-    let mut parts = vec![Segment::Bytes(bytes)];
+    let mut segments = vec![Segment::Bytes(bytes)];
     let is_only = is_only_record(&planned);
     let mut slices = Vec::new();
     let mut records_begin = None;
@@ -510,13 +559,13 @@ fn parts(
         if planned.is_record {
             records_begin.get_or_insert(offset);
         } else {
-            parts.push(Segment::Zeros(offset.checked_sub(end)?));
+            segments.push(Segment::Zeros(offset.checked_sub(end)?));
             end = offset
                 .checked_add(planned.size_bytes)?
                 .checked_add(padding)?;
         }
         match planned.elements {
-            VariableElements::Bytes(bytes) => parts.push(Segment::Bytes(bytes)),
+            VariableElements::Bytes(bytes) => segments.push(Segment::Bytes(bytes)),
             VariableElements::Array(reader, extent) => {
                 let source = sources.len();
                 sources.push(reader);
@@ -529,14 +578,14 @@ fn parts(
                     });
                     continue;
                 }
-                parts.push(Segment::Array(extent));
+                segments.push(Segment::Array(extent));
             }
         }
-        parts.push(Segment::Zeros(padding));
+        segments.push(Segment::Zeros(padding));
     }
     if let (Some((_, records)), Some(begin)) = (header.record, records_begin) {
-        parts.push(Segment::Zeros(begin.checked_sub(end)?));
-        parts.push(Segment::Records(records, slices));
+        segments.push(Segment::Zeros(begin.checked_sub(end)?));
+        segments.push(Segment::Records(records, slices));
     }
-    Some(parts)
+    Some(segments)
 }
