@@ -18,6 +18,7 @@ use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed::{self, hdf5_encoding};
 use super::table;
+use crate::array::ArrayReader;
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;
@@ -40,102 +41,56 @@ impl Nodes {
         node: &Arc<ViewNode>,
         format: Format,
     ) -> Result<Content, ContentError> {
-        match (format.renderer(), &node.elements) {
-            (Renderer::Node(make), _) => Ok(Content::Text(make(node)?)),
-            (Renderer::Readme | Renderer::ViewList, _) => match self.cached_file(node, format) {
-                Some(file) => Ok(Content::File(file)),
-                None => {
-                    let begun = Instant::now();
-                    let (list, inputs) = self.view_list(node).await?;
-                    let text = match format.renderer() {
-                        Renderer::ViewList => list.json(),
-                        _ => list.text(),
-                    };
-                    let rendered = VirtualFile::text(text);
-                    Ok(Content::File(
-                        self.cache_file(node, format, rendered, inputs, begun)?,
-                    ))
-                }
-            },
-            (Renderer::Elements, NodeElements::Variable(..)) => {
-                Ok(Content::Elements(self.content_id(node).await?))
-            }
-            (Renderer::Elements, _) => {
-                array_of(node)?;
-                Err("elements of constant size: they are in .npy"
-                    .to_owned()
-                    .into())
-            }
-            (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
-                Err("no document says that it is a group".to_owned().into())
-            }
-            (Renderer::Group(..) | Renderer::GroupOfKind(..), _) if node.is_array() => {
-                Err("this is an array".to_owned().into())
-            }
-            (Renderer::Table(..), _) if node.is_array() && table::dimension_of(node).is_none() => {
-                Err("the columns of a table have one axis".to_owned().into())
-            }
-            (Renderer::GroupOfKind(is_of_kind, _), _) if !is_of_kind(node) => {
-                let what = format.description();
-                Err(format!("the group has no metadata of {what}").into())
-            }
-            (
-                Renderer::Hierarchy(_)
-                | Renderer::Group(..)
-                | Renderer::GroupOfKind(..)
-                | Renderer::Table(..),
-                _,
-            )
-            | (Renderer::StoredChunks(..), NodeElements::None) => {
-                self.rendered_file(node, format).await
-            }
-            (Renderer::StoredChunks(..), _) => {
-                hdf5_encoding(&array_of(node)?)?;
-                self.rendered_file(node, format).await
-            }
-            (
-                Renderer::ArrayWithNodes(..)
-                | Renderer::StoredArray(..)
-                | Renderer::UncheckedArray(_),
-                _,
-            ) => {
-                array_of(node)?;
-                self.rendered_file(node, format).await
-            }
-            (Renderer::Image(_), NodeElements::None) if !ome_tiff::is_image(node) => {
-                Err("the group is no image of OME-NGFF".to_owned().into())
-            }
-            (Renderer::Image(_), elements) => {
-                if !matches!(elements, NodeElements::None) {
-                    array_of(node)?;
-                }
-                self.rendered_file(node, format).await
-            }
-            (Renderer::Array(make), _) => {
+        check_kind(node, format)?;
+        match format.renderer() {
+            Renderer::Node(make) => Ok(Content::Text(make(node)?)),
+            Renderer::Readme | Renderer::ViewList => self.rendered_view_list(node, format).await,
+            Renderer::Elements => Ok(Content::Elements(self.content_id(node).await?)),
+            Renderer::Array(make) => {
                 let file = make(&array_of(node)?)?;
                 let file = self.file(node, format, file, None, InputTime::now())?;
                 Ok(Content::File(Arc::new(file)))
             }
-            (Renderer::Chunks, _) => {
+            Renderer::Chunks => {
                 let reader = array_of(node)?.reader;
                 let chunks = reader.chunks();
                 let names = ChunkNames::of_keys(chunks.chunk_keys(), chunks.grid().shape());
                 Ok(Content::Chunks(Arc::clone(reader), names))
             }
-            (Renderer::Inner, _) => {
+            Renderer::Inner => {
                 let reader = array_of(node)?.reader;
-                let counts = reader.chunks().inner_counts();
-                let why = match reader.chunks().is_regular() {
-                    true => "its chunks are no shards with inner chunks",
-                    false => "its chunks have several shapes: they are decoded whole",
-                };
-                let counts = counts.ok_or_else(|| why.to_owned())?;
-                Ok(Content::Inner(
-                    Arc::clone(reader),
-                    ChunkNames::nested(counts),
-                ))
+                let names = ChunkNames::nested(inner_counts(reader)?);
+                Ok(Content::Inner(Arc::clone(reader), names))
             }
+            Renderer::Hierarchy(_)
+            | Renderer::Group(..)
+            | Renderer::GroupOfKind(..)
+            | Renderer::Table(..)
+            | Renderer::StoredChunks(_)
+            | Renderer::ArrayWithNodes(..)
+            | Renderer::StoredArray(..)
+            | Renderer::UncheckedArray(_)
+            | Renderer::Image(_) => self.rendered_file(node, format).await,
         }
+    }
+
+    async fn rendered_view_list(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        format: Format,
+    ) -> Result<Content, ContentError> {
+        if let Some(file) = self.cached_file(node, format) {
+            return Ok(Content::File(file));
+        }
+        let begun = Instant::now();
+        let (list, inputs) = self.view_list(node).await?;
+        let text = match format.renderer() {
+            Renderer::ViewList => list.json(),
+            _ => list.text(),
+        };
+        let file = VirtualFile::text(text);
+        let file = self.cache_file(node, format, file, inputs, begun)?;
+        Ok(Content::File(file))
     }
 
     /// Checks that a node has a file or directory of a format, that is, that [`Nodes::content`] succeeds. A
@@ -148,71 +103,70 @@ impl Nodes {
         node: &Arc<ViewNode>,
         format: Format,
     ) -> Result<(), ContentError> {
-        let is_certain = match (format.renderer(), &node.elements) {
-            // This function provides the entries of both lists. Decoding elements can fail, but the file
-            // exists in any case.
+        match self.is_certain(node, format).await? {
+            true => Ok(()),
+            false => self.content(node, format).await.map(drop),
+        }
+    }
+
+    /// Returns whether metadata alone prove that a node has a file or directory of a format.
+    ///
+    /// # Errors
+    /// Returns why the node has no such file, or why directories do not list it.
+    async fn is_certain(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        format: Format,
+    ) -> Result<bool, ContentError> {
+        let is_remote = self.store().capabilities().is_remote;
+        match (format.renderer(), &node.elements) {
+            // Directories always list both files. Decoding elements can fail, but the file exists in any case.
             (Renderer::Readme | Renderer::ViewList, _)
-            | (Renderer::Elements, NodeElements::Variable(..)) => true,
+            | (Renderer::Elements, NodeElements::Variable(..)) => Ok(true),
             (Renderer::ArrayWithNodes(is_certain, _), NodeElements::Fixed(_)) => {
                 let array = array_of(node)?;
-                self.resolve(|nodes| is_certain(&array, nodes)).await?
+                self.resolve(|nodes| is_certain(&array, nodes)).await
             }
             // Listing a directory must not look up the size of each chunk.
             (Renderer::StoredArray(check, _), _) => {
                 let array = array_of(node)?;
                 packed::check_sizes(&array)?;
                 self.resolve(|nodes| check(&array, nodes)).await?;
-                true
+                Ok(true)
+            }
+            (Renderer::StoredChunks(_), NodeElements::None) if is_remote => {
+                Err(absent("not listed: the sizes of chunks take requests"))
             }
             (Renderer::StoredChunks(_), NodeElements::None) => {
                 let is_certain = |node: &ViewNode| packed::is_certain(node);
-                match self.store().capabilities().is_remote {
-                    true => {
-                        return Err("not listed: the sizes of chunks take requests"
-                            .to_owned()
-                            .into());
-                    }
-                    false
-                        if self
-                            .has_certain(node, TreeScope::Subtree, is_certain)
-                            .await? =>
-                    {
-                        true
-                    }
-                    false => {
-                        let why = "no array in it has chunks that HDF5 reads as they are";
-                        return Err(why.to_owned().into());
-                    }
+                let scope = TreeScope::Subtree;
+                match self.has_certain(node, scope, is_certain).await? {
+                    true => Ok(true),
+                    false => Err(absent(
+                        "no array in it has chunks that HDF5 reads as they are",
+                    )),
                 }
             }
             (Renderer::StoredChunks(_), _) => {
                 packed::check(node, &array_of(node)?)?;
-                true
+                Ok(true)
             }
             // The other columns do not matter.
             (Renderer::Table(is_certain, _), _) if node.is_array() => match is_certain(node) {
-                true => true,
-                false => {
-                    let why = "metadata do not prove that it is a column";
-                    return Err(why.to_owned().into());
-                }
+                true => Ok(true),
+                false => Err(absent("metadata do not prove that it is a column")),
             },
             // Few groups have a table, and looking for its columns takes one request per array.
-            (Renderer::Table(..), _) if self.store().capabilities().is_remote => {
-                let why = "not listed: whether arrays are columns takes a request for each";
-                return Err(why.to_owned().into());
-            }
+            (Renderer::Table(..), _) if is_remote => Err(absent(
+                "not listed: whether arrays are columns takes a request for each",
+            )),
             (Renderer::Table(is_certain, _), _) => {
-                self.has_certain(node, TreeScope::Table, is_certain).await?
+                self.has_certain(node, TreeScope::Table, is_certain).await
             }
             (Renderer::Group(scope, is_certain, _), NodeElements::None) => {
-                self.has_certain(node, scope, is_certain).await?
+                self.has_certain(node, scope, is_certain).await
             }
-            _ => false,
-        };
-        match is_certain {
-            true => Ok(()),
-            false => self.content(node, format).await.map(drop),
+            _ => Ok(false),
         }
     }
 
@@ -339,6 +293,57 @@ impl Nodes {
             _memory: memory.map_err(ContentError::Failed)?,
         })
     }
+}
+
+/// Checks that a format applies to the kind of a node.
+fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
+    match (format.renderer(), &node.elements) {
+        (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
+            Err("no document says that it is a group".into())
+        }
+        (Renderer::Group(..) | Renderer::GroupOfKind(..), _) if node.is_array() => {
+            Err("this is an array".into())
+        }
+        (Renderer::GroupOfKind(is_of_kind, _), _) if !is_of_kind(node) => {
+            let kind = format.description();
+            Err(format!("the group has no metadata of {kind}"))
+        }
+        (Renderer::Table(..), _) if node.is_array() && table::dimension_of(node).is_none() => {
+            Err("the columns of a table have one axis".into())
+        }
+        (Renderer::Image(_), NodeElements::None) if !ome_tiff::is_image(node) => {
+            Err("the group is no image of OME-NGFF".into())
+        }
+        (Renderer::StoredChunks(_) | Renderer::Image(_), NodeElements::None)
+        | (Renderer::Elements, NodeElements::Variable(..)) => Ok(()),
+        (Renderer::StoredChunks(_), _) => hdf5_encoding(&array_of(node)?).map(drop),
+        (Renderer::Elements, _) => {
+            array_of(node)?;
+            Err("elements of constant size: they are in .npy".into())
+        }
+        (
+            Renderer::ArrayWithNodes(..)
+            | Renderer::StoredArray(..)
+            | Renderer::UncheckedArray(_)
+            | Renderer::Image(_),
+            _,
+        ) => array_of(node).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the numbers of inner chunks along the axes of an array.
+fn inner_counts(reader: &ArrayReader) -> Result<&[u64], String> {
+    let chunks = reader.chunks();
+    let reason = match chunks.is_regular() {
+        true => "its chunks are no shards with inner chunks",
+        false => "its chunks have several shapes: they are decoded whole",
+    };
+    chunks.inner_counts().ok_or_else(|| reason.to_owned())
+}
+
+fn absent(reason: &str) -> ContentError {
+    ContentError::Absent(reason.to_owned())
 }
 
 /// Returns the node as an array with elements of constant size, or why it is not one.
