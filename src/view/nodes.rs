@@ -184,96 +184,76 @@ impl Nodes {
     async fn open(
         &self,
         key: &Key,
-        mut found: NodeDocuments,
+        mut documents: NodeDocuments,
         memory_bytes: u64,
     ) -> Result<ViewNode, StoreError> {
-        let most_bytes = self.engine.memory_limit_bytes() / METADATA_PART;
-        if memory_bytes > most_bytes {
-            found.texts = Default::default();
-            found.array = None;
-            found.problem = Some(format!(
-                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
-                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
-            ));
-        }
-        let memory_bytes = match found.problem {
+        self.check_memory(&mut documents, memory_bytes);
+        let memory_bytes = match documents.problem {
             Some(_) => 0,
             None => memory_bytes,
         };
         let memory = self.engine.reserve(key, memory_bytes).await?;
-        let mut problems = Vec::new();
-        let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let detected = found.documents().own_node();
-        let mut unread_attributes = found.problem.clone();
-        let mut broken = found.problem;
-        let is_implicit = detected
-            .as_ref()
-            .is_none_or(|detected| detected.node.is_err());
-        let node = match detected {
-            None => implicit(),
-            Some(detected) => {
-                for ignored in &detected.ignored {
-                    log::warn!("{key}: {ignored} is not read, {} is", detected.read);
-                    problems.push(format!("{ignored} is not read, {} is", detected.read));
-                }
-                detected.node.unwrap_or_else(|error| {
-                    let why = format!("{}: {error}", detected.read);
-                    // Attributes of v2 have a document of their own.
-                    if !matches!(detected.read, ".zarray" | ".zgroup") {
-                        unread_attributes = Some(why.clone());
-                    }
-                    broken = Some(why);
-                    implicit()
-                })
-            }
-        };
-        problems.extend(broken.clone());
-        let is_broken = broken.is_some();
-        let elements = match &node {
+        let mut parsed = ParsedNode::of(key, &documents);
+        let elements = match &parsed.node {
             Node::Group(_) => NodeElements::None,
-            Node::Array(array) => self.elements(key, array, found.array),
+            Node::Array(array) => self.elements(key, array, documents.array),
         };
-        if let Node::Array(array) = &node {
+        let problems = &mut parsed.problems;
+        if let Node::Array(array) = &parsed.node {
             problems.extend(array.problems().map(|error| error.to_string()));
         }
-        if let NodeElements::Fixed(reader) = &elements
-            && let Some(note) = widening(&node, reader)
-        {
-            problems.push(note);
+        if let NodeElements::Fixed(reader) = &elements {
+            problems.extend(widening(&parsed.node, reader));
         }
-        if let Err(error) = node.attributes() {
+        if let Err(error) = parsed.node.attributes() {
             problems.push(format!("attributes: {error}"));
         }
-        let name = match key.as_bytes().rsplit(|b| *b == b'/').next() {
-            Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
-            _ => source_name(self.store.label())
-                .unwrap_or_else(|| alias(matches!(node, Node::Array(_))).into()),
-        };
         // Attributes as written, if they have their own document.
-        let [_zarr_json, _zarray, _zgroup, zattrs, _attributes_json] = found.texts;
-        let attributes = match node.format() {
+        let [_zarr_json, _zarray, _zgroup, zattrs, _attributes_json] = documents.texts;
+        let attributes = match parsed.node.format() {
             ZarrFormat::V2 => zattrs,
             ZarrFormat::V3 | ZarrFormat::N5 => None,
         };
         Ok(ViewNode {
             key: key.clone(),
-            name,
-            node,
-            problems,
-            is_implicit,
-            broken,
-            elements,
-            version: found.version,
-            modified: found.modified,
+            name: self.node_name(key, &parsed.node),
             // Documents that cannot be read are not kept, except for a document of attributes.
-            memory_bytes: match is_broken {
-                true => attributes.as_ref().map_or(0, |text| text.len() as u64),
-                false => memory_bytes,
+            memory_bytes: match parsed.broken {
+                Some(_) => attributes.as_ref().map_or(0, |text| text.len() as u64),
+                None => memory_bytes,
             },
+            node: parsed.node,
+            problems: parsed.problems,
+            is_implicit: parsed.is_implicit,
+            broken: parsed.broken,
+            elements,
+            version: documents.version,
+            modified: documents.modified,
             attributes,
-            unread_attributes,
+            unread_attributes: parsed.unread_attributes,
             _memory: (memory_bytes > MAX_UNCOUNTED_BYTES).then_some(memory),
         })
+    }
+
+    /// Drops the documents of a node whose metadata need more memory than one node may take.
+    fn check_memory(&self, documents: &mut NodeDocuments, memory_bytes: u64) {
+        let most_bytes = self.engine.memory_limit_bytes() / METADATA_PART;
+        if memory_bytes > most_bytes {
+            documents.texts = Default::default();
+            documents.array = None;
+            documents.problem = Some(format!(
+                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
+                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
+            ));
+        }
+    }
+
+    fn node_name(&self, key: &Key, node: &Node) -> String {
+        match key.as_bytes().rsplit(|b| *b == b'/').next() {
+            Some(name) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
+            _ => source_name(self.store.label())
+                .unwrap_or_else(|| alias(matches!(node, Node::Array(_))).into()),
+        }
     }
 
     fn elements(
@@ -328,6 +308,54 @@ impl Nodes {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A node as its documents describe it.
+struct ParsedNode {
+    node: Node,
+    /// Whether no document that can be read says what the node is.
+    is_implicit: bool,
+    problems: Vec<String>,
+    /// Why the documents cannot be read.
+    broken: Option<String>,
+    /// Why the attributes cannot be read.
+    unread_attributes: Option<String>,
+}
+
+impl ParsedNode {
+    fn of(key: &Key, documents: &NodeDocuments) -> Self {
+        let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
+        let mut parsed = Self {
+            node: implicit(),
+            is_implicit: true,
+            problems: Vec::new(),
+            broken: documents.problem.clone(),
+            unread_attributes: documents.problem.clone(),
+        };
+        if let Some(detected) = documents.documents().own_node() {
+            for ignored in &detected.ignored {
+                let problem = format!("{ignored} is not read, {} is", detected.read);
+                log::warn!("{key}: {problem}");
+                parsed.problems.push(problem);
+            }
+            match detected.node {
+                Ok(node) => {
+                    parsed.node = node;
+                    parsed.is_implicit = false;
+                }
+                Err(error) => {
+                    let reason = format!("{}: {error}", detected.read);
+                    // Attributes of v2 have a document of their own.
+                    if !matches!(detected.read, ".zarray" | ".zgroup") {
+                        parsed.unread_attributes = Some(reason.clone());
+                    }
+                    parsed.broken = Some(reason);
+                }
+            }
+        }
+        parsed.problems.extend(parsed.broken.clone());
+        parsed
     }
 }
 
