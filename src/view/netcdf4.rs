@@ -196,15 +196,36 @@ impl<'a> FileBuilder<'a> {
         }
     }
 
+    /// Adds the dataset of a variable; returns its index. `coordinate` is the dimension whose coordinate
+    /// variable it is.
     fn variable(&mut self, variable: &'a Variable, coordinate: Option<usize>) -> Option<usize> {
+        let (dataset, elements) = match self.dataset(variable, coordinate) {
+            Ok(planned) => planned,
+            Err(reason) => {
+                self.note(&variable.name, &format!("left out: {reason}"));
+                return None;
+            }
+        };
+        let object = self.file.push(Object::Dataset(dataset));
+        self.variables += 1;
+        self.add_elements(object, elements);
+        match coordinate {
+            Some(dimension) => self.set_scale(dimension, object),
+            None => self.use_dimensions(object, &variable.dimensions),
+        }
+        Some(object)
+    }
+
+    /// Returns the dataset of a variable and its elements, or why HDF5 cannot express it.
+    fn dataset(
+        &mut self,
+        variable: &'a Variable,
+        coordinate: Option<usize>,
+    ) -> Result<(hdf5::Dataset, DatasetElements), String> {
         let shape = variable.shape(&self.dataset.dimensions);
         if shape.len() > MAX_RANK {
             let rank = shape.len();
-            self.note(
-                &variable.name,
-                &format!("left out: {rank} axes, HDF5 has {MAX_RANK}"),
-            );
-            return None;
+            return Err(format!("{rank} axes, HDF5 has {MAX_RANK}"));
         }
         let stored = self.stored_chunks(variable);
         let number = match (target(variable.item), stored) {
@@ -212,22 +233,18 @@ impl<'a> FileBuilder<'a> {
             (number, _) => number,
         };
         let is_unlimited = self.is_unlimited(variable);
-        let planned = self.datatype(variable, number).and_then(|datatype| {
-            let item_bytes = datatype.size_bytes();
-            let storage = match stored {
-                Some(stored) if !shape.contains(&0) => {
-                    storage::packed(variable, number, &shape, stored, is_unlimited)
-                }
-                _ => self.storage(variable, number, item_bytes, &shape, is_unlimited),
-            };
-            Ok((datatype, storage?))
-        });
-        let (datatype, (storage, elements)) = match planned {
-            Ok(planned) => planned,
-            Err(why) => {
-                self.note(&variable.name, &format!("left out: {why}"));
-                return None;
+        let datatype = self.datatype(variable, number)?;
+        let (storage, elements) = match stored {
+            Some(stored) if !shape.contains(&0) => {
+                storage::packed(variable, number, &shape, stored, is_unlimited)?
             }
+            _ => self.storage(
+                variable,
+                number,
+                datatype.size_bytes(),
+                &shape,
+                is_unlimited,
+            )?,
         };
         let named_type = match &datatype {
             Datatype::Compound { .. } => {
@@ -240,21 +257,23 @@ impl<'a> FileBuilder<'a> {
             None => Vec::new(),
         };
         attributes.extend(self.attributes(&variable.attributes, &variable.name));
-        let fill = variable.fill.zip(number);
         let fill = match stored {
             // Readers use the fill value for chunks that are not stored.
             Some(stored) => Some(stored.form.fill.clone()),
-            None => fill.and_then(|(fill, number)| number.write(fill)),
+            None => (variable.fill.zip(number)).and_then(|(fill, number)| number.write(fill)),
         };
-        let object = self.file.push(Object::Dataset(hdf5::Dataset {
+        let dataset = hdf5::Dataset {
             datatype,
             named_type,
             shape,
             fill,
             storage,
             attributes,
-        }));
-        self.variables += 1;
+        };
+        Ok((dataset, elements))
+    }
+
+    fn add_elements(&mut self, object: usize, elements: DatasetElements) {
         match elements {
             DatasetElements::Unallocated => {}
             DatasetElements::Values(values, index) => self.values.push((object, values, index)),
@@ -268,18 +287,6 @@ impl<'a> FileBuilder<'a> {
                 });
             }
         }
-        match coordinate {
-            Some(dimension) => self.set_scale(dimension, object),
-            None => {
-                for (axis, dimension) in (0..).zip(&variable.dimensions) {
-                    if let Some(users) = self.users.get_mut(*dimension) {
-                        users.push((object, axis));
-                    }
-                }
-                self.name_dimensions(object, &variable.dimensions);
-            }
-        }
-        Some(object)
     }
 
     fn datatype(&self, variable: &Variable, number: Option<Number>) -> Result<Datatype, String> {
@@ -317,7 +324,13 @@ impl<'a> FileBuilder<'a> {
         }
     }
 
-    fn name_dimensions(&mut self, object: usize, dimensions: &[usize]) {
+    /// Links a dataset with the scales of its dimensions.
+    fn use_dimensions(&mut self, object: usize, dimensions: &[usize]) {
+        for (axis, dimension) in (0..).zip(dimensions) {
+            if let Some(users) = self.users.get_mut(*dimension) {
+                users.push((object, axis));
+            }
+        }
         if let Some(Object::Dataset(dataset)) = self.file.objects.get_mut(object)
             && !dimensions.is_empty()
         {

@@ -25,23 +25,7 @@ pub(super) fn group(
 ) -> Group {
     let groups = tree.groups.iter();
     scopes.enter(groups.filter_map(|group| name_of(group.node.name())));
-    // The length of a dimension is that of its coordinate variable, else that of the first array with
-    // the dimension.
-    let arrays = || tree.arrays.iter().filter_map(named_array);
-    for (name, array) in arrays() {
-        if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
-            && name_of(dimension).as_ref() == Some(&name)
-        {
-            settle(dimension, *length, scopes);
-        }
-    }
-    for (_, array) in arrays() {
-        for (dimension, length) in array.dimension_names.iter().zip(&array.shape) {
-            if let Some(dimension) = dimension {
-                settle(dimension, *length, scopes);
-            }
-        }
-    }
+    settle_lengths(tree, scopes);
     let mut names = HashSet::new();
     let mut variables = Vec::new();
     for member in &tree.arrays {
@@ -50,11 +34,11 @@ pub(super) fn group(
                 true => variables.push(variable),
                 false => notes.push(same_name(&member.node)),
             },
-            Err(why) => notes.push(format!("{} is not in it: {why}", member.node.key())),
+            Err(reason) => notes.push(format!("{} is not in it: {reason}", member.node.key())),
         }
     }
-    for (key, why) in &tree.left_out {
-        notes.push(format!("{key} is not in it: {why}"));
+    for (key, reason) in &tree.left_out {
+        notes.push(format!("{key} is not in it: {reason}"));
     }
     let mut groups = Vec::new();
     for tree in &tree.groups {
@@ -88,6 +72,26 @@ pub(super) fn group(
         variables,
         attributes,
         groups,
+    }
+}
+
+/// Determines the length of each dimension: that of its coordinate variable, else that of the first array with
+/// the dimension.
+fn settle_lengths(tree: &GroupTree, scopes: &mut Scopes) {
+    let arrays = || tree.arrays.iter().filter_map(named_array);
+    for (name, array) in arrays() {
+        if let ([Some(dimension)], [length]) = (&array.dimension_names[..], &array.shape[..])
+            && name_of(dimension).as_ref() == Some(&name)
+        {
+            settle(dimension, *length, scopes);
+        }
+    }
+    for (_, array) in arrays() {
+        for (dimension, length) in array.dimension_names.iter().zip(&array.shape) {
+            if let Some(dimension) = dimension {
+                settle(dimension, *length, scopes);
+            }
+        }
     }
 }
 
@@ -150,23 +154,7 @@ fn variable(
     let name = variable_name(node, array)?;
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
     let (item, data, parts) = elements(member, array, scopes)?;
-    let mut dimensions = Vec::new();
-    for (axis, length) in array.shape.iter().enumerate() {
-        let given = array.dimension_names.get(axis).and_then(Option::as_deref);
-        let known = given.and_then(name_of);
-        if let (Some(name), None) = (given, &known) {
-            note(format!("{name:?} is no name for a dimension of netCDF"));
-        }
-        let is_given = known.is_some();
-        let wanted = known.unwrap_or_else(|| format!("dim_{length}"));
-        let number = scopes.dimension(&wanted, *length, &dimensions);
-        if is_given && scopes.find(&wanted).map(|(number, _)| number) != Some(number) {
-            note(format!(
-                "axis {axis} is called {wanted}, as something else is: it got another name"
-            ));
-        }
-        dimensions.push(number);
-    }
+    let mut dimensions = dimensions(array, scopes, &mut note);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
@@ -176,15 +164,61 @@ fn variable(
     {
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
     }
+    let (attributes, fill) = attributes_and_fill(array, item, parts, &mut note)?;
+    Ok(Variable {
+        name,
+        dimensions,
+        item,
+        data,
+        attributes,
+        fill,
+        stored: member.stored.clone(),
+    })
+}
+
+/// Returns the dimensions of the axes of an array. An axis without a name that netCDF permits is called after
+/// its length.
+fn dimensions(
+    array: &zarr::Array,
+    scopes: &mut Scopes,
+    note: &mut impl FnMut(String),
+) -> Vec<usize> {
+    let mut dimensions = Vec::new();
+    for (axis, length) in array.shape.iter().enumerate() {
+        let declared = array.dimension_names.get(axis).and_then(Option::as_deref);
+        let valid = declared.and_then(name_of);
+        if let (Some(name), None) = (declared, &valid) {
+            note(format!("{name:?} is no name for a dimension of netCDF"));
+        }
+        let is_declared = valid.is_some();
+        let name = valid.unwrap_or_else(|| format!("dim_{length}"));
+        let number = scopes.dimension(&name, *length, &dimensions);
+        if is_declared && scopes.find(&name).map(|(number, _)| number) != Some(number) {
+            note(format!(
+                "axis {axis} is called {name}, as something else is: it got another name"
+            ));
+        }
+        dimensions.push(number);
+    }
+    dimensions
+}
+
+/// Returns the attributes of the variable of an array, and its fill value.
+fn attributes_and_fill(
+    array: &zarr::Array,
+    item: VariableType,
+    parts: u64,
+    note: &mut impl FnMut(String),
+) -> Result<(Vec<Attribute>, Option<Value>), String> {
     let mut attributes = match &array.attributes {
-        Ok(members) => attributes::of_variable(members, item, &mut note),
+        Ok(members) => attributes::of_variable(members, item, note),
         Err(error) => {
             note(format!("attributes: {error}"));
             Vec::new()
         }
     };
     let mut fill = match item {
-        VariableType::Number(number) => cf::fill_value(array, number, &mut note),
+        VariableType::Number(number) => cf::fill_value(array, number, note),
         VariableType::Char | VariableType::Text | VariableType::Structure => None,
     };
     if parts == PARTS {
@@ -201,22 +235,14 @@ fn variable(
         });
     }
     if let zarr::DataType::Fixed(fixed) = array.data_type.as_ref().map_err(|e| e.to_string())? {
-        add_meaning(&fixed.scalar, &mut attributes, &mut fill, &mut note);
+        add_meaning(&fixed.scalar, &mut attributes, &mut fill, note);
     }
     if let (Some(fill), VariableType::Number(number)) = (fill, item) {
         let value = AttributeValue::Numbers(number, vec![fill]);
         let name = "_FillValue".to_owned();
         attributes.insert(0, Attribute { name, value });
     }
-    Ok(Variable {
-        name,
-        dimensions,
-        item,
-        data,
-        attributes,
-        fill,
-        stored: member.stored.clone(),
-    })
+    Ok((attributes, fill))
 }
 
 /// Returns the type of the elements, the elements, and the count of numbers in each.
@@ -312,18 +338,18 @@ fn add_meaning(
         }
         _ => return,
     }
-    let said = match cf::time_attributes(scalar) {
+    let declared = match cf::time_attributes(scalar) {
         Ok(None) => return,
-        Ok(Some(said)) => said.iter().map(|(name, value)| text(name, value)).collect(),
-        Err(why) => {
-            note(why);
+        Ok(Some(declared)) => (declared.iter().map(|(name, value)| text(name, value))).collect(),
+        Err(reason) => {
+            note(reason);
             Vec::new()
         }
     };
     // The unit of the data type takes precedence over attributes.
     attributes.retain(|there| {
         let is_of_time = matches!(&there.name[..], "units" | "calendar");
-        if is_of_time && !said.contains(there) {
+        if is_of_time && !declared.contains(there) {
             note(format!(
                 "attribute {:?} is not in it: the data type says another one",
                 there.name
@@ -331,5 +357,5 @@ fn add_meaning(
         }
         !is_of_time
     });
-    attributes.extend(said);
+    attributes.extend(declared);
 }
