@@ -14,12 +14,14 @@ use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::georef::samples::SampleMetadata;
 use super::georef::text::escape;
-use super::georef::{RasterMetadata, crs_metadata, transform};
+use super::georef::transform::{self, Georef};
+use super::georef::{RasterMetadata, crs_metadata};
 use super::layout::{Segment, VirtualFile};
 use super::number::Conversion;
 use super::packed::swapped;
 use super::resolve::NodeResolver;
 use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
+use crate::array::ArrayReader;
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
 pub(super) use packed::{check as check_packed, render as render_packed};
@@ -86,19 +88,7 @@ fn render_with<E: Clone + Into<Segment>>(
         true => swapped(raster.number).order,
         false => raster.number.order,
     };
-    if let Some(crs) = &georef.crs {
-        let name = crs.name();
-        match keys::crs_encoding(crs) {
-            CrsEncoding::Keys => {}
-            CrsEncoding::Wkt => notes.add(format!(
-                "the system {name} has no keys of GeoTIFF: it is in the file as WKT, which GDAL reads"
-            )),
-            CrsEncoding::None => notes.add(format!(
-                "the system {name} cannot be in the file: it is in the one beside it, .tif.aux.xml"
-            )),
-        }
-    }
-
+    note_crs(&georef, &mut notes);
     let level = LevelView {
         view,
         raster: &raster,
@@ -116,33 +106,13 @@ fn render_with<E: Clone + Into<Segment>>(
         georef: &georef,
         samples: &samples,
     };
-    for (node, coarse, conversion) in overviews(&context, full, &mut notes)? {
-        let Some(view) = node.array_view() else {
-            continue;
-        };
-        let level = LevelView {
-            view: &view,
-            raster: &coarse,
-            samples: &samples,
-            conversion,
-            order,
-        };
-        match image(level, sources.len()) {
-            Ok((mut overview, extent)) => {
-                let reduced = (tag::NEW_SUBFILE_TYPE, FieldValue::Long(1));
-                overview.fields.push(reduced);
-                images.push((overview, extent));
-                sources.push(Arc::clone(view.reader));
-            }
-            Err(ContentError::Absent(why)) => {
-                notes.add(format!("{} is no overview: {why}", node.key()));
-            }
-            Err(error) => return Err(error),
-        }
+    for (overview, reader) in overview_images(&context, full, order, image, &mut notes)? {
+        images.push(overview);
+        sources.push(reader);
     }
     let layout = match tiff::encode(&images, order) {
-        Err(why) if images.len() > 1 => {
-            notes.add(format!("overviews are left out: {why}"));
+        Err(reason) if images.len() > 1 => {
+            notes.add(format!("overviews are left out: {reason}"));
             images.truncate(1);
             sources.truncate(1);
             tiff::encode(&images, order)?
@@ -155,6 +125,59 @@ fn render_with<E: Clone + Into<Segment>>(
         notes: notes.0,
         block_bytes: 1,
     })
+}
+
+/// Returns the images of the coarser levels of an array, each with its elements and their reader. `image` is as
+/// in [`render_with`].
+fn overview_images<E>(
+    context: &Context<'_>,
+    full: FullImage<'_>,
+    order: ByteOrder,
+    image: impl Fn(LevelView<'_>, usize) -> Result<(Image, E), ContentError>,
+    notes: &mut Notes,
+) -> Result<Vec<((Image, E), Arc<ArrayReader>)>, ContentError> {
+    let mut images = Vec::new();
+    for (node, coarse, conversion) in overviews(context, full, notes)? {
+        let Some(view) = node.array_view() else {
+            continue;
+        };
+        let level = LevelView {
+            view: &view,
+            raster: &coarse,
+            samples: full.samples,
+            conversion,
+            order,
+        };
+        match image(level, images.len() + 1) {
+            Ok((mut overview, extent)) => {
+                let reduced = (tag::NEW_SUBFILE_TYPE, FieldValue::Long(1));
+                overview.fields.push(reduced);
+                images.push(((overview, extent), Arc::clone(view.reader)));
+            }
+            Err(ContentError::Absent(reason)) => {
+                notes.add(format!("{} is no overview: {reason}", node.key()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(images)
+}
+
+/// Notes if readers find the coordinate reference system only as WKT, or beside the file.
+fn note_crs(georef: &Georef, notes: &mut Notes) {
+    let Some(crs) = &georef.crs else {
+        return;
+    };
+    let name = crs.name();
+    match keys::crs_encoding(crs) {
+        CrsEncoding::Keys => {}
+        CrsEncoding::Wkt => notes.add(format!(
+            "the system {name} has no keys of GeoTIFF: it is in the file as WKT, which GDAL reads"
+        )),
+        CrsEncoding::None => notes.add(format!(
+            "the system {name} cannot be in the file: it is in the one beside it, .tif.aux.xml"
+        )),
+    }
 }
 
 /// Renders GDAL's auxiliary file of a `.tif` ("PAM"), for a reference system without an EPSG code.
