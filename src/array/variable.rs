@@ -9,7 +9,7 @@ use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;
 use crate::runtime::leave_session_thread;
 use crate::store::{AccessHint, Key, Object, Store, StoreError};
-use crate::zarr::{self, DataType, FillValue, Variable};
+use crate::zarr::{self, ChunkGrid, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, with as few copies as the chunks allow.
 #[derive(Debug)]
@@ -65,90 +65,121 @@ pub async fn read_elements(
     let DataType::Variable(variable) = parts.data_type else {
         return Err(unsupported("elements of constant size".into()));
     };
-    let too_large = |need_bytes, limit_bytes| StoreError::TooLarge {
-        key: key.clone(),
-        need_bytes,
-        limit_bytes,
-    };
-    // Every element starts as a copy of the fill value. Those of a chunk are in a list of their own.
     let fill = fill_element(variable, parts.fill_value);
-    let element_bytes = size_of::<Element>() as u64;
-    let count = parts.grid.element_count();
-    let result_bytes = count.saturating_mul(element_bytes.saturating_add(heap_bytes(&fill)));
-    let edges = parts.grid.largest_chunk_shape();
-    let in_chunk = edges.iter().fold(1_u64, |n, edge| n.saturating_mul(*edge));
-    let chunk_bytes = in_chunk.saturating_mul(element_bytes + ENCODED_ELEMENT_BYTES);
     // Chunks of several shapes have a pipeline each; that of the largest chunk takes the most memory.
     let is_regular = parts.grid.regular_chunk_shape().is_some();
     let pipelines = (!is_regular).then(|| Pipelines::new(metadata));
-    let largest = match &pipelines {
-        Some(pipelines) => Some(pipelines.get(key, edges)?),
-        None => None,
+    let pipeline_of = |key: &Key, shape| {
+        let own = pipelines.as_ref().map(|all| all.get(key, shape));
+        own.transpose()
     };
+    let largest = pipeline_of(key, parts.grid.largest_chunk_shape())?;
     let largest = largest.as_deref().unwrap_or(pipeline);
-    let most_elements_bytes = engine.memory_limit_bytes() / ELEMENTS_PART;
-    let elements_bytes = result_bytes.saturating_add(chunk_bytes);
-    if elements_bytes > most_elements_bytes {
-        return Err(too_large(elements_bytes, most_elements_bytes));
-    }
-    // All elements, those of a chunk, and intermediate results between codecs, reserved together. A stored
-    // chunk is about as long as its values.
-    let memory = |limit: u64| limit.saturating_add(largest.variable_memory_bytes(limit));
-    let limit_bytes = elements_bytes.saturating_add(most_bytes.saturating_mul(2));
-    let limit_bytes = fitting(limit_bytes, engine.memory_limit_bytes(), memory);
-    let reserved = engine.reserve(key, memory(limit_bytes)).await?;
-    let length = usize::try_from(count).unwrap_or(usize::MAX);
+    let budget = Budget::new(key, parts.grid, &fill, largest, most_bytes, engine)?;
+    let memory_bytes = budget.memory_bytes(largest);
+    let reserved = engine.reserve(key, memory_bytes).await?;
+    let length = usize::try_from(parts.grid.element_count()).unwrap_or(usize::MAX);
     let mut elements = Vec::new();
     elements
         .try_reserve_exact(length)
-        .map_err(|_| too_large(result_bytes, limit_bytes))?;
+        .map_err(|_| too_large(key, budget.result_bytes, budget.limit_bytes))?;
     elements.resize(length, fill);
-    let shape = parts.grid.array_shape();
     let mut value_bytes = 0_u64;
     for chunk in 0..parts.grid.chunk_count() {
         if chunk.is_multiple_of(PAUSE_CHUNKS) {
             leave_session_thread().await;
         }
         let chunk_key = stored_key(key, parts.grid, parts.chunk_keys, chunk)?;
-        let used = result_bytes.saturating_add(value_bytes);
-        let left = limit_bytes.saturating_sub(used);
+        let used = budget.result_bytes.saturating_add(value_bytes);
+        let left = budget.limit_bytes.saturating_sub(used);
         let hint = AccessHint::Whole(left);
         let Some(object) = present(store.open(&chunk_key, hint).await)? else {
             continue;
         };
         let Some(left) = left.checked_sub(object.size_bytes()) else {
-            return Err(too_large(
-                used.saturating_add(object.size_bytes()),
-                limit_bytes,
-            ));
+            let need_bytes = used.saturating_add(object.size_bytes());
+            return Err(too_large(key, need_bytes, budget.limit_bytes));
         };
-        let index = parts.grid.index(chunk);
-        let of_chunk = index.and_then(|index| {
-            let origin = parts.grid.chunk_origin(&index)?;
-            Some((origin, parts.grid.chunk_shape(&index)?))
-        });
-        let own = match (&pipelines, &of_chunk) {
-            (Some(pipelines), Some((_, shape))) => Some(pipelines.get(&chunk_key, shape.clone())?),
-            _ => None,
+        let no_position = || StoreError::Internal {
+            key: chunk_key.clone(),
+            what: format!("an element of chunk {chunk} has no place in the array"),
         };
+        let (origin, shape) = extent_of(parts.grid, chunk).ok_or_else(no_position)?;
+        let own = pipeline_of(&chunk_key, shape.clone())?;
         let own = own.as_deref().unwrap_or(pipeline);
         let decoded = decode_elements(&*object, &chunk_key, own, left, None).await?;
         value_bytes = value_bytes.saturating_add(decoded.iter().map(size_of_element).sum());
         if value_bytes > most_bytes {
-            return Err(too_large(value_bytes, most_bytes));
+            return Err(too_large(key, value_bytes, most_bytes));
         }
-        let placed = of_chunk.and_then(|(origin, chunk_shape)| {
-            place(&mut elements, shape, &origin, &chunk_shape, decoded)
-        });
-        placed.ok_or_else(|| StoreError::Internal {
-            key: chunk_key,
-            what: format!("an element of chunk {chunk} has no place in the array"),
-        })?;
+        let array_shape = parts.grid.array_shape();
+        place(&mut elements, array_shape, &origin, &shape, decoded).ok_or_else(no_position)?;
     }
     Ok(Elements {
         elements,
         _memory: Some(reserved),
     })
+}
+
+fn too_large(key: &Key, need_bytes: u64, limit_bytes: u64) -> StoreError {
+    StoreError::TooLarge {
+        key: key.clone(),
+        need_bytes,
+        limit_bytes,
+    }
+}
+
+/// The memory for all elements of an array, in bytes.
+struct Budget {
+    /// The elements, each a copy of the fill value.
+    result_bytes: u64,
+    /// All elements and their values, and those of one chunk. A stored chunk is about as long as its values.
+    limit_bytes: u64,
+}
+
+impl Budget {
+    fn new(
+        key: &Key,
+        grid: &ChunkGrid,
+        fill: &Element,
+        pipeline: &Pipeline,
+        most_bytes: u64,
+        engine: &Engine,
+    ) -> Result<Self, StoreError> {
+        let element_bytes = size_of::<Element>() as u64;
+        let filled_bytes = element_bytes.saturating_add(heap_bytes(fill));
+        let result_bytes = grid.element_count().saturating_mul(filled_bytes);
+        // The elements of a chunk are in a list of their own.
+        let edges = grid.largest_chunk_shape();
+        let in_chunk = edges.iter().fold(1_u64, |n, edge| n.saturating_mul(*edge));
+        let chunk_bytes = in_chunk.saturating_mul(element_bytes + ENCODED_ELEMENT_BYTES);
+        let elements_bytes = result_bytes.saturating_add(chunk_bytes);
+        let most_elements_bytes = engine.memory_limit_bytes() / ELEMENTS_PART;
+        if elements_bytes > most_elements_bytes {
+            return Err(too_large(key, elements_bytes, most_elements_bytes));
+        }
+        let limit_bytes = elements_bytes.saturating_add(most_bytes.saturating_mul(2));
+        let memory = |limit| with_decoding(pipeline, limit);
+        Ok(Self {
+            result_bytes,
+            limit_bytes: fitting(limit_bytes, engine.memory_limit_bytes(), memory),
+        })
+    }
+
+    /// Returns the memory to reserve, which includes intermediate results between codecs.
+    fn memory_bytes(&self, pipeline: &Pipeline) -> u64 {
+        with_decoding(pipeline, self.limit_bytes)
+    }
+}
+
+fn with_decoding(pipeline: &Pipeline, limit_bytes: u64) -> u64 {
+    limit_bytes.saturating_add(pipeline.variable_memory_bytes(limit_bytes))
+}
+
+/// Returns the first element of a chunk, and its shape.
+fn extent_of(grid: &ChunkGrid, chunk: u64) -> Option<(Vec<u64>, Vec<u64>)> {
+    let index = grid.index(chunk)?;
+    Some((grid.chunk_origin(&index)?, grid.chunk_shape(&index)?))
 }
 
 /// Returns the largest limit, up to `most_bytes`, that needs at most `free_bytes` of memory.
@@ -269,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_elements_includes_the_memory_for_decoding() {
+    fn a_limit_of_elements_fits_into_memory_with_what_decoding_takes() {
         assert_eq!(fitting(100, 1000, |limit| limit * 3), 100);
         let limit = fitting(1 << 20, 1 << 20, |limit| limit * 4 + 1000);
         assert!(limit * 4 + 1000 <= 1 << 20 && limit > 1 << 17, "{limit}");
@@ -277,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_chunk_omits_elements_outside_of_the_array() {
+    fn a_chunk_at_the_edge_leaves_out_what_is_beyond() {
         let mut elements = vec![Element::Text(String::new()); 6];
         let chunk = ["a", "b", "c", "d"].map(|text| Element::Text(text.into()));
         place(&mut elements, &[2, 3], &[0, 2], &[2, 2], chunk.into()).unwrap();
