@@ -9,6 +9,7 @@ use super::node::{self, ArrayProblem, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::store::{Key, Store, StoreError};
+use crate::zarr::node::Group;
 use crate::zarr::{Array, FillValue, Node, ZarrFormat};
 
 /// A key to read.
@@ -68,12 +69,7 @@ pub(super) async fn walk(
                     continue;
                 }
                 Node::Group(ref group) => {
-                    if let Err(error) = &group.attributes {
-                        sink.finding(Severity::Bad, None, &key, error.to_string())?;
-                    }
-                    for extension in &group.extensions {
-                        sink.finding(Severity::Warning, None, &key, extension.to_string())?;
-                    }
+                    check_group(group, &key, sink)?;
                     if let Err(reason) = node::consolidated(&**store, &key, &node).await {
                         let cause = format!("consolidated metadata: {reason}");
                         sink.finding(Severity::Bad, None, &key, cause)?;
@@ -110,6 +106,16 @@ pub(super) async fn walk(
     };
     if let Some(cause) = missing {
         sink.finding(Severity::Bad, None, root, cause)?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn check_group(group: &Group, key: &Key, sink: &mut impl TaskSink) -> ControlFlow<()> {
+    if let Err(error) = &group.attributes {
+        sink.finding(Severity::Bad, None, key, error.to_string())?;
+    }
+    for extension in &group.extensions {
+        sink.finding(Severity::Warning, None, key, extension.to_string())?;
     }
     ControlFlow::Continue(())
 }
@@ -162,23 +168,7 @@ async fn walk_array(
         let cause = "fill_value: null is not in the specification; it is read as zero".to_owned();
         sink.finding(Severity::Warning, None, key, cause)?;
     }
-    let mut problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
-    if problems.is_empty() {
-        problems.extend(node::pipeline(array).err());
-    }
-    let mut verifier = None;
-    if problems.is_empty() {
-        match Verifier::open(Arc::clone(store), key.clone(), array, engine) {
-            Ok(opened) => verifier = Some(Arc::new(opened)),
-            Err(error) => {
-                let reason = node::cause(key, &error);
-                problems.push(match error {
-                    StoreError::Unsupported { .. } => ArrayProblem::Unsupported(reason),
-                    _ => ArrayProblem::Invalid(reason),
-                });
-            }
-        }
-    }
+    let (verifier, problems) = verifier(store, engine, key, array);
     for problem in &problems {
         let (severity, cause) = match problem {
             ArrayProblem::Unsupported(reason) => (Severity::NotChecked, reason.clone()),
@@ -188,8 +178,51 @@ async fn walk_array(
     }
     let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkKeyParser::of(array);
+    let keys = KeyWalk::new(&**store, key, names.as_ref());
+    let stray = walk_keys(keys, number, verifier, sink).await?;
+    if stray > MAX_STRAY_NAMES {
+        let more = stray - MAX_STRAY_NAMES;
+        let cause = format!("{more} more keys are not chunks of the array's grid");
+        sink.finding(Severity::Warning, None, key, cause)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Returns the verifier of an array's chunks, or the problems because of which they cannot be decoded.
+fn verifier(
+    store: &Arc<dyn Store>,
+    engine: &Engine,
+    key: &Key,
+    array: &Array,
+) -> (Option<Arc<Verifier>>, Vec<ArrayProblem>) {
+    let mut problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
+    if problems.is_empty() {
+        problems.extend(node::pipeline(array).err());
+    }
+    if !problems.is_empty() {
+        return (None, problems);
+    }
+    match Verifier::open(Arc::clone(store), key.clone(), array, engine) {
+        Ok(verifier) => (Some(Arc::new(verifier)), problems),
+        Err(error) => {
+            let reason = node::cause(key, &error);
+            let problem = match error {
+                StoreError::Unsupported { .. } => ArrayProblem::Unsupported(reason),
+                _ => ArrayProblem::Invalid(reason),
+            };
+            (None, vec![problem])
+        }
+    }
+}
+
+/// Walks the keys of the array `number`; returns the number of stray keys.
+async fn walk_keys(
+    mut keys: KeyWalk<'_>,
+    number: usize,
+    verifier: Option<Arc<Verifier>>,
+    sink: &mut impl TaskSink,
+) -> ControlFlow<(), u64> {
     let mut stray = 0;
-    let mut keys = KeyWalk::new(&**store, key, names.as_ref());
     while let Some(listed) = keys.next().await {
         let ListedKey {
             key,
@@ -197,41 +230,33 @@ async fn walk_array(
             is_value,
             size_bytes,
         } = listed;
-        match class {
-            KeyClass::Chunk(chunk) => {
-                if let Some(verifier) = &verifier {
-                    let verifier = Arc::clone(verifier);
-                    sink.task(CheckTask::Chunk {
-                        array: number,
-                        verifier,
-                        chunk,
-                        size_bytes,
-                    })
-                    .await?;
-                    continue;
-                }
+        match (class, &verifier) {
+            (KeyClass::Chunk(chunk), Some(verifier)) => {
+                let task = CheckTask::Chunk {
+                    array: number,
+                    verifier: Arc::clone(verifier),
+                    chunk,
+                    size_bytes,
+                };
+                sink.task(task).await?;
+                continue;
             }
-            KeyClass::Other => {}
-            KeyClass::Stray => {
+            (KeyClass::Chunk(_), None) | (KeyClass::Other, _) => {}
+            (KeyClass::Stray, _) => {
                 stray += 1;
                 if stray <= MAX_STRAY_NAMES {
                     let cause = "not a chunk of the array's grid".to_owned();
                     sink.finding(Severity::Warning, None, &key, cause)?;
                 }
             }
-            KeyClass::Misplaced(cause) => {
+            (KeyClass::Misplaced(cause), _) => {
                 sink.finding(Severity::Bad, Some(number), &key, cause.to_owned())?
             }
-            KeyClass::Unlistable(error) => unlistable(Some(number), &key, &error, sink)?,
+            (KeyClass::Unlistable(error), _) => unlistable(Some(number), &key, &error, sink)?,
         }
         if is_value {
             sink.task(CheckTask::Other { key, size_bytes }).await?;
         }
     }
-    if stray > MAX_STRAY_NAMES {
-        let more = stray - MAX_STRAY_NAMES;
-        let cause = format!("{more} more keys are not chunks of the array's grid");
-        sink.finding(Severity::Warning, None, key, cause)?;
-    }
-    ControlFlow::Continue(())
+    ControlFlow::Continue(stray)
 }
