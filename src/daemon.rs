@@ -12,12 +12,14 @@ mod environment;
 mod kernel;
 mod limits;
 mod logging;
+mod memory_budget;
 mod mount_report;
 mod mount_target;
 mod mounted_views;
 mod mountpoint;
 mod namespace;
 mod new_directories;
+mod open_store;
 mod placeholders;
 mod probe;
 mod reexec;
@@ -31,7 +33,6 @@ mod stats;
 mod umount;
 mod waiting_note;
 
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,24 +45,21 @@ use crate::array::{Engine, EngineOptions};
 use crate::cli::{HelperOptions, MountOptions, MountedTree, Passthrough, ViewsListing};
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
-use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::inspect;
-use crate::machine::{cores, memory_bytes};
+use crate::machine::cores;
 use crate::runtime::{self, block_on};
-use crate::store::{
-    Capabilities, DatabaseOptions, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore,
-    IcechunkOptions, Key, ListingSupport, OpenOptions, RemoteOptions, SourceName, Store, Ttl,
-    ZipOptions, open_demo,
-};
+use crate::store::{Capabilities, Key, RemoteOptions, SourceName, Store, Ttl};
 use crate::tree::{self, MountedTrees, MuxTree, Tree};
 use crate::view::{Nodes, NodesOptions};
 pub use background::private_mountpoint;
 pub use discovery::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
+use memory_budget::MemoryBudget;
 use mount_target::MountTarget;
 use mountpoint::Mountpoint;
 use new_directories::NewDirectories;
+use open_store::open_store;
 pub use probe::run_probe;
 pub use run::run;
 pub use run_command::run_command;
@@ -158,28 +156,15 @@ fn serve(
         Source::Argument(source) => Some(SourceName::parse(source)?),
         Source::Demo => None,
     };
-    let created = match options.mkdir && mount_target::descriptor(path).is_none() {
-        true => NewDirectories::create(path, name.as_ref().and_then(SourceName::path))?,
-        false => NewDirectories::default(),
-    };
-    let target = MountTarget::claim(path, options.nonempty)
-        .map_err(|error| arguments::root_cause(error, source, path, options))?;
-    start_logging(target.directory(), options)?;
-    if let Some(mountpoint) = target.directory() {
-        check_paths(mountpoint, name.as_ref(), options)?;
-    }
+    let (target, created) = claim_target(source, path, name.as_ref(), options)?;
     raise_descriptor_limit();
     let threads = threads(options);
     let memory = MemoryBudget::new(options, threads)?;
     runtime::start(cores())?;
     let waiting = waiting_note::start(name.as_ref(), options.remote.timeout);
-    let store: Arc<dyn Store> = Arc::from(block_on(open(name.as_ref(), options, memory))?);
-    let base = name.map_or_else(Key::root, |name| name.root().clone());
-    let root = arguments::root(&base, options)?;
     let is_source = target.directory().is_some_and(Mountpoint::is_source);
     let swapped = is_source.then_some((source, path));
-    let checked = arguments::check_zarr(&*store, &base, &root, options, swapped);
-    block_on(checked)?;
+    let (store, root) = block_on(open_root(name.as_ref(), options, memory, swapped))?;
     let (fs, socket) = build_fs(Arc::clone(&store), root.clone(), options, memory)?;
     drop(waiting);
 
@@ -208,19 +193,8 @@ fn serve(
     let is_wanted = mount_report::is_wanted(helper);
     let at = (&*shown, mountpoint.is_some());
     let report = mount_report::lines(&*store, &root, &fs, at, options, is_wanted);
-    report.iter().for_each(|line| log::info!("{line}"));
-    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
-    if is_wanted {
-        mount_report::print(&report);
-    }
     drop((store, fs));
-    if is_background() {
-        background::report_ready();
-    } else if options.json
-        && let Some(path) = &mountpoint
-    {
-        mount_report::print_json(path, options, std::process::id())?;
-    }
+    report_ready(&report, is_wanted, mountpoint.as_deref(), options)?;
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());
     if let Some(mountpoint) = &mountpoint {
@@ -230,6 +204,63 @@ fn serve(
         Ok(()) => log::info!("{shown} is unmounted"),
         // Another process has aborted the connection.
         Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
+    }
+    Ok(())
+}
+
+/// Locks the mountpoint, after creating it if the options say so, and starts the log.
+fn claim_target(
+    source: &Source,
+    path: &Path,
+    name: Option<&SourceName>,
+    options: &MountOptions,
+) -> Result<(MountTarget, NewDirectories), Failure> {
+    let created = match options.mkdir && mount_target::descriptor(path).is_none() {
+        true => NewDirectories::create(path, name.and_then(SourceName::path))?,
+        false => NewDirectories::default(),
+    };
+    let target = MountTarget::claim(path, options.nonempty)
+        .map_err(|error| arguments::root_cause(error, source, path, options))?;
+    start_logging(target.directory(), options)?;
+    if let Some(mountpoint) = target.directory() {
+        check_paths(mountpoint, name, options)?;
+    }
+    Ok((target, created))
+}
+
+/// Opens the source and checks that its root is a Zarr node. `swapped` has the arguments if the mountpoint is a
+/// Zarr source itself.
+async fn open_root(
+    source: Option<&SourceName>,
+    options: &MountOptions,
+    memory: MemoryBudget,
+    swapped: Option<(&Source, &Path)>,
+) -> Result<(Arc<dyn Store>, Key), Failure> {
+    let store: Arc<dyn Store> = Arc::from(open_store(source, options, memory).await?);
+    let base = source.map_or_else(Key::root, |source| source.root().clone());
+    let root = arguments::root(&base, options)?;
+    arguments::check_zarr(&*store, &base, &root, options, swapped).await?;
+    Ok((store, root))
+}
+
+/// Reports to the log, the user, the service manager and the waiting command that the mount is ready.
+fn report_ready(
+    report: &[String],
+    is_wanted: bool,
+    mountpoint: Option<&Path>,
+    options: &MountOptions,
+) -> Result<(), Failure> {
+    report.iter().for_each(|line| log::info!("{line}"));
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    if is_wanted {
+        mount_report::print(report);
+    }
+    match mountpoint {
+        _ if is_background() => background::report_ready(),
+        Some(path) if options.json => {
+            mount_report::print_json(path, options, std::process::id())?;
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -413,32 +444,6 @@ async fn build_tree(
     Ok(Box::new(tree))
 }
 
-/// The memory budget of a mount.
-#[derive(Debug, Clone, Copy)]
-struct MemoryBudget {
-    cache_bytes: u64,
-    limit_bytes: u64,
-}
-
-impl MemoryBudget {
-    fn new(options: &MountOptions, threads: limits::Threads) -> Result<Self, Failure> {
-        let memory = memory_bytes();
-        let wanted = limits::wanted_memory_bytes(options);
-        let limit_bytes = limits::memory_limit_bytes(wanted, threads)?;
-        if limit_bytes < wanted && options.memory_limit.is_some() {
-            log::warn!(
-                "--memory-limit {wanted}: only {limit_bytes} bytes fit into the address space \
-                 (ulimit -v)"
-            );
-        }
-        let cache_bytes = options.cache_size.unwrap_or((memory / 8).min(2 << 30));
-        Ok(Self {
-            cache_bytes: cache_bytes.min(limit_bytes),
-            limit_bytes,
-        })
-    }
-}
-
 /// Returns the number of threads that a mount starts.
 fn threads(options: &MountOptions) -> limits::Threads {
     let session = options
@@ -452,86 +457,9 @@ fn threads(options: &MountOptions) -> limits::Threads {
     }
 }
 
-async fn open(
-    source: Option<&SourceName>,
-    options: &MountOptions,
-    memory: MemoryBudget,
-) -> Result<Box<dyn Store>, Failure> {
-    let remote_bytes = (memory.limit_bytes / 8).min(MAX_REMOTE_BYTES);
-    let mut remote = options.remote.options(options.ttl(), remote_bytes);
-    if let Some(directory) = &options.disk_cache {
-        match DiskCache::open(directory, options.disk_cache_size) {
-            Ok(cache) => remote.disk = Some(Arc::new(cache)),
-            // If the disk is full or read-only, the mount works without a disk cache.
-            Err(e @ DiskCacheError::Io { .. }) => {
-                log::warn!("--disk-cache: {e}; it is not used");
-                if is_background() {
-                    // The log of a background process does not appear on the user's terminal.
-                    let _ = writeln!(io::stderr(), "zarrfs: --disk-cache: {e}; it is not used");
-                }
-            }
-            Err(e) => return Err(format!("--disk-cache: {e}").into()),
-        }
-    }
-    let (ttl, absent_ttl) = (remote.ttl, remote.absent_ttl);
-    let open = OpenOptions {
-        remote,
-        zip: ZipOptions {
-            verify: options.verify,
-            strict: options.strict,
-            cache_bytes: memory.cache_bytes,
-            memory_limit_bytes: memory.limit_bytes,
-        },
-        dir: DirOptions {
-            follow_symlinks: options.follow_symlinks,
-        },
-        database: DatabaseOptions {
-            timeout: options.remote.timeout,
-            memory_limit_bytes: memory.limit_bytes,
-            ttl: options.ttl().unwrap_or(LOCAL_TTL),
-        },
-        targets: options.targets.options(),
-        icechunk: IcechunkOptions {
-            reference: options.reference.clone(),
-            ttl: options.ttl(),
-            memory_limit_bytes: memory.limit_bytes / ICECHUNK_SHARE,
-        },
-        classes: KEY_CLASSES,
-    };
-    let store = match source {
-        Some(source) => source.open(&open).await?,
-        None => open_demo(&open)?,
-    };
-    let store = match store.capabilities().listing {
-        ListingSupport::Complete => store,
-        ListingSupport::BestEffort => {
-            Box::new(MetadataListingStore::new(Arc::from(store), ttl, absent_ttl))
-        }
-    };
-    // Simulates a panic in a decoder.
-    if cfg!(feature = "test-faults")
-        && let Ok(key) = std::env::var("ZARRFS_TEST_PANIC")
-    {
-        return Ok(Box::new(FaultStore::new(store, Key::new(key.as_bytes())?)));
-    }
-    // Simulates a network that hangs.
-    if cfg!(feature = "test-faults")
-        && let Some(gate) = std::env::var_os("ZARRFS_TEST_HANG")
-    {
-        return Ok(Box::new(HangingStore::new(
-            store,
-            gate.into(),
-            options.remote.timeout,
-        )));
-    }
-    Ok(store)
-}
-
 /// The time that the kernel may cache names and attributes of an immutable source.
 const IMMUTABLE_TTL: Duration = Duration::from_secs(86_400);
 
-/// The divisor of the memory limit that gives the share of Icechunk metadata: one eighth.
-const ICECHUNK_SHARE: u64 = 8;
 /// The number of chunks of a remote source that are fetched and decoded at the same time.
 const REMOTE_PARALLEL: usize = 64;
 /// The number of threads of the network runtime, the disk cache and the host name resolver.
@@ -539,8 +467,6 @@ const REMOTE_THREADS: usize = 5;
 /// The number of threads for signals, deadlines and metrics.
 const OTHER_THREADS: usize = 4;
 
-/// The largest size of the in-memory cache of fetched bytes, in bytes.
-const MAX_REMOTE_BYTES: u64 = 256 << 20;
 /// The default time to live of names and attributes of a mutable local source.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
 

@@ -42,66 +42,82 @@ impl From<io::Error> for MountpointError {
     }
 }
 
+/// The messages about a mountpoint, which have the path that the user typed.
+struct Messages<'a>(&'a Path);
+
+impl Messages<'_> {
+    fn failed(&self, error: io::Error) -> String {
+        format!("mountpoint {}: {error}", self.0.display())
+    }
+
+    /// A source as mountpoint is an error of its own, even with `--nonempty`.
+    fn unsuitable(&self, reason: String) -> MountpointError {
+        MountpointError::Unsuitable(match arguments::is_source(self.0) {
+            true => format!(
+                "mountpoint {}: it is a Zarr source itself; SOURCE comes first and \
+                 MOUNTPOINT second, so the two may be swapped",
+                self.0.display()
+            )
+            .into(),
+            false => reason.into(),
+        })
+    }
+
+    fn mounted(&self, entry: &MountEntry) -> String {
+        let shown = self.0.display();
+        format!(
+            "mountpoint {shown}: {} is already mounted there (to end that: zarrfs umount {shown})",
+            entry.source
+        )
+    }
+
+    /// Opens the directory, whose path without symbolic links is `path`.
+    fn open(&self, path: &Path, flags: OFlags) -> Result<File, MountpointError> {
+        let directory = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
+        let directory = directory.map_err(|e| match e {
+            Errno::NOTDIR => self.unsuitable(format!(
+                "{}; a mountpoint is an empty directory (--mkdir creates one)",
+                self.failed(e.into())
+            )),
+            _ => self.failed(e.into()).into(),
+        })?;
+        Ok(directory.into())
+    }
+}
+
 impl Mountpoint {
     /// Checks and locks a mountpoint, and removes a dead mount of zarrfs there.
-    pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
-        let shown = given.display();
-        let failed = |e: io::Error| format!("mountpoint {shown}: {e}");
-        // A source as mountpoint is an error, even with --nonempty.
-        let unsuitable = |what: String| {
-            MountpointError::Unsuitable(match arguments::is_source(given) {
-                true => format!(
-                    "mountpoint {shown}: it is a Zarr source itself; SOURCE comes first and \
-                     MOUNTPOINT second, so the two may be swapped"
-                )
-                .into(),
-                false => what.into(),
-            })
-        };
-        let path = resolve(given).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => unsuitable(format!(
+    pub(super) fn claim(requested: &Path, nonempty: bool) -> Result<Self, MountpointError> {
+        let messages = Messages(requested);
+        let shown = requested.display();
+        let path = resolve(requested).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => messages.unsuitable(format!(
                 "mountpoint {shown}: {e}; it must be an existing directory (--mkdir creates it)"
             )),
-            _ => failed(e).into(),
+            _ => messages.failed(e).into(),
         })?;
-        let taken = |entry: &MountEntry| {
-            format!(
-                "mountpoint {shown}: {} is already mounted there (to end that: zarrfs umount \
-                 {shown})",
-                entry.source
-            )
-        };
         let mut recovered = false;
         match entry(&path)? {
             Some(entry) if entry.kind == kernel::FS_TYPE => {
                 if !probe::is_dead(&path) {
-                    return Err(taken(&entry).into());
+                    return Err(messages.mounted(&entry).into());
                 }
-                kernel::unmount(&path, true).map_err(failed)?;
+                kernel::unmount(&path, true).map_err(|e| messages.failed(e))?;
                 recovered = true;
             }
             Some(entry) if entry.kind == AUTOMOUNT => {
                 // Opening or listing this directory would wait for this mount.
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let directory = rustix::fs::open(&path, flags, Mode::empty());
+                let directory = messages.open(&path, OFlags::PATH)?;
                 return Ok(Self {
-                    directory: directory.map_err(|e| failed(e.into()))?.into(),
                     path,
+                    directory,
                     recovered,
-                    // Listing the directory would wait for this mount.
                     is_source: false,
                 });
             }
             _ => {}
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| match e {
-            Errno::NOTDIR => unsuitable(format!(
-                "{}; a mountpoint is an empty directory (--mkdir creates one)",
-                failed(e.into())
-            )),
-            _ => failed(e.into()).into(),
-        })?;
+        let directory = messages.open(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         // If the file system has no locks, only the mount table is checked.
         let lock = rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive);
         if lock == Err(Errno::AGAIN) {
@@ -111,11 +127,11 @@ impl Mountpoint {
         if let Some(entry) = entry(&path)?
             && entry.kind == kernel::FS_TYPE
         {
-            return Err(taken(&entry).into());
+            return Err(messages.mounted(&entry).into());
         }
-        let directory = File::from(directory);
-        if !nonempty && std::fs::read_dir(&path).map_err(failed)?.next().is_some() {
-            return Err(unsuitable(format!(
+        let is_empty = || -> io::Result<bool> { Ok(std::fs::read_dir(&path)?.next().is_none()) };
+        if !nonempty && !is_empty().map_err(|e| messages.failed(e))? {
+            return Err(messages.unsuitable(format!(
                 "mountpoint {shown}: the directory is not empty (--nonempty hides what is \
                      in it while the mount lasts)"
             )));
