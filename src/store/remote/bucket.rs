@@ -9,6 +9,7 @@ mod service;
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -17,7 +18,7 @@ use futures_util::{FutureExt, StreamExt};
 use http::StatusCode;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 
 use aws::Chain;
 pub(super) use build::{Bucket, BucketOptions, open};
@@ -62,7 +63,7 @@ pub(super) struct Objects {
 }
 
 /// Most bytes that are allocated for the body of a range before any of it has arrived.
-const FIRST_ROOM_BYTES: u64 = 32 << 20;
+const FIRST_RESERVED_BYTES: u64 = 32 << 20;
 
 impl Objects {
     /// Returns the client for the region of the bucket, as far as the region is known.
@@ -87,27 +88,27 @@ impl Objects {
     }
 
     /// Sends a request, and repeats it once if the response names another region.
-    async fn ask<'a, T, F: Future<Output = Result<T, RequestError>>>(
+    async fn send_to_region<'a, T, F: Future<Output = Result<T, RequestError>>>(
         &'a self,
-        ask: impl Fn(&'a RegionalClient) -> F,
+        request: impl Fn(&'a RegionalClient) -> F,
     ) -> Result<T, RequestError> {
-        match ask(self.client()).await {
-            Err(RequestError::OtherRegion(region)) => ask(self.in_region(region)?).await,
+        match request(self.client()).await {
+            Err(RequestError::OtherRegion(region)) => request(self.in_region(region)?).await,
             response => response,
         }
     }
 
-    /// As [`ask`](Self::ask), and repeats the request once with new credentials if those that were used have
-    /// expired.
-    async fn renewed<'a, T, F: Future<Output = Result<T, RequestError>>>(
+    /// As [`send_to_region`](Self::send_to_region), and repeats the request once with new credentials if those
+    /// that were used have expired.
+    async fn send<'a, T, F: Future<Output = Result<T, RequestError>>>(
         &'a self,
-        ask: impl Fn(&'a RegionalClient) -> F,
+        request: impl Fn(&'a RegionalClient) -> F,
     ) -> Result<T, RequestError> {
-        let asked = Instant::now();
-        match (self.ask(&ask).await, &self.credentials) {
+        let sent_at = Instant::now();
+        match (self.send_to_region(&request).await, &self.credentials) {
             (Err(RequestError::Expired(_)), Some(credentials)) => {
-                credentials.invalidate_older_than(asked).await;
-                self.ask(&ask).await
+                credentials.invalidate_older_than(sent_at).await;
+                self.send_to_region(&request).await
             }
             (response, _) => response,
         }
@@ -133,7 +134,7 @@ impl Objects {
         }
     }
 
-    async fn get_part(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
+    async fn get_once(&self, from: &RegionalClient, get: &Get) -> Result<Got, RequestError> {
         let path = self.path(&get.key)?;
         let range = match &get.range {
             ByteRange::Whole(_) => None,
@@ -154,79 +155,23 @@ impl Objects {
         };
         let tag = |meta: &Option<Meta>| meta.as_ref().and_then(Meta::strong_tag);
         let options = GetOptions {
-            range: range.clone(),
+            range,
             if_match: tag(&get.expected),
             if_none_match: tag(&get.known),
             ..GetOptions::default()
         };
-        let (response, seen) =
+        let (response, info) =
             watched(RequestKind::Object, from.client.get_opts(&path, options)).await;
         let response = match response {
             Ok(response) => response,
-            Err(_) if seen.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
+            Err(_) if info.status == Some(StatusCode::RANGE_NOT_SATISFIABLE) => {
                 return self.nothing_there(from, get).await;
             }
-            Err(error) => return Err(from.refusal(&error, &seen)),
+            Err(error) => return Err(from.refusal(&error, &info)),
         };
-        if let Some(encoding) = &seen.encoding {
-            return Err(RequestError::lasting(format!(
-                "it is stored with Content-Encoding {encoding}"
-            )));
-        }
-        if let Some(code) = &seen.code {
-            return Err(RequestError::transient(format!(
-                "200 with the error {code}"
-            )));
-        }
-        let (meta, range) = (of_object(&response.meta), response.range.clone());
-        if let Some(expected) = &get.expected
-            && !expected.is_same(&meta)
-        {
-            return Err(RequestError::Changed("it is another one by now".into()));
-        }
-        let length = range.end.saturating_sub(range.start);
-        if let ByteRange::Whole(most) = get.range
-            && length > most
-        {
-            return Err(RequestError::TooLong(meta));
-        }
+        let meta = check_response(get, &response, &info)?;
         get.headers_received(&meta);
-        let mut bytes = Body::new(get.piece_bytes);
-        let room = usize::try_from(length.min(FIRST_ROOM_BYTES)).unwrap_or(0);
-        if bytes.try_reserve(room).is_err() {
-            return Err(RequestError::no_memory());
-        }
-        let mut stream = response.into_stream();
-        let mut failure = None;
-        while let Some(chunk) = stream.next().await {
-            match chunk {
-                Ok(chunk) if (bytes.len() + chunk.len()) as u64 <= length => {
-                    if bytes.try_extend(&chunk).is_err() {
-                        return Err(RequestError::no_memory());
-                    }
-                }
-                Ok(_) => {
-                    let what = format!("the server sends more than {length} bytes");
-                    return Err(RequestError::lasting(what));
-                }
-                Err(error) => {
-                    failure = Some(format!("{error} behind {} bytes", bytes.len()));
-                    break;
-                }
-            }
-        }
-        let start = range.start;
-        if failure.is_none() && bytes.len() as u64 == length {
-            return Ok(Got { meta, start, bytes });
-        }
-        let short = || format!("{} of {length} bytes came", bytes.len());
-        Err(RequestError::Failed(Failed {
-            what: failure.unwrap_or_else(short),
-            kind: FailureKind::Other,
-            is_transient: true,
-            retry_after: None,
-            partial: (!bytes.is_empty()).then(|| Box::new(Got { meta, start, bytes })),
-        }))
+        receive(get, meta, response).await
     }
 
     /// Handles a range outside of the object, which may be empty or have another version by now.
@@ -274,8 +219,8 @@ impl Objects {
             page_token: list.page.clone(),
             ..PaginatedListOptions::default()
         };
-        let asked = (!prefix.is_empty()).then_some(prefix.as_str());
-        let listed = from.client.list_paginated(asked, options);
+        let in_prefix = (!prefix.is_empty()).then_some(prefix.as_str());
+        let listed = from.client.list_paginated(in_prefix, options);
         let (response, seen) = watched(RequestKind::Listing, listed).await;
         let response = match response {
             Ok(response) if seen.is_listing => response,
@@ -320,6 +265,81 @@ impl Objects {
             since: None,
         })
     }
+}
+
+/// Returns the attributes of the object, after checking that the response is what was requested.
+fn check_response(
+    get: &Get,
+    response: &GetResult,
+    info: &ResponseInfo,
+) -> Result<Meta, RequestError> {
+    if let Some(encoding) = &info.encoding {
+        return Err(RequestError::lasting(format!(
+            "it is stored with Content-Encoding {encoding}"
+        )));
+    }
+    if let Some(code) = &info.code {
+        return Err(RequestError::transient(format!(
+            "200 with the error {code}"
+        )));
+    }
+    let meta = of_object(&response.meta);
+    if let Some(expected) = &get.expected
+        && !expected.is_same(&meta)
+    {
+        return Err(RequestError::Changed("it is another one by now".into()));
+    }
+    match get.range {
+        ByteRange::Whole(most) if length_of(&response.range) > most => {
+            Err(RequestError::TooLong(meta))
+        }
+        _ => Ok(meta),
+    }
+}
+
+fn length_of(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+/// Receives the body of a response. If the connection breaks, the error has the bytes that came.
+async fn receive(get: &Get, meta: Meta, response: GetResult) -> Result<Got, RequestError> {
+    let start = response.range.start;
+    let length = length_of(&response.range);
+    let mut bytes = Body::new(get.piece_bytes);
+    let first_bytes = usize::try_from(length.min(FIRST_RESERVED_BYTES)).unwrap_or(0);
+    if bytes.try_reserve(first_bytes).is_err() {
+        return Err(RequestError::no_memory());
+    }
+    let mut stream = response.into_stream();
+    let mut failure = None;
+    while let Some(chunk) = stream.next().await {
+        match chunk {
+            Ok(chunk) if (bytes.len() + chunk.len()) as u64 <= length => {
+                if bytes.try_extend(&chunk).is_err() {
+                    return Err(RequestError::no_memory());
+                }
+            }
+            Ok(_) => {
+                let what = format!("the server sends more than {length} bytes");
+                return Err(RequestError::lasting(what));
+            }
+            Err(error) => {
+                failure = Some(format!("{error} behind {} bytes", bytes.len()));
+                break;
+            }
+        }
+    }
+    if failure.is_none() && bytes.len() as u64 == length {
+        return Ok(Got { meta, start, bytes });
+    }
+    let short = || format!("{} of {length} bytes came", bytes.len());
+    Err(RequestError::Failed(Failed {
+        what: failure.unwrap_or_else(short),
+        kind: FailureKind::Other,
+        is_transient: true,
+        retry_after: None,
+        partial: (!bytes.is_empty()).then(|| Box::new(Got { meta, start, bytes })),
+    }))
 }
 
 /// Converts the attributes in a listing or a response.
@@ -429,14 +449,14 @@ fn refusal(error: &object_store::Error, seen: &ResponseInfo) -> RequestError {
 
 impl Remote for Objects {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        self.renewed(|from| self.get_part(from, get)).boxed()
+        self.send(|from| self.get_once(from, get)).boxed()
     }
 
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.renewed(|from| self.head_of(from, key)).boxed()
+        self.send(|from| self.head_of(from, key)).boxed()
     }
 
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.renewed(|from| self.page(from, list)).boxed()
+        self.send(|from| self.page(from, list)).boxed()
     }
 }

@@ -15,7 +15,7 @@ use reqsign_core::{CommandExecute, CommandOutput, Context, FileRead, HttpSend, O
 use reqsign_core::{Error, ErrorKind, ProvideCredential};
 use tokio::sync::Mutex;
 
-use super::service::note_no_credentials;
+use super::service::record_no_credentials;
 
 /// How long credentials are used before they are requested again. Credential services renew them some
 /// minutes before they expire.
@@ -157,7 +157,7 @@ impl CredentialProvider for Chain {
             return Ok(Arc::clone(credential));
         }
         let failed = |what: String| {
-            note_no_credentials(&what);
+            record_no_credentials(&what);
             object_store::Error::Generic {
                 store: "S3",
                 source: what.into(),

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, RANGE,
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use object_store::ClientOptions;
@@ -52,6 +52,18 @@ pub(super) struct ResponseInfo {
 }
 
 impl ResponseInfo {
+    fn of_headers(status: StatusCode, headers: &HeaderMap) -> Self {
+        Self {
+            status: Some(status),
+            kind: FailureKind::of_status(status),
+            retry_after: web::retry_after(headers),
+            encoding: header(headers, CONTENT_ENCODING)
+                .filter(|encoding| !matches!(*encoding, "" | "identity" | "aws-chunked"))
+                .map(str::to_owned),
+            ..Self::default()
+        }
+    }
+
     /// Whether the bucket does not exist, which proves nothing about a key.
     pub(super) fn lacks_bucket(&self) -> bool {
         matches!(
@@ -106,20 +118,20 @@ pub(super) async fn watched<T>(
         .await
 }
 
-fn note(seen: ResponseInfo) {
+fn record(response: ResponseInfo) {
     // Outside of `watched` the response is not needed.
-    let _ = RESPONSE.try_with(|(_, last)| *last.borrow_mut() = seen);
+    let _ = RESPONSE.try_with(|(_, last)| *last.borrow_mut() = response);
 }
 
 /// Records that no credentials are available.
-pub(super) fn note_no_credentials(why: &str) {
-    note(ResponseInfo {
-        no_credentials: Some(why.to_owned()),
+pub(super) fn record_no_credentials(reason: &str) {
+    record(ResponseInfo {
+        no_credentials: Some(reason.to_owned()),
         ..ResponseInfo::default()
     });
 }
 
-fn asks_for_names() -> bool {
+fn is_listing_requested() -> bool {
     RESPONSE.try_with(|(kind, _)| *kind) == Ok(RequestKind::Listing)
 }
 
@@ -143,63 +155,21 @@ struct Service(Connector);
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let (parts, body) = request.into_parts();
-        let url = parts.uri.to_string();
-        let Connector { client, headers } = &self.0;
-        let mut send = client.request(parts.method, url).headers(headers.clone());
-        let asks_for_part = parts.headers.contains_key(RANGE);
-        send = send.headers(parts.headers);
-        if let Some(bytes) = body.as_bytes() {
-            send = send.body(bytes.clone());
-        }
-        request_sent();
-        let response = send.send().await.map_err(|error| {
-            let (failure, failure_kind) = web::failure(&error);
-            note(ResponseInfo {
-                failure: Some(failure),
-                kind: failure_kind,
-                is_lasting: web::is_lasting(&error),
-                ..ResponseInfo::default()
-            });
-            let kind = match error.is_connect() {
-                true => HttpErrorKind::Connect,
-                false => HttpErrorKind::Request,
-            };
-            HttpError::new(kind, error.without_url())
-        })?;
-        let response: http::Response<reqwest::Body> = response.into();
+        let requests_range = request.headers().contains_key(RANGE);
+        let response: http::Response<reqwest::Body> = self.send(request).await?.into();
         let (mut parts, body) = response.into_parts();
         headers_received(&parts.headers);
         // Some servers send a range with status 200. The library still compares the returned range with
         // the requested one.
-        if asks_for_part
+        if requests_range
             && parts.status == StatusCode::OK
             && parts.headers.contains_key(CONTENT_RANGE)
         {
             parts.status = StatusCode::PARTIAL_CONTENT;
         }
-        let text = |name| {
-            parts
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        let mut seen = ResponseInfo {
-            status: Some(parts.status),
-            kind: FailureKind::of_status(parts.status),
-            retry_after: web::retry_after(&parts.headers),
-            encoding: text(CONTENT_ENCODING)
-                .filter(|encoding| !matches!(*encoding, "" | "identity" | "aws-chunked"))
-                .map(str::to_owned),
-            ..ResponseInfo::default()
-        };
-        let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-        let is_xml = text(CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));
-        // A listing, or an error that is sent with a success status.
-        let is_text = asks_for_names()
-            || is_xml && length.is_none_or(|length: usize| length <= MAX_TEXT_BYTES);
-        if parts.status.is_success() && !is_text {
-            note(seen);
+        let mut info = ResponseInfo::of_headers(parts.status, &parts.headers);
+        if parts.status.is_success() && !is_text(&parts.headers) {
+            record(info);
             let body = body
                 .map_err(|error| HttpError::new(HttpErrorKind::Interrupted, error.without_url()));
             return Ok(http::Response::from_parts(
@@ -210,32 +180,74 @@ impl HttpService for Service {
         let bytes = match Limited::new(body, MAX_TEXT_BYTES).collect().await {
             Ok(bytes) => bytes.to_bytes(),
             Err(error) => {
-                seen.is_cut_off = !error.is::<LengthLimitError>();
-                note(seen);
+                info.is_cut_off = !error.is::<LengthLimitError>();
+                record(info);
                 return Err(HttpError::new_boxed(HttpErrorKind::Decode, error));
             }
         };
-        seen.code = code_of(&bytes);
-        seen.region = region_of(parts.status, &parts.headers, &bytes);
-        seen.is_listing = is_listing(&bytes);
-        let cleaned = seen.is_listing.then(|| without_odd_keys(&bytes)).flatten();
+        info.code = code_of(&bytes);
+        info.region = region_of(parts.status, &parts.headers, &bytes);
+        info.is_listing = is_listing(&bytes);
+        let cleaned = info.is_listing.then(|| without_odd_keys(&bytes)).flatten();
         let bytes = match cleaned {
             Some(cleaned) if cleaned.odd > 0 || !cleaned.directories.is_empty() => {
                 if cleaned.odd > 0 {
                     log::debug!("{} keys of a listing cannot be shown as files", cleaned.odd);
                 }
-                seen.directories = cleaned.directories;
+                info.directories = cleaned.directories;
                 Bytes::from(cleaned.listing)
             }
             _ => bytes,
         };
-        note(seen);
+        record(info);
         let body = Full::new(bytes).map_err(|never| match never {});
         Ok(http::Response::from_parts(
             parts,
             HttpResponseBody::new(body),
         ))
     }
+}
+
+impl Service {
+    /// Sends a request; records why it failed.
+    async fn send(&self, request: HttpRequest) -> Result<reqwest::Response, HttpError> {
+        let (parts, body) = request.into_parts();
+        let Connector { client, headers } = &self.0;
+        let mut send = client
+            .request(parts.method, parts.uri.to_string())
+            .headers(headers.clone())
+            .headers(parts.headers);
+        if let Some(bytes) = body.as_bytes() {
+            send = send.body(bytes.clone());
+        }
+        request_sent();
+        send.send().await.map_err(|error| {
+            let (failure, failure_kind) = web::failure(&error);
+            record(ResponseInfo {
+                failure: Some(failure),
+                kind: failure_kind,
+                is_lasting: web::is_lasting(&error),
+                ..ResponseInfo::default()
+            });
+            let kind = match error.is_connect() {
+                true => HttpErrorKind::Connect,
+                false => HttpErrorKind::Request,
+            };
+            HttpError::new(kind, error.without_url())
+        })
+    }
+}
+
+/// Returns whether the body is a listing, or an error that is sent with a success status.
+fn is_text(headers: &HeaderMap) -> bool {
+    let length = header(headers, CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    let is_short = length.is_none_or(|length| length <= MAX_TEXT_BYTES);
+    let is_xml = header(headers, CONTENT_TYPE).is_some_and(|kind| kind.contains("xml"));
+    is_listing_requested() || is_xml && is_short
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Whether this is a complete listing of S3 and Google, or of Azure: a truncated one can be XML too.
@@ -288,7 +300,7 @@ fn element<'a>(body: &'a [u8], start: &str, end: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
 
     #[test]
     fn the_region_of_a_bucket_is_in_the_header_or_in_the_body_of_a_refusal() {
