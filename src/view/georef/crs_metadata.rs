@@ -65,7 +65,7 @@ pub(in crate::view) fn crs(
     {
         systems.push(one_of(members, names, notes));
     }
-    let Some((first, others)) = systems.split_first() else {
+    if systems.is_empty() {
         let above = context.above().find(|(_, members)| says_crs(members));
         if let Some((key, _)) = above {
             notes.add(format!(
@@ -74,28 +74,34 @@ pub(in crate::view) fn crs(
             ));
         }
         return None;
-    };
+    }
+    let crs = agreed(&systems, notes)?;
+    if kind.is_some_and(|kind| kind != crs.kind) {
+        notes.add(format!(
+            "{} is left out: the grid mapping is of another kind",
+            crs.name()
+        ));
+        return None;
+    }
+    Some(crs)
+}
+
+/// Returns the system that all declarations have; a declaration that cannot be read is `None`.
+fn agreed(systems: &[Option<Crs>], notes: &mut Notes) -> Option<Crs> {
+    let (first, others) = systems.split_first()?;
     let is_first = |other: &Option<Crs>| match (other, first) {
         (Some(other), Some(first)) => other.is_same(first),
         (None, None) => true,
         _ => false,
     };
     if !others.iter().all(is_first) {
-        let shown = |crs: &Option<Crs>| crs.as_ref().map_or("another one".into(), Crs::name);
-        let mut all: Vec<String> = systems.iter().map(shown).collect();
-        all.dedup();
-        notes.add(format!("{}: no system is written", all.join(" and ")));
+        let name = |crs: &Option<Crs>| crs.as_ref().map_or("another one".into(), Crs::name);
+        let mut names: Vec<String> = systems.iter().map(name).collect();
+        names.dedup();
+        notes.add(format!("{}: no system is written", names.join(" and ")));
         return None;
     }
-    let found = first.clone()?;
-    if kind.is_some_and(|kind| kind != found.kind) {
-        notes.add(format!(
-            "{} is left out: the grid mapping is of another kind",
-            found.name()
-        ));
-        return None;
-    }
-    Some(found)
+    first.clone()
 }
 
 /// The members that declare a system in zarr-conventions/geo-proj, and in the STAC extension "projection",

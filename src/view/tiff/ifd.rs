@@ -365,9 +365,11 @@ fn write(
             end += size_of(directory, flavour, 0)?;
         }
         let next = if chain.peek().is_some() { end } else { 0 };
-        push(&mut bytes, &main, &offsets, next, flavour, order)?;
+        let main = entries(&main, &offsets, flavour, order)?;
+        push(&mut bytes, main, next, flavour, order)?;
         for directory in &below {
-            push(&mut bytes, directory, &[], 0, flavour, order)?;
+            let reduced = entries(directory, &[], flavour, order)?;
+            push(&mut bytes, reduced, 0, flavour, order)?;
         }
     }
     drop(chain);
@@ -434,23 +436,33 @@ fn put_word(
     Ok(())
 }
 
-/// Appends a directory, followed by its values; `below` are the offsets of its `SubIFDs`, `next` is the
-/// offset of the next directory.
-fn push(
-    target: &mut Vec<u8>,
+/// An entry of a directory.
+struct Entry {
+    tag: u16,
+    /// The type of the values.
+    kind: u16,
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+/// Returns the entries of a directory, sorted by tag; `below` are the offsets of its `SubIFDs`.
+fn entries(
     directory: &Directory<'_>,
     below: &[u64],
-    next: u64,
     flavour: Flavour,
     order: ByteOrder,
-) -> Result<(), String> {
-    let blocks = &directory.image.blocks;
-    let (offsets_tag, counts_tag) = blocks.tags();
-    let mut entries: Vec<(u16, u16, u64, Vec<u8>)> = Vec::new();
+) -> Result<Vec<Entry>, String> {
+    let mut entries: Vec<Entry> = Vec::new();
     for (tag, values) in directory.fields() {
         let (kind, count, bytes) = values.encode(order);
-        entries.push((*tag, kind, count, bytes));
+        entries.push(Entry {
+            tag: *tag,
+            kind,
+            count,
+            bytes,
+        });
     }
+    let blocks = &directory.image.blocks;
     let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
     let sizes_flavour = if directory.image.count_bytes() == 4 {
         Flavour::Classic
@@ -468,24 +480,49 @@ fn push(
         put_word(&mut sizes, order, sizes_flavour, size)?;
     }
     let count = directory.blocks.end - directory.blocks.start;
-    let kind = |flavour| if flavour == Flavour::Classic { 4 } else { 16 };
-    entries.push((offsets_tag, kind(flavour), count, offsets));
-    entries.push((counts_tag, kind(sizes_flavour), count, sizes));
+    let (offsets_tag, counts_tag) = blocks.tags();
+    for (tag, flavour, bytes) in [
+        (offsets_tag, flavour, offsets),
+        (counts_tag, sizes_flavour, sizes),
+    ] {
+        // `LONG`, `LONG8`.
+        let kind = if flavour == Flavour::Classic { 4 } else { 16 };
+        entries.push(Entry {
+            tag,
+            kind,
+            count,
+            bytes,
+        });
+    }
     if !below.is_empty() {
         let mut bytes = Vec::new();
         for offset in below {
             put_word(&mut bytes, order, flavour, *offset)?;
         }
-        // `IFD`, `IFD8`.
-        let kind = if flavour == Flavour::Classic { 13 } else { 18 };
-        entries.push((tag::SUB_IFDS, kind, below.len() as u64, bytes));
+        entries.push(Entry {
+            tag: tag::SUB_IFDS,
+            // `IFD`, `IFD8`.
+            kind: if flavour == Flavour::Classic { 13 } else { 18 },
+            count: below.len() as u64,
+            bytes,
+        });
     }
-    entries.sort_by_key(|(tag, ..)| *tag);
+    entries.sort_by_key(|entry| entry.tag);
+    Ok(entries)
+}
 
+/// Appends a directory, followed by its values; `next` is the offset of the next directory.
+fn push(
+    target: &mut Vec<u8>,
+    entries: Vec<Entry>,
+    next: u64,
+    flavour: Flavour,
+    order: ByteOrder,
+) -> Result<(), String> {
     let begin = target.len() as u64;
     let directory_bytes = flavour.directory_bytes(entries.len() as u64);
-    let mut values_at = (begin + directory_bytes).next_multiple_of(8);
-    let mut values = Vec::new();
+    let values_begin = (begin + directory_bytes).next_multiple_of(8);
+    let mut values: Vec<u8> = Vec::new();
     match flavour {
         Flavour::Classic => {
             let count = u16::try_from(entries.len()).map_err(|_| "too many tags")?;
@@ -493,21 +530,20 @@ fn push(
         }
         Flavour::Big => put(target, order, (entries.len() as u64).to_le_bytes()),
     }
-    let values_begin = values_at;
-    for (tag, kind, count, bytes) in entries {
-        put(target, order, tag.to_le_bytes());
-        put(target, order, kind.to_le_bytes());
-        put_word(target, order, flavour, count)?;
-        let size = bytes.len() as u64;
+    for entry in entries {
+        put(target, order, entry.tag.to_le_bytes());
+        put(target, order, entry.kind.to_le_bytes());
+        put_word(target, order, flavour, entry.count)?;
+        let size = entry.bytes.len() as u64;
         if size <= flavour.word() {
-            target.extend(bytes);
+            target.extend(entry.bytes);
             target.extend((size..flavour.word()).map(|_| 0));
             continue;
         }
+        let values_at = values_begin + values.len() as u64;
         put_word(target, order, flavour, values_at)?;
-        values.extend(bytes);
+        values.extend(entry.bytes);
         values.resize(values.len().next_multiple_of(8), 0);
-        values_at = values_begin + values.len() as u64;
     }
     put_word(target, order, flavour, next)?;
     let padding = values_begin - target.len() as u64;
