@@ -47,7 +47,7 @@ impl RemoteArchive {
         &self.source.label
     }
 
-    fn note_change<T>(&self, response: Result<T, StoreError>) -> Result<T, SnapshotError> {
+    fn record_change<T>(&self, response: Result<T, StoreError>) -> Result<T, SnapshotError> {
         response.map_err(|error| match error {
             StoreError::Stale { what, .. } => {
                 self.is_changed.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl SnapshotReader for RemoteArchive {
             return Some(Err(error));
         }
         let read = self.try_exact(&range, buffer)?;
-        Some(self.note_change(read))
+        Some(self.record_change(read))
     }
 
     async fn read_exact_at(
@@ -169,7 +169,7 @@ impl SnapshotReader for RemoteArchive {
     ) -> Result<Arc<Vec<u8>>, SnapshotError> {
         let range = range_of(offset, length);
         self.check_range(&range)?;
-        self.note_change(self.exact(range).await)
+        self.record_change(self.exact(range).await)
     }
 
     async fn read_once_at(
@@ -180,7 +180,7 @@ impl SnapshotReader for RemoteArchive {
         let range = range_of(offset, length);
         self.check_range(&range)?;
         let fetched = fetch(&self.source, &Key::root(), &self.meta, range).await;
-        self.note_change(fetched.map(Arc::new))
+        self.record_change(fetched.map(Arc::new))
     }
 
     fn derived(&self, name: &str, max_bytes: u64) -> Option<Vec<u8>> {
@@ -212,7 +212,7 @@ impl SnapshotReader for RemoteArchive {
             return Some(Err(error));
         }
         let copied = self.blocks(span).try_copy(range, buffer)?;
-        Some(self.note_change(copied))
+        Some(self.record_change(copied))
     }
 
     async fn read_within(
@@ -227,7 +227,7 @@ impl SnapshotReader for RemoteArchive {
         }
         self.check_range(&range)?;
         let blocks = self.blocks(span);
-        match self.note_change(blocks.read(range).await)? {
+        match self.record_change(blocks.read(range).await)? {
             Data::Shared(bytes, range) if range == (0..bytes.len()) => Ok(bytes),
             data => {
                 let bytes = data.bytes(&[]).map_err(SnapshotError::Store)?;

@@ -413,7 +413,7 @@ impl RemoteTarget {
         if !held.is_empty() {
             // Recorded before any reader gets the bytes.
             for range in &own {
-                source.note_prefetched(key, range.start, range.end.saturating_sub(range.start));
+                source.record_prefetched(key, range.start, range.end.saturating_sub(range.start));
             }
         }
         insert_parts(source, key, meta, (start, &bytes), own)
@@ -454,7 +454,7 @@ async fn pin_version(
         (Ok(got), _) => {
             if got.start == range.start && got.bytes.len() as u64 == length {
                 if is_prefetch {
-                    source.note_prefetched(key, range.start, length);
+                    source.record_prefetched(key, range.start, length);
                 }
                 source.insert(
                     key,
@@ -503,12 +503,12 @@ impl RemoteSpan {
         self.size_bytes() <= self.target.source.whole_limit()
     }
 
-    fn note_read(&self) {
+    fn record_read(&self) {
         if !self.is_read.swap(true, Ordering::Relaxed) {
             let target = &self.target;
             target
                 .source
-                .note_read(&target.key, self.span.start, self.size_bytes());
+                .record_read(&target.key, self.span.start, self.size_bytes());
         }
     }
 
@@ -558,7 +558,7 @@ impl Object for RemoteSpan {
             (false, true) => self.part(self.target.in_memory(&self.span)?, &range),
             (false, false) => return self.blocks.try_read(range, buffer),
         };
-        self.note_read();
+        self.record_read();
         Some(read)
     }
 
@@ -573,7 +573,7 @@ impl Object for RemoteSpan {
             (false, false) => return self.blocks.read(range).await,
         };
         let bytes = self.target.read(wanted).await?;
-        self.note_read();
+        self.record_read();
         match self.is_exact {
             true => Ok(all(bytes)),
             false => self.part(bytes, &range),

@@ -96,13 +96,13 @@ impl RemoteObject {
             .source
             .in_memory(&self.key, meta, &(0..meta.size_bytes))?;
         self.source.counters.hit(&self.key);
-        self.note_read();
+        self.record_read();
         Some(shared(bytes, range))
     }
 
-    fn note_read(&self) {
+    fn record_read(&self) {
         if !self.is_read.swap(true, Ordering::Relaxed) {
-            self.source.note_read(&self.key, 0, self.size_bytes());
+            self.source.record_read(&self.key, 0, self.size_bytes());
         }
     }
 
@@ -114,7 +114,7 @@ impl RemoteObject {
         }
         if let Some(bytes) = source.cached(key, meta, &(0..meta.size_bytes)) {
             source.counters.hit(key);
-            self.note_read();
+            self.record_read();
             return shared(bytes, range);
         }
         let reserved = source.reserve(key, meta.size_bytes).await?;
@@ -125,7 +125,7 @@ impl RemoteObject {
             .load_whole(key, meta.size_bytes, LoadPurpose::Read)
             .await;
         self.is_fetched.store(true, Ordering::Relaxed);
-        self.note_read();
+        self.record_read();
         let gone = |what: &str| RequestError::Changed(what.into()).of(key);
         match fetched {
             Ok(Value {

@@ -1,5 +1,6 @@
 //! Whole values, and their last bytes: cached, or fetched once for all waiting callers.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use super::body_budget::ReservedBody;
 use super::speculation::WHOLE_BYTES;
 use super::store::{RemoteSource, panicked};
 use super::value::Value;
-use super::{ByteRange, EarlyMeta, Get, Meta, RequestError};
+use super::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
 use crate::store::{Key, StoreError};
 
 /// The reason why a whole value is loaded.
@@ -27,7 +28,7 @@ const WHOLE: ByteRange = ByteRange::Whole(u64::MAX);
 
 impl RemoteSource {
     /// Records the first read of an opened value, or of a part of one from `start`.
-    pub(super) fn note_read(&self, key: &Key, start: u64, bytes: u64) {
+    pub(super) fn record_read(&self, key: &Key, start: u64, bytes: u64) {
         // Documents are always fetched with their lookup, so their reads say nothing about values.
         if !self.classes.is_document(key) {
             self.speculation.earn(bytes);
@@ -38,7 +39,7 @@ impl RemoteSource {
     }
 
     /// Records a value, or a part of one from `start`, that was fetched before a read.
-    pub(super) fn note_prefetched(&self, key: &Key, start: u64, bytes: u64) {
+    pub(super) fn record_prefetched(&self, key: &Key, start: u64, bytes: u64) {
         self.counters.prefetched(key, bytes);
         self.speculation.insert_unread(key, start, bytes);
     }
@@ -71,13 +72,13 @@ impl RemoteSource {
             }
             if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
                 self.counters.hit(key);
-                self.note_read(key, 0, meta.size_bytes);
+                self.record_read(key, 0, meta.size_bytes);
                 let bytes = Some(bytes);
                 return Ok(Value { meta, bytes });
             }
         }
         let value = self.load_whole(key, at_most, LoadPurpose::Read).await?;
-        self.note_read(key, 0, value.meta.size_bytes);
+        self.record_read(key, 0, value.meta.size_bytes);
         Ok(value)
     }
 
@@ -116,7 +117,7 @@ impl RemoteSource {
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let is_speculative = !matches!(purpose, LoadPurpose::Read);
+        let is_prefetched = !matches!(purpose, LoadPurpose::Read);
         let mut get = Get::new(key, ByteRange::Whole(at_most));
         if let LoadPurpose::Lookup(early) = purpose {
             get.early = Some(early);
@@ -141,64 +142,93 @@ impl RemoteSource {
             let bytes = Some(bytes);
             return Ok(Value { meta, bytes });
         }
-        let last = self
-            .attrs
-            .last_meta(key)
-            .or_else(|| self.last_meta_from_disk(key));
-        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
-        let cached = last.and_then(|meta| {
-            let bytes = self.cached(key, &meta, &(0..meta.size_bytes))?;
-            Some((meta, bytes))
-        });
-        let requested_at = Instant::now();
-        if let (true, Some((meta, bytes))) = (self.is_immutable, &cached) {
-            self.cache_attrs(
-                key,
-                CachedAttrs::new(Attrs::Object(meta.clone()), requested_at),
-            );
-            self.counters.hit(key);
-            let (meta, bytes) = (meta.clone(), Some(Arc::clone(bytes)));
-            return Ok(Value { meta, bytes });
-        }
-        get.known = cached.as_ref().map(|(meta, _)| meta.clone());
-        match (self.get(get).await, cached) {
+        let cached = self.last_version(key, |meta| 0..meta.size_bytes);
+        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
+        match (response, cached) {
             (Ok(got), _) => {
-                let bytes = Arc::new(got.bytes.into_bytes());
-                self.insert(key, &got.meta, 0, &bytes);
+                let value = self.insert_value(key, got);
+                let bytes = value.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 // Recorded before any reader gets the value.
-                if is_speculative {
-                    self.note_prefetched(key, 0, bytes.len() as u64);
+                if is_prefetched {
+                    self.record_prefetched(key, 0, bytes);
                 }
                 if is_lookup {
-                    self.speculation.charge(bytes.len() as u64);
+                    self.speculation.charge(bytes);
                 }
-                Ok(Value {
-                    meta: got.meta,
-                    bytes: Some(bytes),
-                })
+                Ok(value)
             }
-            (Err(RequestError::NotModified), Some((meta, bytes))) => {
-                self.cache_attrs(
-                    key,
-                    CachedAttrs::new(Attrs::Object(meta.clone()), requested_at),
-                );
-                self.counters.hit(key);
-                let bytes = Some(bytes);
-                Ok(Value { meta, bytes })
+            (Err(RequestError::NotModified), Some(value)) => {
+                self.confirm(key, &value.meta, requested_at);
+                Ok(value)
             }
+            (Err(error), _) if is_lookup => self.refused_lookup(key, error, requested_at).await,
             (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
+            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+        }
+    }
+
+    /// Returns the result of a lookup whose request for the whole value has failed.
+    async fn refused_lookup(
+        self: &Arc<Self>,
+        key: &Key,
+        error: RequestError,
+        requested_at: Instant,
+    ) -> Result<Value, StoreError> {
+        match error {
+            RequestError::TooLong(meta) => Ok(Value { meta, bytes: None }),
             // The value may still be readable in parts.
-            (Err(RequestError::Failed(failed)), _) if is_lookup && !failed.is_transient => {
+            RequestError::Failed(failed) if !failed.is_transient => {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
                 Ok(Value { meta, bytes: None })
             }
             // The key has no value, but it may be a prefix; the lookup checks that.
-            (Err(RequestError::NotFound), _) if is_lookup => {
+            RequestError::NotFound => {
                 self.check_source_exists(key, Instant::now()).await?;
                 Err(RequestError::NotFound.of(key))
             }
-            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+            error => Err(self.absent_or(key, error, requested_at).await),
         }
+    }
+
+    /// Returns the last known version of a value, if it can be revalidated and the range of it is cached.
+    fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<Value> {
+        let last = self.attrs.last_meta(key);
+        let meta = last.or_else(|| self.last_meta_from_disk(key))?;
+        if !self.is_immutable && meta.etag.is_none() {
+            return None;
+        }
+        let bytes = Some(self.cached(key, &meta, &range(&meta))?);
+        Some(Value { meta, bytes })
+    }
+
+    /// Sends a request, and when. [`RequestError::NotModified`] means that the `cached` version is current; an
+    /// immutable one needs no request.
+    async fn get_unless_cached(
+        &self,
+        mut get: Get,
+        cached: Option<&Value>,
+    ) -> (Result<Got, RequestError>, Instant) {
+        let requested_at = Instant::now();
+        if self.is_immutable && cached.is_some() {
+            return (Err(RequestError::NotModified), requested_at);
+        }
+        get.known = cached.map(|value| value.meta.clone());
+        (self.get(get).await, requested_at)
+    }
+
+    /// Records that a cached version is current.
+    fn confirm(&self, key: &Key, meta: &Meta, requested_at: Instant) {
+        let attrs = Attrs::Object(meta.clone());
+        self.cache_attrs(key, CachedAttrs::new(attrs, requested_at));
+        self.counters.hit(key);
+    }
+
+    /// Caches the bytes of a response.
+    fn insert_value(&self, key: &Key, got: Got) -> Value {
+        let bytes = Arc::new(got.bytes.into_bytes());
+        self.insert(key, &got.meta, got.start, &bytes);
+        let (meta, bytes) = (got.meta, Some(bytes));
+        Value { meta, bytes }
     }
 
     /// Fetches a value that will most likely be read; returns whether memory was available.
@@ -254,35 +284,15 @@ impl RemoteSource {
         key: &Key,
         bytes: u64,
     ) -> Result<Value, StoreError> {
-        let requested_at = Instant::now();
-        let mut get = Get::new(key, ByteRange::Suffix(bytes));
-        let last = self
-            .attrs
-            .last_meta(key)
-            .or_else(|| self.last_meta_from_disk(key));
-        let last = last.filter(|meta| self.is_immutable || meta.etag.is_some());
-        let cached = last.and_then(|meta| {
-            let tail = meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
-            let bytes = Some(self.cached(key, &meta, &tail)?);
-            Some(Value { meta, bytes })
-        });
-        get.known = cached.as_ref().map(|value| value.meta.clone());
-        let response = match (self.is_immutable, &cached) {
-            (true, Some(_)) => Err(RequestError::NotModified),
-            _ => self.get(get).await,
-        };
+        let get = Get::new(key, ByteRange::Suffix(bytes));
+        let tail = |meta: &Meta| meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
+        let cached = self.last_version(key, tail);
+        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
         match (response, cached) {
+            (Ok(got), _) => Ok(self.insert_value(key, got)),
             (Err(RequestError::NotModified), Some(value)) => {
-                let attrs = Attrs::Object(value.meta.clone());
-                self.cache_attrs(key, CachedAttrs::new(attrs, requested_at));
-                self.counters.hit(key);
+                self.confirm(key, &value.meta, requested_at);
                 Ok(value)
-            }
-            (Ok(got), _) => {
-                let bytes = Arc::new(got.bytes.into_bytes());
-                self.insert(key, &got.meta, got.start, &bytes);
-                let (meta, bytes) = (got.meta, Some(bytes));
-                Ok(Value { meta, bytes })
             }
             (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
         }
