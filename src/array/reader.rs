@@ -425,7 +425,7 @@ impl ArrayReader {
             if let Some(bytes) = &chunk.bytes {
                 // The reply shares the buffer of the chunk.
                 let start = in_memory(single.offset)?;
-                self.note_end(run.order, ids, &run.geometry, single);
+                self.evict_after_end(run.order, ids, &run.geometry, single);
                 let end = start + in_memory(whole)?;
                 return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
             }
@@ -506,7 +506,13 @@ impl ArrayReader {
         order.readahead.is_streaming() && !stays
     }
 
-    fn note_end(&self, order: &ElementOrder, ids: &[ChunkId], geometry: &Geometry, run: Run) {
+    fn evict_after_end(
+        &self,
+        order: &ElementOrder,
+        ids: &[ChunkId],
+        geometry: &Geometry,
+        run: Run,
+    ) {
         if let [id] = ids
             && run.offset + run.length == geometry.chunk_bytes()
             && self.evicts_after_read(order)

@@ -245,7 +245,7 @@ impl HashedTree {
 
     fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
         for readahead in self.values.iter().chain(&self.attributes) {
-            readahead.note_listed(&key);
+            readahead.record_listed(&key);
         }
         let parent = match key == self.root {
             true => self.inodes.root,

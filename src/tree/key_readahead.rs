@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    fn note_false_starts(&mut self, over: &[Stream]) {
+    fn count_false_starts(&mut self, over: &[Stream]) {
         let is_unused = |stream: &&Stream| stream.used < CONTINUED && !stream.prefetched.is_empty();
         let unused = over.iter().filter(is_unused).count();
         let unused = u32::try_from(unused).unwrap_or(u32::MAX);
@@ -251,7 +251,7 @@ impl KeyReadahead {
     }
 
     /// Records that a program has opened a directory to list it.
-    pub(super) fn note_listed(&self, prefix: &Key) {
+    pub(super) fn record_listed(&self, prefix: &Key) {
         let mut state = self.0.state.lock();
         state.listed.retain(|(listed, _)| listed != prefix);
         state.listed.push_front((prefix.clone(), Instant::now()));
@@ -425,7 +425,7 @@ impl Shared {
         );
         let kept = MAX_STREAMS.min(state.streams.len());
         let dropped = state.streams.split_off(kept);
-        state.note_false_starts(&dropped);
+        state.count_false_starts(&dropped);
         let is_watched = std::mem::replace(&mut state.is_watched, true);
         drop(state);
         drop(dropped);
@@ -514,7 +514,7 @@ async fn watch(shared: Weak<Shared>) {
         let (over, left) = state.streams.drain(..).partition(Stream::is_over);
         let over: Vec<Stream> = over;
         state.streams = left;
-        state.note_false_starts(&over);
+        state.count_false_starts(&over);
         state.is_watched = !state.streams.is_empty();
         let is_watched = state.is_watched;
         drop(state);

@@ -39,7 +39,7 @@ impl ReferenceListing {
             page,
             wanted: 0,
         };
-        listing.note_next();
+        listing.record_next_page();
         Ok(listing)
     }
 
@@ -49,7 +49,7 @@ impl ReferenceListing {
     }
 
     /// Records where the next page begins.
-    fn note_next(&mut self) {
+    fn record_next_page(&mut self) {
         let end = self.first().saturating_add(self.page.children.len() as u64);
         if let (Some(next), true) = (self.page.next, self.starts.len() == self.at + 1) {
             self.starts.push((end, next));
@@ -63,7 +63,7 @@ impl ReferenceListing {
         let references = &self.shared.references;
         self.page = references.children(&self.prefix, position).await?;
         self.at = at;
-        self.note_next();
+        self.record_next_page();
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub(super) trait DirectorySource: ReaderAt + Copy {
     fn search_bytes(self, end: u64) -> u64;
 
     /// Records that no end record was found in these bytes.
-    fn note_not_found(self, end: u64);
+    fn record_not_found(self, end: u64);
 
     /// Whether a read needed a part that is not in memory.
     fn has_gaps(self) -> bool;
@@ -45,7 +45,7 @@ impl DirectorySource for &SnapshotFile {
         SEARCHED_BYTES
     }
 
-    fn note_not_found(self, _: u64) {}
+    fn record_not_found(self, _: u64) {}
 
     fn has_gaps(self) -> bool {
         false
@@ -99,7 +99,7 @@ pub(super) fn find_directory<S: DirectorySource>(
                     kind => (rawzip::Error::from(kind).to_string(), true),
                 };
                 let (Some(offset), true) = (offset, is_false_record) else {
-                    source.note_not_found(end);
+                    source.record_not_found(end);
                     break;
                 };
                 first_failure.get_or_insert(what);

@@ -210,7 +210,7 @@ impl ZipObject {
     }
 
     /// Records which bytes of a stored entry were read; verifies its checksum once all were read.
-    fn note_stored(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    fn update_crc(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if self.node().crc_verdict().is_some() {
             return Ok(());
         }

@@ -269,7 +269,7 @@ impl DirectorySource for &PrefetchedTail {
         end.saturating_sub(self.tail_start()).min(SEARCHED_BYTES)
     }
 
-    fn note_not_found(self, end: u64) {
+    fn record_not_found(self, end: u64) {
         let reach = self.search_bytes(end);
         self.is_not_found.set(reach < end.min(SEARCHED_BYTES));
     }

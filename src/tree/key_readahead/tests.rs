@@ -269,10 +269,10 @@ fn documents_of_a_listed_directory_predict_its_values() {
         pause();
     };
     open("a/.zarray", "a/.zattrs");
-    readahead.note_listed(&key("b"));
+    readahead.record_listed(&key("b"));
     open("b/.zattrs", "b/.zgroup");
     assert_eq!(*store.keys.lock(), []);
-    readahead.note_listed(&key("a"));
+    readahead.record_listed(&key("a"));
     open("a/.zarray", "a/.zattrs");
     assert!(settles(&store, 2));
     assert_eq!(*store.keys.lock(), [key("a/0"), key("a/1")]);
@@ -283,7 +283,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     let (readahead, store) = watched();
     // No stream starts without a listing, or for a key that is not the first one.
     readahead.anticipate_open(&key(0));
-    readahead.note_listed(&Key::new(b"a").unwrap());
+    readahead.record_listed(&Key::new(b"a").unwrap());
     readahead.anticipate_open(&key(3));
     pause();
     assert_eq!(store.keys.lock().len(), 0);
@@ -293,7 +293,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     // After a stream that was not continued, two keys are needed.
     let (readahead, store) = watched();
     readahead.0.state.lock().false_starts = 1;
-    readahead.note_listed(&Key::new(b"a").unwrap());
+    readahead.record_listed(&Key::new(b"a").unwrap());
     readahead.anticipate_open(&key(0));
     pause();
     assert_eq!(store.keys.lock().len(), 0);

@@ -204,7 +204,7 @@ impl ZipObject {
             }
         };
         let range = start..start.saturating_add(size);
-        self.note_stored(offset, part(buffer, range.clone())?)?;
+        self.update_crc(offset, part(buffer, range.clone())?)?;
         Ok(Data::Filled(range))
     }
 

@@ -78,7 +78,7 @@ impl ZipObject {
                 None => Ok(None),
                 Some(read) => {
                     read.map_err(|error| self.archive_error(error))?;
-                    self.note_stored(offset, part(buffer, 0..size)?)?;
+                    self.update_crc(offset, part(buffer, 0..size)?)?;
                     Ok(Some(Data::Filled(0..size)))
                 }
             };
@@ -231,7 +231,7 @@ impl ZipObject {
                 (bytes, 0..size)
             }
         };
-        self.note_stored(offset, part(&bytes, range.clone())?)?;
+        self.update_crc(offset, part(&bytes, range.clone())?)?;
         Ok(Data::Shared(bytes, range))
     }
 
