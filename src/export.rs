@@ -170,7 +170,7 @@ impl<'a> ExportTarget<'a> {
         };
         let suits = |format: &Format| format.suits(node.is_array()) && !format.is_directory();
         let words = || {
-            let words = Format::all().filter(suits).map(Format::word);
+            let words = Format::all().filter(suits).map(Format::name);
             words.collect::<Vec<_>>().join(", ")
         };
         if let Some(format) = self.format {

@@ -79,7 +79,7 @@ impl Target {
     pub const ALL: [Self; 3] = [Self::V2, Self::V3, Self::Unsharded];
 
     /// Returns the name of the translation's directory, which is also its name in `--formats`.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::V2 => "as-v2",
             Self::V3 => "as-v3",
@@ -268,7 +268,7 @@ impl fmt::Display for TranslationDiagnostic {
         write!(
             f,
             "{}/{}: {}",
-            self.target.word(),
+            self.target.name(),
             String::from_utf8_lossy(&self.path).escape_debug(),
             self.why
         )
@@ -328,7 +328,7 @@ impl Shared {
         if let Translation::Unsupported(why) = &translation {
             let mut logged = self.logged.lock();
             if logged.len() < MAX_LOGGED && logged.insert(key.clone()) {
-                log::warn!("{key} is not in {}: {why}", self.target.word());
+                log::warn!("{key} is not in {}: {why}", self.target.name());
             }
         }
         let rendered = match &translation {

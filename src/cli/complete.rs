@@ -284,7 +284,7 @@ impl Completer<'_> {
             }
             "format" => {
                 for format in Format::all().filter(|format| !format.is_directory()) {
-                    completion.push(lead, format.word(), "", current);
+                    completion.push(lead, format.name(), "", current);
                 }
             }
             "mount_options" => self.mount_options(lead, current, completion),
@@ -378,8 +378,8 @@ fn of_declaration(arg: &Arg, lead: &str, current: &str, completion: &mut Complet
 
 /// Returns the names of views and translations.
 fn format_words() -> impl Iterator<Item = &'static str> {
-    let translations = Target::ALL.into_iter().map(Target::word);
-    Format::all().map(Format::word).chain(translations)
+    let translations = Target::ALL.into_iter().map(Target::name);
+    Format::all().map(Format::name).chain(translations)
 }
 
 /// Splits a list after its last comma.

@@ -157,9 +157,9 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let node = mounted.node(key)?;
     let path = match Target::ALL
         .iter()
-        .find(|target| target.word() == args.format)
+        .find(|target| target.name() == args.format)
     {
-        Some(target) => node.directory.join(target.word()),
+        Some(target) => node.directory.join(target.name()),
         None => {
             let format: Format = args.format.parse()?;
             match key.trim_matches('/') {

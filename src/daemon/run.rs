@@ -112,7 +112,7 @@ impl PrivateMount {
         let views = MountedViews::find(&self.directory)?;
         let views = views.ok_or("the mount has no views (--views off)")?;
         let root = views.node("")?;
-        let is_target = Target::ALL.iter().any(|target| target.word() == name);
+        let is_target = Target::ALL.iter().any(|target| target.name() == name);
         let path = match (name, name.parse::<Format>()) {
             ("views", _) => return Ok(root.directory),
             (_, Ok(format)) if !is_target => root.path(format)?,

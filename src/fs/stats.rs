@@ -26,7 +26,7 @@ pub struct Stats {
 struct LogBudget {
     second: Option<Instant>,
     lines: u32,
-    left_out: u64,
+    omitted: u64,
 }
 
 /// The largest number of log lines about failed requests per second.
@@ -55,11 +55,11 @@ impl Stats {
             log.lines = 0;
         }
         if log.lines >= LOG_LINES {
-            log.left_out = log.left_out.saturating_add(1);
+            log.omitted = log.omitted.saturating_add(1);
             return None;
         }
         log.lines = log.lines.saturating_add(1);
-        Some(std::mem::take(&mut log.left_out))
+        Some(std::mem::take(&mut log.omitted))
     }
 
     /// Counts a read that a worker does.

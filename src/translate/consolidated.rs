@@ -114,7 +114,7 @@ impl Shared {
                 (Arc::new(hierarchy::text(&document)), hierarchy.modified)
             }),
             Err(HierarchyError::Absent(why)) => {
-                log::info!("{} has no consolidated metadata: {why}", self.target.word());
+                log::info!("{} has no consolidated metadata: {why}", self.target.name());
                 None
             }
             Err(HierarchyError::Failed(error)) => return Err(error),

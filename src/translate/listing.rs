@@ -80,7 +80,7 @@ impl Shared {
             }
             // An unreadable node does not hide the other nodes.
             Err(error) if error.is_lasting() => {
-                log::warn!("{name} of {} is not listed: {error}", self.target.word());
+                log::warn!("{name} of {} is not listed: {error}", self.target.name());
             }
             // Listed despite a temporary failure: a lookup then returns the error.
             Err(_) => {

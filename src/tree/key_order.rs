@@ -250,14 +250,14 @@ impl KeyOrders {
     }
 
     /// Returns the step of the recently used keys. It shows in the last two keys (a program with one
-    /// thread), unless `is_certain` requires more, or in two pairs among the latest keys (several threads).
+    /// thread), unless `needs_two_pairs` requires more, or in two pairs among the latest keys (several threads).
     /// A stride shows in three keys of one directory. If several orders match, `last_order`, the order of the
     /// stream that was continued last, takes precedence.
     pub(super) async fn step(
         &self,
         newest: &Key,
         older: &[Key],
-        is_certain: bool,
+        needs_two_pairs: bool,
         last_order: Option<KeyOrder>,
     ) -> Option<Step> {
         let [previous, ..] = older else { return None };
@@ -271,7 +271,7 @@ impl KeyOrders {
         let others = all.into_iter().filter(|order| Some(*order) != last_order);
         for order in last_order.into_iter().chain(others) {
             let stride = 1;
-            if !is_certain && let Some(top) = self.is_next(previous, newest, order).await {
+            if !needs_two_pairs && let Some(top) = self.is_next(previous, newest, order).await {
                 return Some(Step { order, stride, top });
             }
             let mut tops = Vec::new();

@@ -336,13 +336,16 @@ impl KeyReadahead {
             return;
         }
         state.is_recognizing = true;
-        let is_certain = state.false_starts >= MAX_FALSE_STARTS;
+        let needs_two_pairs = state.false_starts >= MAX_FALSE_STARTS;
         let last_order = state.last_order;
         drop(state);
         let shared = Arc::clone(&self.0);
         let recognize = async move {
             if let [newest, older @ ..] = &recent[..] {
-                let step = match shared.step(newest, older, is_certain, last_order).await {
+                let step = match shared
+                    .step(newest, older, needs_two_pairs, last_order)
+                    .await
+                {
                     None if may_be_first => shared.orders.first_step(newest, last_order).await,
                     step => step,
                 };
@@ -361,7 +364,7 @@ impl Shared {
         &self,
         newest: &Key,
         older: &[Key],
-        is_certain: bool,
+        needs_two_pairs: bool,
         last_order: Option<KeyOrder>,
     ) -> Option<Step> {
         // Attributes are prefetched only if a lookup fetches nothing but attributes.
@@ -372,7 +375,7 @@ impl Shared {
         match is_wanted {
             true => {
                 self.orders
-                    .step(newest, older, is_certain, last_order)
+                    .step(newest, older, needs_two_pairs, last_order)
                     .await
             }
             false => None,

@@ -53,7 +53,7 @@ impl Translations {
     /// # Errors
     /// The errors of [`Tree::stat`] for the root of the translation.
     pub(super) async fn root(&self, name: &[u8]) -> Result<Option<Node>, StoreError> {
-        let named = |translation: &&Translation| translation.target.word().as_bytes() == name;
+        let named = |translation: &&Translation| translation.target.name().as_bytes() == name;
         let Some(translation) = self.0.iter().find(named) else {
             return Ok(None);
         };
@@ -70,7 +70,7 @@ impl Translations {
             .iter()
             .filter(|it| formats.lists_translation(it.target));
         for Translation { target, store, .. } in listed {
-            let name = target.word();
+            let name = target.name();
             match store.differs().await {
                 Ok(false) => {}
                 Err(error) if error.is_lasting() => log::warn!("{name} is not listed: {error}"),

@@ -2,9 +2,9 @@
 //! "On-disk format").
 
 use super::group_tree::GroupTree;
-use super::h5;
 use super::layout::VirtualFile;
 use super::node::ViewNode;
+use super::plain_hdf5;
 
 /// Returns whether a group is an AnnData object.
 pub(super) fn is_anndata(node: &ViewNode) -> bool {
@@ -28,5 +28,5 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut tree = tree.clone();
     tree.arrays
         .retain(|array| array.node.name() != "raw" || !is_encoded_as(&array.node, "null"));
-    h5::render_whole(&tree)
+    plain_hdf5::render_whole(&tree)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use self::header::{Header, NcType, Variable};
 use super::cf;
 use super::dataset::{
-    self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, certain_item,
+    self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, proven_type,
 };
 use super::group_tree::GroupTree;
 use super::layout::{
@@ -47,8 +47,8 @@ enum Version {
 }
 
 /// Returns whether metadata alone prove that an array is a variable of a file.
-pub(super) fn is_certain(node: &ViewNode) -> bool {
-    let (Some(item), Some(view)) = (certain_item(node), node.array_view()) else {
+pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+    let (Some(item), Some(view)) = (proven_type(node), node.array_view()) else {
         return false;
     };
     if item == VariableType::Structure {
@@ -98,8 +98,8 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         apply_unsigned(variable, version);
     }
     let mut planner = Planner::new(&dataset, version);
-    if !tree.groups_left_out.is_empty() {
-        let names = tree.groups_left_out.join(", ");
+    if !tree.omitted_groups.is_empty() {
+        let names = tree.omitted_groups.join(", ");
         planner.notes.push(format!(
             "a classic file has no groups: {names} have files of their own"
         ));
@@ -107,7 +107,7 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
     let mut planned = planner.plan_all(&dataset.root.variables);
     let mut notes = planner.notes;
     if planned.is_empty() {
-        return Err(tree.why_no_variables(notes));
+        return Err(tree.reason_without_variables(notes));
     }
     let attributes = attributes(&dataset.root.attributes, version, "the group", &mut notes);
     // Unused dimensions, such as those of groups, are left out.

@@ -104,8 +104,8 @@ impl Format {
     }
 
     /// Returns the name of the format in `--formats`.
-    pub fn word(self) -> &'static str {
-        self.row().word
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 
     /// Returns the function that renders the format.
@@ -187,7 +187,7 @@ impl Format {
 
     /// Returns whether file names of the format begin with the name of the node.
     pub fn is_named_after_node(self) -> bool {
-        matches!(self.row().name, ViewName::Suffix(_))
+        matches!(self.row().file_name, ViewName::Suffix(_))
     }
 
     /// Returns whether the format is a directory.
@@ -197,7 +197,7 @@ impl Format {
 
     /// Returns the file name in the directory of the views of the node `name`.
     pub fn own_name(self, name: &str) -> String {
-        match self.row().name {
+        match self.row().file_name {
             ViewName::Own(own) | ViewName::Member(own) => own.into(),
             ViewName::Suffix(suffix) => format!("{name}{suffix}"),
         }
@@ -222,7 +222,7 @@ impl Format {
     /// Returns a command that reads the file `own_name` of the format; `own_name` may be a path.
     pub fn example(self, own_name: &str) -> String {
         let row = self.row();
-        let file = match (row.command_suffix, row.name) {
+        let file = match (row.command_suffix, row.file_name) {
             (Some(other), ViewName::Suffix(suffix)) => {
                 let stem = own_name.strip_suffix(suffix).unwrap_or(own_name);
                 format!("{stem}{other}")
@@ -234,7 +234,7 @@ impl Format {
 
     /// Returns the file name with `escape` before the suffix, for use when the plain name is taken.
     pub fn escaped_name(self, name: &str, escape: &str) -> String {
-        match self.row().name {
+        match self.row().file_name {
             ViewName::Own(own) | ViewName::Member(own) => {
                 let (stem, suffix) = own.split_at(own.rfind('.').unwrap_or(own.len()));
                 format!("{stem}{escape}{suffix}")
@@ -246,7 +246,7 @@ impl Format {
     /// Returns the file name in the directory of a group, for the node `name`; `None` if only the directory
     /// of the node's views has the file.
     pub fn name_beside(self, name: &str) -> Option<String> {
-        match self.row().name {
+        match self.row().file_name {
             ViewName::Own(_) => None,
             ViewName::Member(word) => Some(format!("{name}.{word}")),
             ViewName::Suffix(suffix) => Some(format!("{name}{suffix}")),
@@ -256,7 +256,7 @@ impl Format {
     /// Returns the nodes and formats that a name in the directory of a group can mean.
     pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
         Self::all().filter_map(move |format| {
-            let node = match format.row().name {
+            let node = match format.row().file_name {
                 ViewName::Own(_) => return None,
                 ViewName::Member(word) => name
                     .strip_suffix(word.as_bytes())
@@ -271,7 +271,7 @@ impl Format {
     pub fn may_be_costly(name: &[u8]) -> bool {
         Self::all()
             .filter(|format| format.is_costly())
-            .any(|format| match format.row().name {
+            .any(|format| match format.row().file_name {
                 ViewName::Own(own) | ViewName::Member(own) => name == own.as_bytes(),
                 ViewName::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
             })
@@ -280,26 +280,26 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.name())
     }
 }
 
 impl FromStr for Format {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Self, String> {
-        let word = match word {
+    fn from_str(name: &str) -> Result<Self, String> {
+        let name = match name {
             "netcdf" => "nc",
             "geotiff" | "tiff" => "tif",
             "numpy" => "npy",
-            word => word,
+            name => name,
         };
-        let found = Self::all().find(|format| format.word() == word);
+        let found = Self::all().find(|format| format.name() == name);
         found.ok_or_else(|| {
-            let words = Self::all().map(Self::word);
-            let translations = Target::ALL.iter().map(|target| target.word());
-            let words: Vec<&str> = words.chain(translations).collect();
-            format!("unknown format `{word}`; there are {}", words.join(", "))
+            let names = Self::all().map(Self::name);
+            let translations = Target::ALL.iter().map(|target| target.name());
+            let names: Vec<&str> = names.chain(translations).collect();
+            format!("unknown format `{name}`; there are {}", names.join(", "))
         })
     }
 }
@@ -315,9 +315,9 @@ mod tests {
     #[test]
     fn names_parse_as_they_are_printed() {
         for format in Format::all() {
-            assert_eq!(format.word().parse(), Ok(format));
+            assert_eq!(format.name().parse(), Ok(format));
             let Some(name) = format.name_beside("a.b") else {
-                assert!(matches!(format.row().name, ViewName::Own(_)));
+                assert!(matches!(format.row().file_name, ViewName::Own(_)));
                 continue;
             };
             let mut parsed = Format::parse_beside(name.as_bytes());

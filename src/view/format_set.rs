@@ -35,8 +35,8 @@ impl FormatSet {
         format.is_always_listed()
             || match &self.formats {
                 Some(formats) => formats.contains(&format),
-                None if is_of_array => !format.is_of_node() && !BY_NAME.contains(&format.word()),
-                None => OF_GROUPS.contains(&format.word()),
+                None if is_of_array => !format.is_of_node() && !BY_NAME.contains(&format.name()),
+                None => OF_GROUPS.contains(&format.name()),
             }
     }
 
@@ -66,7 +66,7 @@ impl FromStr for FormatSet {
         }
         let (mut formats, mut translations) = (Vec::new(), Vec::new());
         for word in words {
-            match Target::ALL.into_iter().find(|target| target.word() == word) {
+            match Target::ALL.into_iter().find(|target| target.name() == word) {
                 _ if word == "all" => {
                     formats.extend(Format::all());
                     translations.extend(Target::ALL);

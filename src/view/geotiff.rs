@@ -30,7 +30,7 @@ pub(super) use packed::{check as check_packed, render as render_packed};
 ///
 /// # Errors
 /// Returns why the array has no GeoTIFF, or an error of the store.
-pub(super) fn is_certain(
+pub(super) fn metadata_prove(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<bool, ContentError> {
@@ -38,8 +38,8 @@ pub(super) fn is_certain(
     let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
     let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
     // Sizes of the tables, and of the metadata of each band, are limited.
-    let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_CERTAIN_TABLES_BYTES);
-    Ok(is_short && raster.samples <= MAX_CERTAIN_BANDS)
+    let is_short = (main.tables_bytes()).is_some_and(|bytes| bytes <= MAX_PROVEN_TABLES_BYTES);
+    Ok(is_short && raster.samples <= MAX_PROVEN_BANDS)
 }
 
 /// Renders an array as a GeoTIFF.
@@ -210,8 +210,8 @@ pub(super) fn render_aux(
 }
 
 /// An image with at most so many bytes of tables and so many bands is within all limits of a header.
-const MAX_CERTAIN_TABLES_BYTES: u64 = 1 << 20;
-const MAX_CERTAIN_BANDS: u64 = 512;
+const MAX_PROVEN_TABLES_BYTES: u64 = 1 << 20;
+const MAX_PROVEN_BANDS: u64 = 512;
 
 fn pixels(raster: &Raster) -> PixelLayout {
     PixelLayout {

@@ -43,9 +43,9 @@ pub struct GroupTree {
     /// The groups in the group that are columns ([`TreeScope::Table`]).
     pub(super) group_columns: Vec<GroupColumn>,
     /// Names of the groups that the [`TreeScope`] excludes.
-    pub groups_left_out: Vec<String>,
+    pub omitted_groups: Vec<String>,
     /// Nodes below the group that have no known type or no usable name, and the reasons.
-    pub left_out: Vec<(Key, String)>,
+    pub omitted: Vec<(Key, String)>,
 }
 
 impl GroupTree {
@@ -56,15 +56,15 @@ impl GroupTree {
             arrays,
             groups: Vec::new(),
             group_columns: Vec::new(),
-            groups_left_out: Vec::new(),
-            left_out: Vec::new(),
+            omitted_groups: Vec::new(),
+            omitted: Vec::new(),
         }
     }
 
     /// Returns why the file has no variables, and thus does not exist; `notes` say which arrays it leaves out.
-    pub(super) fn why_no_variables(&self, notes: Vec<String>) -> String {
-        let names = &self.groups_left_out;
-        if !self.all_arrays().is_empty() || !self.left_out.is_empty() {
+    pub(super) fn reason_without_variables(&self, notes: Vec<String>) -> String {
+        let names = &self.omitted_groups;
+        if !self.all_arrays().is_empty() || !self.omitted.is_empty() {
             let why = notes.into_iter().next();
             return why.unwrap_or_else(|| "no array in it has a variable".into());
         }
@@ -90,7 +90,7 @@ impl GroupTree {
         self.collect_without_coordinates(&mut Vec::new(), &mut found);
         let is_group = |name: &str| {
             let names = self.groups.iter().map(|group| group.node.name());
-            let others = self.groups_left_out.iter().map(String::as_str);
+            let others = self.omitted_groups.iter().map(String::as_str);
             names.chain(others).any(|group| group == name)
         };
         let only = |(name, length): (&str, Option<u64>)| Some((name.to_owned(), length?));

@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_LOOKED_AT: usize = 256;
 /// The maximum size of the arrays of one file, in bytes, for which metadata alone prove that the file exists.
 /// Gaps and wider numbers cannot bring such a file to the size limit.
-const MAX_CERTAIN_BYTES: u64 = 1 << 58;
+const MAX_PROVEN_BYTES: u64 = 1 << 58;
 
 /// The remaining budget of one file.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl Nodes {
         for child in children {
             if !has_text_name(&child) {
                 budget.take(child.as_bytes().len() as u64)?;
-                tree.left_out.push((child, "its name is no UTF-8".into()));
+                tree.omitted.push((child, "its name is no UTF-8".into()));
                 continue;
             }
             let child = self.node(&child).await?;
@@ -179,13 +179,13 @@ impl Nodes {
                     "its metadata take {} bytes of memory, {} are allowed for one file",
                     child.memory_bytes, budget.node_bytes
                 );
-                tree.left_out.push((child.key().clone(), why));
+                tree.omitted.push((child.key().clone(), why));
                 continue;
             }
             budget.take(child.memory_bytes)?;
             if let Some(why) = child.broken() {
                 // The nodes below it may be the chunks of an array.
-                tree.left_out.push((child.key().clone(), why.to_owned()));
+                tree.omitted.push((child.key().clone(), why.to_owned()));
             } else if child.is_array() {
                 let array = self.load_array(child, scope, has_crs, budget).await?;
                 tree.arrays.push(array);
@@ -196,7 +196,7 @@ impl Nodes {
                 };
                 match column {
                     Some(column) => tree.group_columns.push(column),
-                    None => tree.groups_left_out.push(child.name().to_owned()),
+                    None => tree.omitted_groups.push(child.name().to_owned()),
                 }
             } else {
                 let group = self
@@ -204,7 +204,7 @@ impl Nodes {
                     .await?;
                 let is_empty = group.arrays.is_empty() && group.groups.is_empty();
                 match is_empty && child.is_implicit {
-                    true => tree.left_out.extend(group.left_out),
+                    true => tree.omitted.extend(group.omitted),
                     false => tree.groups.push(group),
                 }
             }
@@ -427,20 +427,20 @@ impl Nodes {
         Ok(keys.collect())
     }
 
-    /// Returns whether metadata alone prove that a file of a group can be made. `is_certain` returns whether
+    /// Returns whether metadata alone prove that a file of a group can be made. `metadata_prove` returns whether
     /// metadata prove that an array is a variable. No elements are read.
     ///
     /// # Errors
     /// [`ContentError::Absent`] if the file has too many nodes; errors of the store.
-    pub(super) async fn has_certain(
+    pub(super) async fn metadata_prove_group(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         scope: TreeScope,
-        is_certain: fn(&ViewNode) -> bool,
+        metadata_prove: fn(&ViewNode) -> bool,
     ) -> Result<bool, ContentError> {
         if self.store().capabilities().is_remote {
             // Each node may take a remote request.
-            return match self.finds_certain(node, scope, is_certain).await? {
+            return match self.finds_proof(node, scope, metadata_prove).await? {
                 true => self.check_names(node).await.map(|()| true),
                 false => Ok(false),
             };
@@ -454,17 +454,17 @@ impl Nodes {
             sum.checked_add(view.reader.chunk_major_bytes())
         });
         let is_within_limits =
-            dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_CERTAIN_BYTES);
-        Ok(is_within_limits && arrays.iter().any(|array| is_certain(&array.node)))
+            dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_PROVEN_BYTES);
+        Ok(is_within_limits && arrays.iter().any(|array| metadata_prove(&array.node)))
     }
 
-    /// Returns whether `is_certain` is true for an array in a group, or below it. Also true if the group has
+    /// Returns whether `metadata_prove` is true for an array in a group, or below it. Also true if the group has
     /// more than [`MAX_LOOKED_AT`] nodes.
-    async fn finds_certain(
+    async fn finds_proof(
         &self,
         node: &ViewNode,
         scope: TreeScope,
-        is_certain: fn(&ViewNode) -> bool,
+        metadata_prove: fn(&ViewNode) -> bool,
     ) -> Result<bool, StoreError> {
         let mut left = MAX_LOOKED_AT;
         let mut groups = vec![node.key().clone()];
@@ -480,7 +480,7 @@ impl Nodes {
                 match &child.elements {
                     _ if child.broken().is_some() => {}
                     NodeElements::None if !scope.is_one_group() => groups.push(key),
-                    _ if is_certain(&child) => return Ok(true),
+                    _ if metadata_prove(&child) => return Ok(true),
                     _ => {}
                 }
             }

@@ -13,7 +13,7 @@ use self::compound::{Encoding, NamedTypes};
 use self::storage::DatasetElements;
 use super::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
-    Variable, VariableType, certain_item, is_name,
+    Variable, VariableType, is_name, proven_type,
 };
 use super::group_tree::GroupTree;
 use super::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
@@ -28,9 +28,9 @@ use crate::zarr::ByteOrder;
 const MAX_PADDED_BYTES: usize = 16 << 20;
 
 /// Returns whether metadata alone prove that an array is a variable of the file of any group above it.
-pub(super) fn is_certain(node: &ViewNode) -> bool {
+pub(super) fn metadata_prove(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
-    let is_variable = match (certain_item(node), node.array_view()) {
+    let is_variable = match (proven_type(node), node.array_view()) {
         (Some(VariableType::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
         (item, _) => item.is_some(),
     };
@@ -64,7 +64,7 @@ fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String>
     plan.add_types();
     let notes = [dataset.notes.clone(), std::mem::take(&mut plan.notes)].concat();
     if plan.variables == 0 {
-        return Err(tree.why_no_variables(notes));
+        return Err(tree.reason_without_variables(notes));
     }
     if is_packed && plan.packed == 0 {
         return Err(match notes.into_iter().next() {

@@ -174,17 +174,17 @@ pub(super) fn has_zlib(node: &ViewNode) -> bool {
 
 /// Returns whether metadata alone prove that the sizes of the chunks of an array are cheap to look up, and
 /// that HDF5 reads its chunks unchanged.
-pub(super) fn is_certain(node: &ViewNode) -> bool {
+pub(super) fn metadata_prove(node: &ViewNode) -> bool {
     node.array_view()
         .is_some_and(|view| check(node, &view).is_ok())
 }
 
-/// Checks the same as [`is_certain`].
+/// Checks the same as [`metadata_prove`].
 ///
 /// # Errors
-/// Returns why it is not certain.
+/// Returns why metadata do not prove it.
 pub(super) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String> {
-    if !netcdf4::is_certain(node) {
+    if !netcdf4::metadata_prove(node) {
         return Err("netCDF permits no variable of this name or type".into());
     }
     hdf5_encoding(view)?;

@@ -103,7 +103,7 @@ impl Nodes {
         node: &Arc<ViewNode>,
         format: Format,
     ) -> Result<(), ContentError> {
-        match self.is_certain(node, format).await? {
+        match self.metadata_prove(node, format).await? {
             true => Ok(()),
             false => self.content(node, format).await.map(drop),
         }
@@ -113,7 +113,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Returns why the node has no such file, or why directories do not list it.
-    async fn is_certain(
+    async fn metadata_prove(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         format: Format,
@@ -123,9 +123,9 @@ impl Nodes {
             // Directories always list both files. Decoding elements can fail, but the file exists in any case.
             (Renderer::Readme | Renderer::ViewList, _)
             | (Renderer::Elements, NodeElements::Variable(..)) => Ok(true),
-            (Renderer::ArrayWithNodes(is_certain, _), NodeElements::Fixed(_)) => {
+            (Renderer::ArrayWithNodes(metadata_prove, _), NodeElements::Fixed(_)) => {
                 let array = array_of(node)?;
-                self.resolve(|nodes| is_certain(&array, nodes)).await
+                self.resolve(|nodes| metadata_prove(&array, nodes)).await
             }
             // Listing a directory must not look up the size of each chunk.
             (Renderer::StoredArray(check, _), _) => {
@@ -138,9 +138,12 @@ impl Nodes {
                 Err(absent("not listed: the sizes of chunks take requests"))
             }
             (Renderer::StoredChunks(_), NodeElements::None) => {
-                let is_certain = |node: &ViewNode| packed::is_certain(node);
+                let metadata_prove = |node: &ViewNode| packed::metadata_prove(node);
                 let scope = TreeScope::Subtree;
-                match self.has_certain(node, scope, is_certain).await? {
+                match self
+                    .metadata_prove_group(node, scope, metadata_prove)
+                    .await?
+                {
                     true => Ok(true),
                     false => Err(absent(
                         "no array in it has chunks that HDF5 reads as they are",
@@ -152,19 +155,22 @@ impl Nodes {
                 Ok(true)
             }
             // The other columns do not matter.
-            (Renderer::Table(is_certain, _), _) if node.is_array() => match is_certain(node) {
-                true => Ok(true),
-                false => Err(absent("metadata do not prove that it is a column")),
-            },
+            (Renderer::Table(metadata_prove, _), _) if node.is_array() => {
+                match metadata_prove(node) {
+                    true => Ok(true),
+                    false => Err(absent("metadata do not prove that it is a column")),
+                }
+            }
             // Few groups have a table, and looking for its columns takes one request per array.
             (Renderer::Table(..), _) if is_remote => Err(absent(
                 "not listed: whether arrays are columns takes a request for each",
             )),
-            (Renderer::Table(is_certain, _), _) => {
-                self.has_certain(node, TreeScope::Table, is_certain).await
+            (Renderer::Table(metadata_prove, _), _) => {
+                self.metadata_prove_group(node, TreeScope::Table, metadata_prove)
+                    .await
             }
-            (Renderer::Group(scope, is_certain, _), NodeElements::None) => {
-                self.has_certain(node, scope, is_certain).await
+            (Renderer::Group(scope, metadata_prove, _), NodeElements::None) => {
+                self.metadata_prove_group(node, scope, metadata_prove).await
             }
             _ => Ok(false),
         }

@@ -84,7 +84,7 @@ impl Table {
                 Err(why) => notes.push(format!("{} is not in it: {why}", group.node.key())),
             }
         }
-        for (key, why) in &tree.left_out {
+        for (key, why) in &tree.omitted {
             notes.push(format!("{key} is not in it: {why}"));
         }
         // `max_by_key` returns the last one of equal maxima.
@@ -124,7 +124,7 @@ impl Table {
 }
 
 /// Returns whether metadata alone prove that an array is a column of a table.
-pub(super) fn is_certain(node: &ViewNode) -> bool {
+pub(super) fn metadata_prove(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
     };
@@ -262,7 +262,7 @@ impl ColumnOrder {
 
     /// Returns the note that names the columns of a dataframe that are groups.
     fn groups(&self, tree: &GroupTree) -> Option<String> {
-        let groups = tree.groups_left_out.iter();
+        let groups = tree.omitted_groups.iter();
         let columns = groups.filter(|group| self.is_dataframe && self.first.contains(group));
         let names = listed(columns.cloned())?;
         Some(format!(

@@ -33,7 +33,7 @@ impl Format {
         };
         let is_of_kind = match self.renderer() {
             Renderer::GroupOfKind(is_of_kind, _) => is_of_kind(node),
-            Renderer::Image(_) if self.word() == "png" => is_plane(),
+            Renderer::Image(_) if self.name() == "png" => is_plane(),
             // Most nodes are no images.
             Renderer::Image(_) => ome_tiff::is_named(node),
             _ => true,
@@ -79,7 +79,7 @@ impl Nodes {
                             .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
                     }
                     readme.views.push(AvailableView {
-                        format: format.word(),
+                        format: format.name(),
                         description: format.description(),
                         example: format.example(&name),
                         is_listed: self.lists(format, is_array) && !format.is_unlisted(is_array),
@@ -127,10 +127,10 @@ impl Nodes {
             let translated = Translated::new(store, root, target, ttl, engine);
             match translated.differs().await {
                 Ok(true) => readme.views.push(AvailableView {
-                    name: target.word().to_owned(),
-                    format: target.word(),
+                    name: target.name().to_owned(),
+                    format: target.name(),
                     description: target.description(),
-                    example: format!("zarrfs tree {}", target.word()),
+                    example: format!("zarrfs tree {}", target.name()),
                     is_listed: self.options().formats.lists_translation(target),
                 }),
                 // The diagnostics of the nodes that are left out say why a translation cannot be made.
@@ -138,7 +138,7 @@ impl Nodes {
                 Err(error) => {
                     inputs.has_failed_input = true;
                     let reason = error.to_string();
-                    let diagnostic = Diagnostic::of_view(target.word(), reason);
+                    let diagnostic = Diagnostic::of_view(target.name(), reason);
                     readme.diagnostics.push(diagnostic);
                 }
             }

@@ -58,7 +58,7 @@ impl ViewTree {
 fn group_view(group: &ViewNode, array: &ViewNode) -> Option<String> {
     let format = "nc".parse::<Format>().ok()?;
     match format.renderer() {
-        Renderer::Group(_, is_certain, _) if is_certain(array) => {
+        Renderer::Group(_, metadata_prove, _) if metadata_prove(array) => {
             Some(format.own_name(group.name()))
         }
         _ => None,

@@ -37,7 +37,7 @@ pub(super) fn group(
             Err(reason) => notes.push(format!("{} is not in it: {reason}", member.node.key())),
         }
     }
-    for (key, reason) in &tree.left_out {
+    for (key, reason) in &tree.omitted {
         notes.push(format!("{key} is not in it: {reason}"));
     }
     let mut groups = Vec::new();
@@ -124,7 +124,7 @@ fn place(node: &ViewNode) -> String {
 }
 
 /// Returns the type of a variable, if metadata alone prove that the array is a variable.
-pub(in crate::view) fn certain_item(node: &ViewNode) -> Option<VariableType> {
+pub(in crate::view) fn proven_type(node: &ViewNode) -> Option<VariableType> {
     let Node::Array(array) = node.metadata() else {
         return None;
     };

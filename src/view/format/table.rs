@@ -6,11 +6,11 @@ use crate::view::content::ContentError;
 use crate::view::group_tree::TreeScope;
 use crate::view::node::{ViewNode, pretty};
 use crate::view::{
-    anndata, classic, csv, fits, geotiff, h5, mrc, netcdf4, nifti, npy, ome_tiff, parquet, png,
-    sidecar, table,
+    anndata, classic, csv, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, parquet, plain_hdf5,
+    png, sidecar, table,
 };
 
-/// The name of a view.
+/// The file name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ViewName {
     /// A fixed name, only in the directory of the node's views.
@@ -25,8 +25,8 @@ pub(super) enum ViewName {
 #[derive(Debug)]
 pub(super) struct FormatRow {
     /// The name in `--formats`.
-    pub(super) word: &'static str,
-    pub(super) name: ViewName,
+    pub(super) name: &'static str,
+    pub(super) file_name: ViewName,
     /// A description of the format in a few words.
     pub(super) description: &'static str,
     /// A command that reads a file of the format, without the file.
@@ -37,15 +37,15 @@ pub(super) struct FormatRow {
 }
 
 const fn row(
-    word: &'static str,
-    name: ViewName,
+    name: &'static str,
+    file_name: ViewName,
     description: &'static str,
     command: &'static str,
     renderer: Renderer,
 ) -> FormatRow {
     FormatRow {
-        word,
         name,
+        file_name,
         description,
         command,
         command_suffix: None,
@@ -69,7 +69,7 @@ const READ_PARQUET: &str =
     "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'";
 
 /// Returns the result of a check that proves whether a file exists.
-fn certain(checked: Result<(), String>) -> Result<bool, ContentError> {
+fn proven(checked: Result<(), String>) -> Result<bool, ContentError> {
     Ok(checked.map(|()| true)?)
 }
 
@@ -138,7 +138,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
             ViewName::Suffix(".hdr"),
             "the ENVI header of the .bin file",
             "gdalinfo",
-            Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_envi(view)), sidecar::envi),
+            Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_envi(view)), sidecar::envi),
         )
     },
     row(
@@ -146,21 +146,21 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".vrt"),
         "a GDAL virtual raster of the .bin file",
         "gdalinfo",
-        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_vrt(view)), sidecar::vrt),
+        Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_vrt(view)), sidecar::vrt),
     ),
     row(
         "nhdr",
         ViewName::Suffix(".nhdr"),
         "the NRRD header of the .bin file",
         READ_NRRD,
-        Renderer::ArrayWithNodes(|view, _| certain(sidecar::check_nrrd(view)), sidecar::nrrd),
+        Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_nrrd(view)), sidecar::nrrd),
     ),
     row(
         "tif",
         ViewName::Suffix(".tif"),
         "GeoTIFF",
         "gdalinfo",
-        Renderer::ArrayWithNodes(geotiff::is_certain, geotiff::render),
+        Renderer::ArrayWithNodes(geotiff::metadata_prove, geotiff::render),
     ),
     FormatRow {
         command_suffix: Some(".tif"),
@@ -191,28 +191,32 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".nii"),
         "NIfTI",
         READ_NIFTI,
-        Renderer::ArrayWithNodes(|view, _| certain(nifti::check(view)), nifti::render),
+        Renderer::ArrayWithNodes(|view, _| proven(nifti::check(view)), nifti::render),
     ),
     row(
         "mrc",
         ViewName::Suffix(".mrc"),
         "MRC",
         READ_MRC,
-        Renderer::ArrayWithNodes(|view, _| certain(mrc::check(view)), mrc::render),
+        Renderer::ArrayWithNodes(|view, _| proven(mrc::check(view)), mrc::render),
     ),
     row(
         "fits",
         ViewName::Suffix(".fits"),
         "FITS",
         READ_FITS,
-        Renderer::ArrayWithNodes(|view, _| certain(fits::check(view)), fits::render),
+        Renderer::ArrayWithNodes(|view, _| proven(fits::check(view)), fits::render),
     ),
     row(
         "h5",
         ViewName::Suffix(".h5"),
         "HDF5 of the group and all that is below it, as it is",
         "h5dump -H",
-        Renderer::Group(TreeScope::RawSubtree, h5::is_certain, h5::render),
+        Renderer::Group(
+            TreeScope::RawSubtree,
+            plain_hdf5::metadata_prove,
+            plain_hdf5::render,
+        ),
     ),
     row(
         "h5ad",
@@ -233,14 +237,14 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".parquet"),
         "the arrays that share their only dimension as a Parquet table",
         READ_PARQUET,
-        Renderer::Table(table::is_certain, parquet::render),
+        Renderer::Table(table::metadata_prove, parquet::render),
     ),
     row(
         "csv",
         ViewName::Suffix(".csv"),
         "the same table as text",
         "head -n 5",
-        Renderer::Table(table::is_certain, csv::render),
+        Renderer::Table(table::metadata_prove, csv::render),
     ),
     row(
         "packed-tif",
@@ -261,21 +265,25 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
         "ncdump -h",
-        Renderer::Group(TreeScope::Subtree, netcdf4::is_certain, netcdf4::render),
+        Renderer::Group(TreeScope::Subtree, netcdf4::metadata_prove, netcdf4::render),
     ),
     row(
         "cdf",
         ViewName::Suffix(".cdf.nc"),
         "classic NetCDF of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(TreeScope::Group, classic::is_certain, classic::render),
+        Renderer::Group(TreeScope::Group, classic::metadata_prove, classic::render),
     ),
     row(
         "cdf5",
         ViewName::Suffix(".cdf5.nc"),
         "CDF-5 of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(TreeScope::Group, classic::is_certain, classic::render_cdf5),
+        Renderer::Group(
+            TreeScope::Group,
+            classic::metadata_prove,
+            classic::render_cdf5,
+        ),
     ),
     row(
         "json",

@@ -21,7 +21,7 @@ use crate::array::ArrayReader;
 use crate::zarr::{self, FillValue, Node};
 
 /// Returns whether metadata alone prove that an array is in the file of its group.
-pub(super) fn is_certain(node: &ViewNode) -> bool {
+pub(super) fn metadata_prove(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
     };
@@ -35,8 +35,8 @@ pub(super) fn is_certain(node: &ViewNode) -> bool {
 /// # Errors
 /// The group has no node that the file can contain, or the file would be too long.
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let (file, left_out) = render_tree(tree)?;
-    let notes = [left_out, file.notes].concat();
+    let (file, omitted) = render_tree(tree)?;
+    let notes = [omitted, file.notes].concat();
     Ok(VirtualFile { notes, ..file })
 }
 
@@ -45,8 +45,8 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 /// # Errors
 /// As [`render`]; or which nodes are left out.
 pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
-    let (file, left_out) = render_tree(tree)?;
-    match left_out.first() {
+    let (file, omitted) = render_tree(tree)?;
+    match omitted.first() {
         None => Ok(file),
         Some(first) => Err(format!("{first}; the .h5 file has everything else")),
     }
@@ -57,7 +57,7 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
     let mut plan = FileBuilder::default();
     plan.group(tree);
     if plan.file.objects.len() == 1 && tree.node.is_implicit {
-        return Err(tree.why_no_variables(plan.left_out));
+        return Err(tree.reason_without_variables(plan.omitted));
     }
     let found = body::lay_out(plan.file, plan.values, plan.arrays);
     let (layout, sources) = found.ok_or("no file can be so long")?;
@@ -67,7 +67,7 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
         notes: plan.notes,
         block_bytes: 1,
     };
-    Ok((file, plan.left_out))
+    Ok((file, plan.omitted))
 }
 
 /// Checks that an HDF5 object can have this name.
@@ -91,7 +91,7 @@ struct FileBuilder<'a> {
     arrays: Vec<StoredArray>,
     notes: Vec<String>,
     /// The nodes that are left out, and why.
-    left_out: Vec<String>,
+    omitted: Vec<String>,
 }
 
 /// The type and the elements of a dataset.
@@ -112,8 +112,8 @@ impl<'a> FileBuilder<'a> {
     fn group(&mut self, tree: &'a GroupTree) -> usize {
         let number = self.file.push(Object::Group(hdf5::Group::default()));
         let mut links = Vec::new();
-        for (key, why) in &tree.left_out {
-            self.left_out.push(format!("{key} is not in it: {why}"));
+        for (key, why) in &tree.omitted {
+            self.omitted.push(format!("{key} is not in it: {why}"));
         }
         for member in &tree.arrays {
             let name = member.node.name();
@@ -281,7 +281,7 @@ impl<'a> FileBuilder<'a> {
     }
 
     fn leave_out(&mut self, node: &ViewNode, why: &str) {
-        self.left_out
+        self.omitted
             .push(format!("{} is not in it: {why}", node.key()));
     }
 
