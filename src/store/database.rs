@@ -111,7 +111,7 @@ fn unsupported(what: impl Into<String>) -> Failure {
 
 /// A value of a database, without its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Value {
+struct ValueMeta {
     /// Exact size in bytes.
     size_bytes: u64,
     /// Identifies the content permanently; `None` if a value is identified only within one generation.
@@ -121,7 +121,7 @@ struct Value {
 /// A value that was looked up.
 #[derive(Debug)]
 struct FoundValue {
-    value: Value,
+    value: ValueMeta,
     /// All bytes, up to [`WHOLE_BYTES`].
     content: Option<Vec<u8>>,
 }
@@ -130,7 +130,7 @@ struct FoundValue {
 type FoundWithNext = Option<(FoundValue, Vec<u8>)>;
 
 /// A value, and its bytes if it is short.
-type ReadValue<'a> = (Value, Option<Cow<'a, [u8]>>);
+type ReadValue<'a> = (ValueMeta, Option<Cow<'a, [u8]>>);
 
 /// The columns that a scan reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -419,7 +419,7 @@ impl Shared {
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        (value, content, reserved): (Value, Vec<u8>, ValueReservation),
+        (value, content, reserved): (ValueMeta, Vec<u8>, ValueReservation),
         next: Option<Vec<u8>>,
         digests: Digest,
     ) -> Result<Option<TransactionRead>, Failure> {
@@ -509,7 +509,7 @@ fn prefix_stat(snapshot: &dyn Snapshot) -> Stat {
     }
 }
 
-fn object_stat(snapshot: &dyn Snapshot, value: Value, version: Version) -> Stat {
+fn object_stat(snapshot: &dyn Snapshot, value: ValueMeta, version: Version) -> Stat {
     Stat {
         kind: Kind::Object,
         size_bytes: value.size_bytes,

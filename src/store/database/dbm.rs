@@ -38,7 +38,7 @@ use self::files::{Files, FilesState, OpenFiles, OpenState};
 use self::index::{Builder, Duplicates, Index, StoredValue, ValueLocation};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, Value, VisitRow,
+    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, ValueMeta, VisitRow,
     WHOLE_BYTES, Wait, Work, corrupt,
 };
 use crate::store::{Extent, StoreError, in_memory};
@@ -349,7 +349,7 @@ impl View<'_> {
         }
         let small = content.as_deref().filter(|_| size_bytes <= SMALL_BYTES);
         let identity = small.map(identity_of);
-        let value = Value {
+        let value = ValueMeta {
             size_bytes,
             identity,
         };

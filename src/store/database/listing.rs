@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use super::tree::{self, Child, NameList, TreeEntry};
 use super::versions::Digest;
-use super::{Columns, Failure, Shared, Snapshot, Value, object_stat, prefix_stat};
+use super::{Columns, Failure, Shared, Snapshot, ValueMeta, object_stat, prefix_stat};
 use crate::runtime;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited};
 
@@ -174,7 +174,7 @@ fn stat_of(
     snapshot: &mut dyn Snapshot,
     prefix: &Key,
     name: &[u8],
-    value: Value,
+    value: ValueMeta,
 ) -> Result<Option<Stat>, Failure> {
     let key = prefix
         .join(name)

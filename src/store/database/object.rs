@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::value_cache::ValueReservation;
 use super::versions::{Digest, VersionProof, revalidate};
-use super::{Failure, Shared, Snapshot, Value, object_stat};
+use super::{Failure, Shared, Snapshot, ValueMeta, object_stat};
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version};
 use crate::sync::Mutex;
 
@@ -92,7 +92,7 @@ impl LongObject {
         shared: Arc<Shared>,
         snapshot: &dyn Snapshot,
         key: &Key,
-        value: Value,
+        value: ValueMeta,
         proof: VersionProof,
     ) -> Self {
         Self {

@@ -32,7 +32,7 @@ use self::connection::{Session, TransactionEnd};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, Value,
+    Columns, Database, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, ValueMeta,
     VisitRow, WHOLE_BYTES, Wait, Work, corrupt, file_error, unsupported,
 };
 use crate::runtime;
@@ -249,7 +249,7 @@ fn value_of<'a>(
     };
     Ok(match column(row, 2)? {
         ValueRef::Text(content) | ValueRef::Blob(content) => {
-            let value = Value {
+            let value = ValueMeta {
                 size_bytes: content.len() as u64,
                 identity: (content.len() as u64 <= SMALL_BYTES).then(|| identity_of(content)),
             };
@@ -259,7 +259,7 @@ fn value_of<'a>(
         ValueRef::Null if size_bytes > most => {
             let identity = None;
             Ok((
-                Value {
+                ValueMeta {
                     size_bytes,
                     identity,
                 },

@@ -39,9 +39,9 @@ impl Database for Map {
     }
 }
 
-fn value_of(content: &[u8]) -> Value {
+fn value_of(content: &[u8]) -> ValueMeta {
     let size_bytes = content.len() as u64;
-    Value {
+    ValueMeta {
         size_bytes,
         identity: (size_bytes <= SMALL_BYTES).then(|| identity_of(content)),
     }

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Columns, Failure, FoundValue, Snapshot, Value, corrupt, unsupported};
+use super::{Columns, Failure, FoundValue, Snapshot, ValueMeta, corrupt, unsupported};
 use crate::store::{Key, StoreError, check_component};
 
 /// The result of a lookup of a key.
@@ -23,7 +23,7 @@ pub(super) enum TreeEntry {
 pub(super) enum Child {
     Prefix,
     /// A value; `None` if it was not read, or cannot be read, in which case a lookup of its name fails.
-    Object(Option<Value>),
+    Object(Option<ValueMeta>),
 }
 
 /// Names in order, each with a value of type `T`: one allocation holds all names of a batch.
@@ -357,7 +357,7 @@ impl Candidates {
         self.names.push(name, Child::Prefix);
     }
 
-    fn object(&mut self, name: &[u8], value: Option<Value>) {
+    fn object(&mut self, name: &[u8], value: Option<ValueMeta>) {
         self.check_last(Some(name));
         self.is_open = true;
         self.names.push(name, Child::Object(value));

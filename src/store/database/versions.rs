@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use siphasher::sip::SipHasher13;
 
-use super::{Failure, Snapshot, Value};
+use super::{Failure, Snapshot, ValueMeta};
 use crate::cache::WeightedLru;
 use crate::store::{Key, Version};
 use crate::sync::Mutex;
@@ -68,7 +68,7 @@ impl ValueVersions {
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        value: Value,
+        value: ValueMeta,
         digests: Digest,
     ) -> Result<Option<Version>, Failure> {
         if let Some(identity) = value.identity {
@@ -86,7 +86,7 @@ impl ValueVersions {
         &self,
         snapshot: &mut dyn Snapshot,
         key: &Key,
-        value: Value,
+        value: ValueMeta,
         digests: Digest,
     ) -> Result<Option<VersionProof>, Failure> {
         let known = self.known(key).filter(|_| value.identity.is_none());
@@ -129,7 +129,7 @@ impl ValueVersions {
 pub(super) fn revalidate(
     snapshot: &mut dyn Snapshot,
     key: &Key,
-    value: Value,
+    value: ValueMeta,
     known: VersionProof,
     digests: Digest,
 ) -> Result<Option<VersionProof>, Failure> {
@@ -155,7 +155,7 @@ pub(super) fn revalidate(
     }))
 }
 
-fn new_proof(snapshot: &dyn Snapshot, value: Value) -> VersionProof {
+fn new_proof(snapshot: &dyn Snapshot, value: ValueMeta) -> VersionProof {
     VersionProof {
         size_bytes: value.size_bytes,
         generation: snapshot.generation(),
@@ -167,7 +167,7 @@ fn new_proof(snapshot: &dyn Snapshot, value: Value) -> VersionProof {
     }
 }
 
-fn new_version(snapshot: &dyn Snapshot, value: Value) -> Version {
+fn new_version(snapshot: &dyn Snapshot, value: ValueMeta) -> Version {
     let mut hasher = SipHasher13::new();
     (value.size_bytes, snapshot.generation()).hash(&mut hasher);
     Version(hasher.finish())
@@ -184,7 +184,7 @@ pub(super) fn identity_of(content: &[u8]) -> u64 {
 /// Bytes hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-fn digest(snapshot: &mut dyn Snapshot, key: &Key, value: Value) -> Result<u64, Failure> {
+fn digest(snapshot: &mut dyn Snapshot, key: &Key, value: ValueMeta) -> Result<u64, Failure> {
     let longest = usize::try_from(value.size_bytes).map_or(PIECE_BYTES, |all| all.min(PIECE_BYTES));
     let mut piece = vec![0; longest];
     let mut hasher = SipHasher13::new();

@@ -20,7 +20,7 @@ fn outside() -> FormatError {
 
 /// A value, given by the position of its number or offset.
 #[derive(Debug, Clone, Copy)]
-struct Value<'a> {
+struct FlexValue<'a> {
     bytes: &'a [u8],
     position: usize,
     /// Width of the number or offset in bytes.
@@ -39,7 +39,7 @@ fn uint(bytes: &[u8], position: usize, width: usize) -> Result<usize, FormatErro
     usize::try_from(number).map_err(|_| outside())
 }
 
-impl<'a> Value<'a> {
+impl<'a> FlexValue<'a> {
     fn root(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let [.., packed_type, width] = *bytes else {
             return Err(outside());
@@ -150,7 +150,7 @@ fn key(bytes: &[u8], position: usize) -> Result<&[u8], FormatError> {
 
 /// Reads the names of containers, with their URL prefixes.
 pub(super) fn read(config: &[u8]) -> Result<Vec<(String, String)>, FormatError> {
-    let root = Value::root(config)?;
+    let root = FlexValue::root(config)?;
     let containers = root.get(b"virtual_chunk_containers")?;
     let Some(containers) = containers.filter(|containers| containers.kind() != NULL) else {
         return Ok(Vec::new());

@@ -13,7 +13,7 @@ use super::listing::{ListingCache, RemoteListing};
 use super::range_cache::{RangeCache, RangeKey};
 use super::speculation::Speculation;
 use super::transfer_stats::{Counters, ServerClock, TransferStats};
-use super::value::{RemoteObject, Value};
+use super::value::{FetchedValue, RemoteObject};
 use super::write_times::DocumentWriteTimes;
 use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::cache::SingleFlight;
@@ -69,7 +69,7 @@ pub(super) struct RemoteSource {
     /// Listings in flight that are requested again.
     pub(super) repeated_listings: SingleFlight<Key, (), StoreError>,
     /// Loads of values, or of their ends, in flight; the key of a whole value is `whole_objects::WHOLE`.
-    pub(super) value_loads: SingleFlight<(Key, ByteRange), Value, StoreError>,
+    pub(super) value_loads: SingleFlight<(Key, ByteRange), FetchedValue, StoreError>,
     /// Loads of ranges in flight.
     pub(super) range_loads: SingleFlight<RangeKey, Arc<Vec<u8>>, StoreError>,
 }
@@ -192,7 +192,7 @@ pub(super) struct RemoteStore {
 }
 
 impl RemoteStore {
-    fn object(&self, key: &Key, value: Value, is_exact: bool) -> Arc<dyn Object> {
+    fn object(&self, key: &Key, value: FetchedValue, is_exact: bool) -> Arc<dyn Object> {
         Arc::new(RemoteObject::new(&self.source, key, value, is_exact))
     }
 
@@ -252,10 +252,10 @@ impl Store for RemoteStore {
                     Attrs::Prefix => return Err(StoreError::NotAPrefix { key: key.clone() }),
                     Attrs::Absent => return Err(StoreError::NotFound { key: key.clone() }),
                 };
-                return Ok(self.object(key, Value { meta, bytes: None }, false));
+                return Ok(self.object(key, FetchedValue { meta, bytes: None }, false));
             }
             AccessHint::Whole(at_most) => self.source.read_whole(key, at_most).await?,
-            AccessHint::Tail(bytes) => Value {
+            AccessHint::Tail(bytes) => FetchedValue {
                 meta: self.source.tail(key, bytes).await?,
                 bytes: None,
             },

@@ -22,7 +22,7 @@ use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
 /// The content of a response.
 #[derive(Debug, Clone)]
-pub(super) struct Value {
+pub(super) struct FetchedValue {
     pub(super) meta: Meta,
     /// The whole value, if it was requested and is not too long.
     pub(super) bytes: Option<Arc<Vec<u8>>>,
@@ -38,7 +38,7 @@ const JOINED_BYTES: u64 = 8 << 20;
 pub(super) struct RemoteObject {
     source: Arc<RemoteSource>,
     key: Key,
-    value: Value,
+    value: FetchedValue,
     is_exact: bool,
     blocks: Blocks,
     /// Whether a read was answered.
@@ -51,7 +51,7 @@ pub(super) struct RemoteObject {
 
 impl RemoteObject {
     /// `is_exact` means that exactly the requested ranges are fetched, without blocks and readahead.
-    pub(super) fn new(source: &Arc<RemoteSource>, key: &Key, value: Value, is_exact: bool) -> Self {
+    pub(super) fn new(source: &Arc<RemoteSource>, key: &Key, value: FetchedValue, is_exact: bool) -> Self {
         Self {
             source: Arc::clone(source),
             key: key.clone(),
@@ -128,7 +128,7 @@ impl RemoteObject {
         self.record_read();
         let gone = |what: &str| RequestError::Changed(what.into()).of(key);
         match fetched {
-            Ok(Value {
+            Ok(FetchedValue {
                 meta: now,
                 bytes: Some(bytes),
             }) if now.is_same(meta) => {

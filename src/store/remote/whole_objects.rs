@@ -8,7 +8,7 @@ use super::attr_cache::{Attrs, CachedAttrs};
 use super::body_budget::ReservedBody;
 use super::speculation::WHOLE_BYTES;
 use super::store::{RemoteSource, panicked};
-use super::value::Value;
+use super::value::FetchedValue;
 use super::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
 use crate::store::{Key, StoreError};
 
@@ -65,16 +65,16 @@ impl RemoteSource {
         self: &Arc<Self>,
         key: &Key,
         at_most: u64,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<FetchedValue, StoreError> {
         if let Some(meta) = self.cached_object(key).await? {
             if meta.size_bytes > at_most {
-                return Ok(Value { meta, bytes: None });
+                return Ok(FetchedValue { meta, bytes: None });
             }
             if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
                 self.counters.hit(key);
                 self.record_read(key, 0, meta.size_bytes);
                 let bytes = Some(bytes);
-                return Ok(Value { meta, bytes });
+                return Ok(FetchedValue { meta, bytes });
             }
         }
         let value = self.load_whole(key, at_most, LoadPurpose::Read).await?;
@@ -89,7 +89,7 @@ impl RemoteSource {
         key: &Key,
         at_most: u64,
         purpose: LoadPurpose,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<FetchedValue, StoreError> {
         let load = |purpose| {
             let (own, wanted) = (Arc::clone(self), key.clone());
             async move { own.fetch_whole(&wanted, at_most, purpose).await }
@@ -109,13 +109,13 @@ impl RemoteSource {
         key: &Key,
         at_most: u64,
         purpose: LoadPurpose,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<FetchedValue, StoreError> {
         // Another load may have ended since the caller checked.
         if let Some(Attrs::Object(meta)) = self.cached_attrs(key)
             && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
         {
             let bytes = Some(bytes);
-            return Ok(Value { meta, bytes });
+            return Ok(FetchedValue { meta, bytes });
         }
         let is_prefetched = !matches!(purpose, LoadPurpose::Read);
         let mut get = Get::new(key, ByteRange::Whole(at_most));
@@ -132,7 +132,7 @@ impl RemoteSource {
             // A lookup does not wait for a value; the read that follows may wait.
             let meta = self.head(key).await.map_err(|error| error.of(key))?;
             get.headers_received(&meta);
-            return Ok(Value { meta, bytes: None });
+            return Ok(FetchedValue { meta, bytes: None });
         };
         if fetch_guard.has_waited
             && let Some(Attrs::Object(meta)) = self.cached_attrs(key)
@@ -140,7 +140,7 @@ impl RemoteSource {
         {
             self.counters.hit(key);
             let bytes = Some(bytes);
-            return Ok(Value { meta, bytes });
+            return Ok(FetchedValue { meta, bytes });
         }
         let cached = self.last_version(key, |meta| 0..meta.size_bytes);
         let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
@@ -162,7 +162,7 @@ impl RemoteSource {
                 Ok(value)
             }
             (Err(error), _) if is_lookup => self.refused_lookup(key, error, requested_at).await,
-            (Err(RequestError::TooLong(meta)), _) => Ok(Value { meta, bytes: None }),
+            (Err(RequestError::TooLong(meta)), _) => Ok(FetchedValue { meta, bytes: None }),
             (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
         }
     }
@@ -173,13 +173,13 @@ impl RemoteSource {
         key: &Key,
         error: RequestError,
         requested_at: Instant,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<FetchedValue, StoreError> {
         match error {
-            RequestError::TooLong(meta) => Ok(Value { meta, bytes: None }),
+            RequestError::TooLong(meta) => Ok(FetchedValue { meta, bytes: None }),
             // The value may still be readable in parts.
             RequestError::Failed(failed) if !failed.is_transient => {
                 let meta = self.head(key).await.map_err(|error| error.of(key))?;
-                Ok(Value { meta, bytes: None })
+                Ok(FetchedValue { meta, bytes: None })
             }
             // The key has no value, but it may be a prefix; the lookup checks that.
             RequestError::NotFound => {
@@ -191,14 +191,14 @@ impl RemoteSource {
     }
 
     /// Returns the last known version of a value, if it can be revalidated and the range of it is cached.
-    fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<Value> {
+    fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<FetchedValue> {
         let last = self.attrs.last_meta(key);
         let meta = last.or_else(|| self.last_meta_from_disk(key))?;
         if !self.is_immutable && meta.etag.is_none() {
             return None;
         }
         let bytes = Some(self.cached(key, &meta, &range(&meta))?);
-        Some(Value { meta, bytes })
+        Some(FetchedValue { meta, bytes })
     }
 
     /// Sends a request, and when. [`RequestError::NotModified`] means that the `cached` version is current; an
@@ -206,7 +206,7 @@ impl RemoteSource {
     async fn get_unless_cached(
         &self,
         mut get: Get,
-        cached: Option<&Value>,
+        cached: Option<&FetchedValue>,
     ) -> (Result<Got, RequestError>, Instant) {
         let requested_at = Instant::now();
         if self.is_immutable && cached.is_some() {
@@ -224,11 +224,11 @@ impl RemoteSource {
     }
 
     /// Caches the bytes of a response.
-    fn insert_value(&self, key: &Key, got: Got) -> Value {
+    fn insert_value(&self, key: &Key, got: Got) -> FetchedValue {
         let bytes = Arc::new(got.bytes.into_bytes());
         self.insert(key, &got.meta, got.start, &bytes);
         let (meta, bytes) = (got.meta, Some(bytes));
-        Value { meta, bytes }
+        FetchedValue { meta, bytes }
     }
 
     /// Fetches a value that will most likely be read; returns whether memory was available.
@@ -283,7 +283,7 @@ impl RemoteSource {
         self: Arc<Self>,
         key: &Key,
         bytes: u64,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<FetchedValue, StoreError> {
         let get = Get::new(key, ByteRange::Suffix(bytes));
         let tail = |meta: &Meta| meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
         let cached = self.last_version(key, tail);

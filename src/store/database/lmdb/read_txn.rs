@@ -11,7 +11,7 @@ use super::format::{Format, Head, Meta, OVERFLOW};
 use super::page::{LeafValue, Page};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, Value, VisitRow,
+    Columns, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, ValueMeta, VisitRow,
     WHOLE_BYTES, corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
@@ -303,7 +303,7 @@ impl<'a> ReadTxn<'a> {
     ) -> Result<ReadValue<'p>, StoreError> {
         let read = |content: Cow<'p, [u8]>| {
             let size_bytes = content.len() as u64;
-            let value = Value {
+            let value = ValueMeta {
                 size_bytes,
                 identity: (size_bytes <= SMALL_BYTES).then(|| identity_of(&content)),
             };
@@ -322,7 +322,7 @@ impl<'a> ReadTxn<'a> {
             Some(LeafValue::Long { size_bytes, .. }) => {
                 let identity = None;
                 Ok((
-                    Value {
+                    ValueMeta {
                         size_bytes,
                         identity,
                     },
