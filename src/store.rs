@@ -45,7 +45,9 @@ pub use icechunk::{IcechunkError, IcechunkOptions};
 pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, MAX_KEY_BYTES, check_component, check_key};
 pub use key_classes::KeyClasses;
 pub use memory::MemoryStore;
-pub use object::{BUFFER_HEADROOM_BYTES, Data, LocalObject, Object, in_memory, part, part_mut};
+pub use object::{
+    BUFFER_HEADROOM_BYTES, Data, InMemoryObject, LocalObject, Object, in_memory, part, part_mut,
+};
 pub use prefixes::{list_prefixes, map_concurrent, visit_all};
 pub use read::{read_into, read_range, read_to_end};
 pub use readahead::{Readahead, Window};

@@ -48,7 +48,7 @@ pub use self::hierarchy::{HierarchyDocument, HierarchyError, zmetadata_json, zom
 use self::consolidated::RenderedConsolidated;
 use self::hierarchy::{Hierarchy, MAX_NODES};
 use self::node::{Translation, implicit_group, of_version_1, translate};
-use self::rendered_document::RenderedDocument;
+use self::rendered_document::document_stat;
 use self::resolve::Resolved;
 use self::shards::InnerChunkOpener;
 use self::source_consolidated::CachedSourceConsolidated;
@@ -57,8 +57,8 @@ use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Prefetch, Stat, Store, StoreError, TransferStats, Ttl, Version,
+    AccessHint, AsOf, Capabilities, Extent, InMemoryObject, IncompleteListing, Key, Kind, Listing,
+    ListingSupport, Object, Prefetch, Stat, Store, StoreError, TransferStats, Ttl, Version,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -476,7 +476,7 @@ impl Store for Translated {
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.0.resolve(key).await? {
             Resolved::Same(key) => self.0.store.stat(&key).await,
-            Resolved::Document(text, modified) => RenderedDocument::new(text, modified).stat(),
+            Resolved::Document(text, modified) => Ok(document_stat(&text, modified)),
             Resolved::Directory(node, key) => self.0.directory_stat(&node, &key).await,
             Resolved::ChunkDir(node, array, dir) => self.0.chunk_dir_stat(&node, &array, dir).await,
             Resolved::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk).await,
@@ -487,7 +487,8 @@ impl Store for Translated {
         match self.0.resolve(key).await? {
             Resolved::Same(key) => self.0.store.open(&key, hint).await,
             Resolved::Document(text, modified) => {
-                Ok(Arc::new(RenderedDocument::new(text, modified)))
+                let stat = document_stat(&text, modified);
+                Ok(Arc::new(InMemoryObject::new(text, stat)))
             }
             Resolved::Chunk(node, array, chunk) => {
                 self.0.open_chunk(&node, &array, chunk, hint).await

@@ -159,11 +159,7 @@ impl Object for MemoryObject {
 
 impl LocalObject for MemoryObject {
     fn read_blocking(&self, offset: u64, size: usize, _: &mut [u8]) -> Result<Data, StoreError> {
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(self.value.len());
-        let end = start.saturating_add(size).min(self.value.len());
-        Ok(Data::Shared(Arc::clone(&self.value), start..end))
+        Ok(Data::part_of(&self.value, offset, size))
     }
 }
 

@@ -31,6 +31,14 @@ impl Data {
         };
         part(all, range.clone())
     }
+
+    /// Returns `size_bytes` bytes of a value from `offset`, fewer only at its end.
+    pub fn part_of(value: &Arc<Vec<u8>>, offset: u64, size_bytes: usize) -> Self {
+        let length = value.len();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+        let end = start.saturating_add(size_bytes).min(length);
+        Self::Shared(Arc::clone(value), start..end)
+    }
 }
 
 /// Returns a part of `bytes`, for ranges that this program has computed.
@@ -100,7 +108,8 @@ pub trait Object: Debug + Send + Sync {
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>>;
 
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into a new buffer.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into a new buffer. Objects that are
+    /// neither local nor in memory implement it.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the value has changed since it was opened;
@@ -109,7 +118,8 @@ pub trait Object: Debug + Send + Sync {
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         match self.as_local() {
             Some(local) => local.read_owned(offset, size_bytes),
-            None => Err(StoreError::internal("an object without a way to read it")),
+            None => (self.try_read(offset, size_bytes, &mut []))
+                .unwrap_or_else(|| Err(StoreError::internal("an object without a way to read it"))),
         }
     }
 
@@ -179,6 +189,47 @@ pub trait LocalObject: Send + Sync {
             Data::Filled(range) => Data::Shared(Arc::new(buffer), range),
             shared @ Data::Shared(..) => shared,
         })
+    }
+}
+
+/// An object whose bytes are in memory.
+#[derive(Debug)]
+pub struct InMemoryObject {
+    bytes: Arc<Vec<u8>>,
+    stat: Stat,
+}
+
+impl InMemoryObject {
+    /// Creates an object from all its bytes and its attributes.
+    pub fn new(bytes: Arc<Vec<u8>>, stat: Stat) -> Self {
+        Self { bytes, stat }
+    }
+}
+
+impl Object for InMemoryObject {
+    fn size_bytes(&self) -> u64 {
+        self.stat.size_bytes
+    }
+
+    fn version(&self) -> Version {
+        self.stat.version
+    }
+
+    fn stat(&self) -> Result<Stat, StoreError> {
+        Ok(self.stat)
+    }
+
+    fn try_read(
+        &self,
+        offset: u64,
+        size_bytes: usize,
+        _: &mut [u8],
+    ) -> Option<Result<Data, StoreError>> {
+        Some(Ok(Data::part_of(&self.bytes, offset, size_bytes)))
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
     }
 }
 

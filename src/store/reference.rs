@@ -36,11 +36,10 @@ use siphasher::sip::SipHasher13;
 
 use self::listing::ReferenceListing;
 use self::same_store::SameStoreRange;
-use self::span::InlineObject;
 use super::remote::FirstRead;
 use super::{
-    AccessHint, Capabilities, Extent, History, Key, Kind, Listing, ListingSupport, Object,
-    Prefetch, Stat, Store, StoreError, TransferStats, Version,
+    AccessHint, Capabilities, Extent, History, InMemoryObject, Key, Kind, Listing, ListingSupport,
+    Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 
 /// Why references cannot be mounted.
@@ -343,7 +342,7 @@ impl Shared {
 
     fn inline(&self, reference: &Reference, bytes: &Arc<Vec<u8>>) -> Arc<dyn Object> {
         let stat = self.object_stat(reference, bytes.len() as u64);
-        Arc::new(InlineObject::new(Arc::clone(bytes), stat))
+        Arc::new(InMemoryObject::new(Arc::clone(bytes), stat))
     }
 
     /// Opens a reference; `None` if that sends a request or opens a file.

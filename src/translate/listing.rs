@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::node::Translation;
-use super::rendered_document::RenderedDocument;
+use super::rendered_document::document_stat;
 use super::resolve::Resolved;
 use super::{NodeView, Shared};
 use crate::hierarchy::{AssembledListing, is_document_name};
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    IncompleteListing, Key, Kind, Listing, Object, Stat, StoreError, Visit, Visited, visit_all,
+    IncompleteListing, Key, Kind, Listing, Stat, StoreError, Visit, Visited, visit_all,
 };
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
@@ -89,7 +89,7 @@ impl Shared {
             }
         }
         for (name, text, modified) in texts {
-            let stat = RenderedDocument::new(text, modified).stat()?;
+            let stat = document_stat(&text, modified);
             names.push(name.as_bytes(), Kind::Object, Some(stat));
         }
         if node.chunks().is_some() {

@@ -176,14 +176,6 @@ impl FileContent {
     }
 }
 
-fn part_of(text: Arc<Vec<u8>>, offset: u64, size: usize) -> Data {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(text.len());
-    let end = start.saturating_add(size).min(text.len());
-    Data::Shared(text, start..end)
-}
-
 impl ViewFile {
     fn size_bytes(&self) -> u64 {
         match &self.content {
@@ -239,15 +231,15 @@ impl Object for OpenView {
     ) -> Option<Result<Data, StoreError>> {
         let served = self.file.served.as_deref();
         match &self.file.content {
-            FileContent::Text(text) => Some(Ok(part_of(Arc::clone(text), offset, size))),
+            FileContent::Text(text) => Some(Ok(Data::part_of(text, offset, size))),
             FileContent::Elements(nodes, node, content_id) => {
                 let text = nodes.cached_text(node, *content_id)?;
-                Some(Ok(part_of(text, offset, size)))
+                Some(Ok(Data::part_of(&text, offset, size)))
             }
             FileContent::File(file) => file.file.try_read(offset, size, buffer, served),
             FileContent::Picture(picture) => {
                 let content = picture.nodes.cached_picture(picture.id())?;
-                Some(Ok(part_of(content, offset, size)))
+                Some(Ok(Data::part_of(&content, offset, size)))
             }
             FileContent::Chunk(reader, chunk) => {
                 reader.try_read(Selection::Chunk(*chunk), offset, size, buffer, served)
@@ -261,16 +253,16 @@ impl Object for OpenView {
     async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
         let served = self.file.served.as_deref();
         match &self.file.content {
-            FileContent::Text(text) => Ok(part_of(Arc::clone(text), offset, size)),
+            FileContent::Text(text) => Ok(Data::part_of(text, offset, size)),
             FileContent::Elements(nodes, node, content_id) => {
                 let text = nodes.text(node, *content_id).await?;
-                Ok(part_of(text, offset, size))
+                Ok(Data::part_of(&text, offset, size))
             }
             FileContent::File(file) => file.file.read(offset, size, served).await,
             FileContent::Picture(picture) => {
                 let (nodes, file) = (&picture.nodes, &picture.file);
                 let content = nodes.picture(picture.id(), file, self.file.served.as_ref());
-                Ok(part_of(content.await?, offset, size))
+                Ok(Data::part_of(&content.await?, offset, size))
             }
             FileContent::Chunk(reader, chunk) => {
                 reader

@@ -38,8 +38,8 @@ use self::files::{Files, FilesState, OpenFiles, OpenState};
 use self::index::{Builder, Duplicates, Index, StoredValue, ValueLocation};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, ValueMeta, VisitRow,
-    WHOLE_BYTES, Wait, Work, corrupt,
+    Columns, Database, Failure, FoundValue, HEADER_BYTES, SMALL_BYTES, Snapshot, ValueMeta,
+    VisitRow, WHOLE_BYTES, Wait, Work, corrupt,
 };
 use crate::store::{Extent, StoreError, in_memory};
 use crate::sync::Mutex;

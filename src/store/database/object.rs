@@ -71,10 +71,7 @@ impl LocalObject for ShortObject {
         size_bytes: usize,
         _: &mut [u8],
     ) -> Result<Data, StoreError> {
-        let length = self.content.len();
-        let start = usize::try_from(offset).map_or(length, |offset| offset.min(length));
-        let end = start.saturating_add(size_bytes).min(length);
-        Ok(Data::Shared(Arc::clone(&self.content), start..end))
+        Ok(Data::part_of(&self.content, offset, size_bytes))
     }
 }
 

@@ -32,8 +32,8 @@ use self::connection::{Session, TransactionEnd};
 use self::schema::{KeyType, Table};
 use super::versions::identity_of;
 use super::{
-    Columns, Database, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, ValueMeta,
-    VisitRow, WHOLE_BYTES, Wait, Work, corrupt, file_error, unsupported,
+    Columns, Database, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot,
+    ValueMeta, VisitRow, WHOLE_BYTES, Wait, Work, corrupt, file_error, unsupported,
 };
 use crate::runtime;
 use crate::store::{Extent, Key, StoreError};

@@ -1,4 +1,4 @@
-//! Open values of references: bytes in memory, and ranges of other objects.
+//! Open values of references that are ranges of other objects.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,51 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory};
-
-/// A value that is stored in the references.
-#[derive(Debug)]
-pub(super) struct InlineObject {
-    bytes: Arc<Vec<u8>>,
-    stat: Stat,
-}
-
-impl InlineObject {
-    pub(super) fn new(bytes: Arc<Vec<u8>>, stat: Stat) -> Self {
-        Self { bytes, stat }
-    }
-}
-
-#[async_trait]
-impl Object for InlineObject {
-    fn size_bytes(&self) -> u64 {
-        self.stat.size_bytes
-    }
-
-    fn version(&self) -> Version {
-        self.stat.version
-    }
-
-    fn stat(&self) -> Result<Stat, StoreError> {
-        Ok(self.stat)
-    }
-
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        _: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let length = self.bytes.len();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-        let end = start.saturating_add(size_bytes).min(length);
-        Some(Ok(Data::Shared(Arc::clone(&self.bytes), start..end)))
-    }
-
-    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
-        let read = self.try_read(offset, size_bytes, &mut []);
-        read.unwrap_or_else(|| Err(StoreError::internal("bytes that are not in memory")))
-    }
-}
 
 /// Converts the failure to open a target into an error of a key: the key exists, but its bytes do not.
 pub(super) fn target_error(

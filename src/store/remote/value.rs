@@ -51,7 +51,12 @@ pub(super) struct RemoteObject {
 
 impl RemoteObject {
     /// `is_exact` means that exactly the requested ranges are fetched, without blocks and readahead.
-    pub(super) fn new(source: &Arc<RemoteSource>, key: &Key, value: FetchedValue, is_exact: bool) -> Self {
+    pub(super) fn new(
+        source: &Arc<RemoteSource>,
+        key: &Key,
+        value: FetchedValue,
+        is_exact: bool,
+    ) -> Self {
         Self {
             source: Arc::clone(source),
             key: key.clone(),

@@ -11,8 +11,8 @@ use super::format::{Format, Head, Meta, OVERFLOW};
 use super::page::{LeafValue, Page};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
-    Columns, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, ValueMeta, VisitRow,
-    WHOLE_BYTES, corrupt,
+    Columns, Failure, FoundValue, FoundWithNext, ReadValue, SMALL_BYTES, Snapshot, ValueMeta,
+    VisitRow, WHOLE_BYTES, corrupt,
 };
 use crate::store::{Key, StoreError, in_memory};
 
