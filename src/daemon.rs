@@ -1,8 +1,7 @@
 //! The life cycle of a mount: checks, mount, background process, signals, unmount.
 //!
-//! Options, source and mountpoint are checked before the mount, so that a failed check leaves
-//! nothing behind. The mount is ready when FUSE_INIT is negotiated; only then does the command
-//! return.
+//! Options, source and mountpoint are checked before the mount: a failed check leaves no mount behind. The
+//! mount is ready when FUSE_INIT is negotiated. Then the command returns.
 
 mod arguments;
 mod background;

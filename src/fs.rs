@@ -1,9 +1,9 @@
 //! The file system: the semantics of each request, without any type of the kernel.
 //!
-//! Requests come from the transport ([`crate::fuse`]) as plain values, and so do the replies. A
-//! method that begins with `try_` runs on the session thread and returns `None` if it would block;
-//! then the asynchronous method of the same name is awaited. Reads of local files that would block
-//! on the disk run on the local I/O pool (`local_io`).
+//! The transport ([`crate::fuse`]) passes requests and receives replies as plain values. A method that begins
+//! with `try_` runs on the session thread and returns `None` if it would block. Then the transport awaits the
+//! asynchronous method of the same name. Reads of local files that would block on the disk run on the local
+//! I/O pool (`local_io`).
 //!
 //! **Architecture Invariant:** this module does not name the transport, so that another one can be added.
 
@@ -131,8 +131,7 @@ pub struct Fs {
     local_io: LocalIoPool,
     stats: Stats,
     recent_errors: Arc<RecentErrors>,
-    /// Lookups of listed names without attributes. The kernel counts them, and the tree does not know their
-    /// numbers.
+    /// Lookups of listed names without attributes. The kernel counts them; the tree does not have their numbers.
     placeholders: sync::Mutex<HashMap<Ino, u64>>,
     /// The time when the file system was built.
     started: Instant,
@@ -143,11 +142,11 @@ pub struct Fs {
 pub enum EntryAttributes {
     /// The present attributes.
     Current(Node),
-    /// The present attributes need waiting; these are the ones that the kernel has of the number. The kernel
-    /// applies attributes of a listing to the inode, whatever their time to live: others, such as a size
-    /// of 0, would truncate a file that is being read.
+    /// The present attributes need waiting; these are the ones that the kernel has cached. The kernel applies
+    /// attributes of a listing to the inode, whatever their time to live. Others, such as a size of 0, would
+    /// truncate a file that is being read.
     Cached(Node),
-    /// The present attributes need waiting, and the tree does not know the number. The kernel makes an inode
+    /// The present attributes need waiting, and the tree does not have the number. The kernel makes an inode
     /// of it, which it looks up before use.
     Placeholder(Ino),
     /// The name is `.` or `..`, which the kernel only lists.

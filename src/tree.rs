@@ -2,11 +2,11 @@
 //!
 //! If the store has an index, an inode number is an index position and needs no table (`indexed`).
 //! Otherwise the number is a hash of key and version, with a table of the numbers that the kernel
-//! knows (`hashed`). Views (`views`) and the hierarchy in another version (`translations`) have
+//! holds (`hashed`). Views (`views`) and the hierarchy in another version (`translations`) have
 //! numbers of their own. A mount shows all of them together (`mux`). All numbers are the same after
 //! a remount.
 //!
-//! **Architecture Invariant:** modules below this one do not know inode numbers.
+//! **Architecture Invariant:** modules below this one have no inode numbers.
 //!
 //! **Architecture Invariant:** an inode number stands for one content of one key. When the content
 //! changes, the key gets another number. So data that the kernel caches for a number are never
@@ -153,8 +153,8 @@ pub trait Tree: Debug + Send + Sync {
     /// As [`Tree::lookup`].
     fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
 
-    /// Increments the lookup count of a number that the kernel knows, and returns the attributes that it has of
-    /// the number: a listing must not give it others. `None` if the kernel does not know the number.
+    /// Increments the lookup count of a number that the kernel holds, and returns the attributes that the kernel
+    /// has cached; a listing must not contain others. `None` if the kernel does not hold the number.
     fn count_lookup(&self, ino: Ino) -> Option<Stat>;
 
     /// Decrements the lookup count of a number.

@@ -1,5 +1,5 @@
-//! Shell completions: the script of a shell passes the words of the command line to `zarrfs
-//! __complete`, which prints the candidates for the word at the cursor.
+//! Shell completions. The script of a shell passes the words of the command line to `zarrfs __complete`.
+//! This command prints the candidates for the word at the cursor.
 //!
 //! The first line of the output tells which file names the shell adds, see [`FileNames`]. Each
 //! other line is a candidate, a whole word, followed by a tab and a description.

@@ -14,7 +14,7 @@ const MAX_SAME_NAME: u32 = 1000;
 /// Creates a directory for a source.
 ///
 /// # Errors
-/// If there is no runtime directory, or the directory cannot be created.
+/// The user has no runtime directory, or the directory cannot be created.
 pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
     let name = match source {
         Source::Argument(given) => name(given.as_os_str().as_bytes()),

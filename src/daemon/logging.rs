@@ -104,8 +104,8 @@ pub fn log_warnings() -> Result<(), Failure> {
     start(None, level, false)
 }
 
-/// Returns whether fuser logs that the kernel refused the reply to a request that was interrupted: its program,
-/// which was killed, no longer waits for it.
+/// Returns whether fuser logs that the kernel refused the reply to an interrupted request. A program that was
+/// killed no longer waits for the reply.
 fn is_reply_to_cancelled_request(record: &Record<'_>) -> bool {
     let not_found = io::Error::from(Errno::NOENT).to_string();
     record.target() == "fuser::reply" && record.args().to_string().ends_with(&not_found)

@@ -74,7 +74,7 @@ impl MountedViews {
     /// Returns the directory of the views of the node at `key`.
     ///
     /// # Errors
-    /// If there is no such node.
+    /// The mount has no such node.
     pub(super) fn node(&self, key: &str) -> Result<NodeViews, Failure> {
         let key = key.trim_matches('/');
         let path = match key {
@@ -154,7 +154,7 @@ impl NodeViews {
         serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", file.display()).into())
     }
 
-    /// Returns whether the node is known to be an array.
+    /// Returns whether the list of views says that the node is an array.
     pub(super) fn is_array(&self) -> bool {
         self.list().is_ok_and(|list| list["node_type"] == "array")
     }

@@ -245,7 +245,7 @@ pub(super) struct MountEntry {
     device: String,
     pub(super) kind: String,
     pub(super) source: String,
-    /// The ID of the user who mounted, for a FUSE mount.
+    /// The user ID of a FUSE mount.
     pub(super) user_id: Option<u32>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct StateLog {
 }
 
 impl StateLog {
-    /// Opens the log file; `None` if there is no state directory, or it cannot be written to.
+    /// Opens the log file; `None` if the user has no state directory that can be written to.
     pub(super) fn open() -> Option<Self> {
         Self::open_in(state_directory()?.join("zarrfs")).ok()
     }

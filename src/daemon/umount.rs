@@ -23,7 +23,7 @@ pub struct MountedSource {
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
-    /// The ID of the user who mounted.
+    /// The user ID of the mount.
     pub uid: Option<u32>,
 }
 
@@ -140,7 +140,7 @@ fn not_mounted(path: &Path) -> io::Result<String> {
 /// The largest number of process names in a message.
 const MAX_USERS: usize = 5;
 
-/// Returns the processes that use a mount, for a message, as far as this user can see them.
+/// Returns the processes that use a mount and that are visible to this user, for a message.
 fn users(mount: &Path) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbered = processes.filter_map(|process| {

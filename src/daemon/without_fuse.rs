@@ -34,7 +34,7 @@ pub struct MountedSource {
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
-    /// The ID of the user who mounted.
+    /// The user ID of the mount.
     pub uid: Option<u32>,
 }
 

@@ -1,7 +1,7 @@
 //! The local I/O pool: blocking reads of local files, which must not run on a session thread.
 //!
-//! The jobs of one file run in order on one worker, so that concurrent readers of one zip entry
-//! decode it once and occupy one worker. Jobs of different files, and parallel jobs, run on all
+//! The jobs of one file run in order on one worker: concurrent readers of one zip entry decode it once and
+//! occupy one worker. Jobs of different files, and parallel jobs, run on all
 //! workers.
 
 use std::collections::{HashMap, VecDeque, hash_map};
@@ -37,8 +37,8 @@ struct State {
     /// Jobs by file. A file is in the map exactly as long as a worker has the file or the file is in `work`.
     files: HashMap<u64, VecDeque<Job>>,
     work: VecDeque<Work>,
-    /// Sleeping workers. The last one is woken first, so that as few workers as possible are used:
-    /// each keeps a stack and an allocator arena of the largest size that it ever needed.
+    /// Sleeping workers. The last one is woken first, so that few workers are used. Each keeps a stack and an
+    /// allocator arena of the largest size that it ever needed.
     idle: Vec<usize>,
     has_ended: bool,
 }

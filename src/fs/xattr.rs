@@ -11,7 +11,7 @@ const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 /// The size of the attributes that a list has, in bytes. Programs that copy attributes copy those in the list, and
 /// ext4 has one block of 4 KiB for all attributes of a file.
 const MAX_LISTED_BYTES: usize = 3 << 10;
-/// What a file system adds to each attribute, in bytes.
+/// The bytes that a file system adds to each attribute.
 const ENTRY_BYTES: usize = 20;
 
 /// Returns whether the kernel accepts an extended attribute.

@@ -38,9 +38,9 @@ const IDLE_ROUNDS: u32 = 5;
 const SHARE: u32 = 10;
 /// Added to the deadline, because the store has its own and reports the cause of a timeout in more detail.
 const GRACE: Duration = Duration::from_secs(1);
-/// A failure after at least this time also answers a repetition of the request. The kernel repeats
-/// requests by itself: after a failed readahead it reads the first page, and callers that waited
-/// for the lookup or read of another caller send their own. Each would wait for another deadline.
+/// A failure after at least this time also answers a repetition of the request. The kernel repeats requests by
+/// itself: after a failed readahead it reads the first page. Callers that waited for the lookup or read of
+/// another caller send their own. Each would wait for another deadline.
 const SLOW_FAILURE: Duration = Duration::from_secs(1);
 /// The time that a slow failure answers repetitions.
 const FAILURE_TTL: Duration = Duration::from_millis(500);

@@ -186,8 +186,7 @@ impl<P: DirectoryReply> ErrorReply for FilledReply<P> {
 }
 
 impl Service {
-    /// Lists a part of a directory: the names that need no waiting, or, if there are none, the next
-    /// names of the source.
+    /// Lists a part of a directory: the names that need no waiting, or else the next names of the source.
     ///
     /// Collected names are sent even if the listing fails after them. The kernel then requests the
     /// rest, and that request waits or fails.

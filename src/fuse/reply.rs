@@ -95,8 +95,8 @@ pub(super) fn file_attr(node: &Node, policy: &Policy) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino.0),
         size: stat.size_bytes,
-        // Set for every object: `tar -S` and other programs take a file with fewer blocks for a
-        // sparse file, and a file with no blocks for an empty one.
+        // Set for every object. `tar -S` and other programs take a file with fewer blocks for a sparse file,
+        // and a file without blocks for an empty one.
         blocks: stat.size_bytes.div_ceil(512),
         atime: stat.modified,
         mtime: stat.modified,

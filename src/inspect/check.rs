@@ -26,7 +26,7 @@ use crate::sync::Mutex;
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The check found nothing that counts as failure.
+    /// The check has no finding that counts as failure.
     Good,
     /// The check printed at least one failure.
     Bad,

@@ -187,7 +187,7 @@ async fn views(nodes: &Arc<Nodes>, node: &Arc<ViewNode>) -> Map<String, Value> {
     views
 }
 
-/// Checks whether a view is available; returns its size if that is known and `has_size` is set.
+/// Checks whether a view is available; returns its size if `has_size` is set and the size is available.
 async fn view(
     nodes: &Arc<Nodes>,
     node: &Arc<ViewNode>,

@@ -105,7 +105,7 @@ pub(super) fn write(
     write_block(out, "Problems", PROBLEM, &problems)
 }
 
-/// Writes a heading with lines below it, unless there are none.
+/// Writes a heading and the lines below it; writes nothing without lines.
 fn write_block(
     out: &mut impl Write,
     heading: &str,

@@ -63,8 +63,8 @@ pub(super) struct KeyWalk<'a> {
     found: VecDeque<ListedKey>,
 }
 
-/// The number of names after which a listing is interrupted, until their keys and directories have
-/// been returned: the number of keys of a chunk grid has no bound.
+/// The number of names after which a listing pauses until their keys and directories have been returned. The
+/// number of keys of a chunk grid has no bound.
 const MAX_FOUND: usize = 1024;
 
 impl ChunkKeyParser {

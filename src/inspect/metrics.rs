@@ -45,8 +45,8 @@ const SHOWN: [&str; 20] = [
 /// The number of failed requests that are shown.
 const MAX_ERRORS: usize = 5;
 
-/// Formats the metrics of a daemon: source and mountpoint, rates since the mount or since
-/// `previous`, memory, transfer metrics of a remote store, and the last failed requests.
+/// Formats the metrics of a daemon: source and mountpoint, rates, memory, transfer metrics of a remote store,
+/// and the last failed requests. Rates are those since `previous`, or since the mount.
 pub fn metrics_text(
     document: &Map<String, Value>,
     previous: Option<&Map<String, Value>>,

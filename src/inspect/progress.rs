@@ -25,7 +25,7 @@ pub(super) struct Amount {
     pub(super) bytes: u64,
 }
 
-/// The progress of a file that is written: a bar on a terminal, otherwise nothing.
+/// The progress of a file that is written: a bar on a terminal.
 #[derive(Debug)]
 pub(crate) struct Transfer(ProgressBar);
 

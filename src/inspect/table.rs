@@ -1,5 +1,5 @@
-//! The table of `zarrfs tree`. On a terminal, rows are collected in blocks, whose cells are aligned in
-//! columns that fit the width of the terminal, so that a slow or endless source is shown during the walk.
+//! The table of `zarrfs tree`. On a terminal, the cells of each block of rows are aligned in columns that fit
+//! the width of the terminal. Blocks appear during the walk, even if the source is slow or endless.
 //! In a pipe, every row is written immediately, and its complete cells are separated by two spaces.
 
 use std::io::{self, IsTerminal, Write};

@@ -26,7 +26,7 @@ pub struct HashedTree {
     store: Arc<dyn Store>,
     root: Key,
     inodes: InodeRange,
-    /// The numbers that the kernel knows.
+    /// The numbers that the kernel holds.
     known: Mutex<HashMap<Ino, InodeEntry>>,
     /// The readahead of values, for a remote store.
     values: Option<KeyReadahead>,
@@ -79,8 +79,8 @@ impl InodeRange {
     /// Returns the number of a listed name, as a directory shows it; `None` for a name that no key can have.
     ///
     /// A file without attributes has no version yet, so its number changes with the lookup. Until then, the
-    /// number contains the position in the listing: fts(3), which `find`, `du` and `rm` use, sorts long
-    /// directories by these numbers, and so keeps the order of the store.
+    /// number contains the position in the listing. fts(3), which `find`, `du` and `rm` use, sorts long
+    /// directories by number, and so keeps the order of the store.
     pub(super) fn listed(self, prefix: &Key, listed: &Listed<'_>) -> Option<Ino> {
         check_component(listed.name).ok()?;
         let (prefix, name) = (prefix.as_bytes(), listed.name);

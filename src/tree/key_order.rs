@@ -1,5 +1,6 @@
-//! The orders in which programs visit the keys of a store: as listed, by name (a shell's `*`), by
-//! inode number (`cp -r`, `find`), or by the numbers in names (chunks over their grid).
+//! The orders in which programs visit the keys of a store: as listed, by name, by inode number, or by the
+//! numbers in names. A shell's `*` sorts by name, `cp -r` and `find` by inode number. Chunks follow the numbers
+//! of their grid.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -249,9 +250,9 @@ impl KeyOrders {
         None
     }
 
-    /// Returns the step of the recently used keys. It shows in the last two keys (a program with one
-    /// thread), unless `needs_two_pairs` requires more, or in two pairs among the latest keys (several threads).
-    /// A stride shows in three keys of one directory. If several orders match, `last_order`, the order of the
+    /// Returns the step of the recently used keys. The last two keys of a program with one thread show it,
+    /// unless `needs_two_pairs`; two pairs among the latest keys show it for several threads.
+    /// Three keys of one directory show a stride. If several orders match, `last_order`, the order of the
     /// stream that was continued last, takes precedence.
     pub(super) async fn step(
         &self,
@@ -311,8 +312,8 @@ impl KeyOrders {
         Some(Step { order, stride, top })
     }
 
-    /// Returns the prefix in which `other` directly follows `one`, if it does: the directory of both keys, or
-    /// a prefix of a chunk grid, where the names are numbers. Keys of different arrays are no evidence of
+    /// Returns the prefix in which `other` directly follows `one`, if it does. The prefix is the directory of
+    /// both keys, or that of a chunk grid, whose names are numbers. Keys of different arrays are no evidence of
     /// the arrays that follow.
     async fn is_next(&self, one: &Key, other: &Key, order: KeyOrder) -> Option<Key> {
         let top = common_prefix(one, other);
@@ -340,8 +341,8 @@ impl KeyOrders {
         (middle.checked_add(stride) == Some(last)).then_some(Step { order, stride, top })
     }
 
-    /// Returns the next key of a step; `None` at its end, or behind more than [`MAX_SKIPPED`] directories
-    /// without a value, each of which may take requests.
+    /// Returns the next key of a step; `None` at its end, or after more than [`MAX_SKIPPED`] directories
+    /// without a value. Each directory may take requests.
     pub(super) async fn after(&self, key: &Key, step: &Step) -> Option<Key> {
         let (mut at, mut stride) = (key.clone(), step.stride);
         let mut skipped = 0;

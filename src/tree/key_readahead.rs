@@ -3,7 +3,7 @@
 //! Two keys that follow each other in some order ([`KeyOrder`]), or three in equal strides, start a
 //! stream. After streams that were not continued, more keys are needed. A single key is enough if it is
 //! opened right after its directory and is the first value of the directory. The window of a stream
-//! doubles when the program has to wait for a key in flight, and so grows to the product of latency and
+//! doubles when the program waits for a key in flight. So it grows to the product of latency and
 //! bandwidth. It halves when the store has no memory for more. If the store joins prefetches, a window is
 //! filled once half of it is used, so that several prefetches can share a request. A stream that is not
 //! continued and has no open files ends after [`IDLE`], and cancels its requests.
@@ -149,8 +149,8 @@ impl State {
         listed.find_map(|(listed, at)| (listed == prefix).then_some(*at))
     }
 
-    /// Returns whether the opening of a key may start a stream by itself: its directory was just listed, no
-    /// other of its keys was used recently, and no false start followed the last continued stream.
+    /// Returns whether the opening of a key may start a stream by itself. Its directory was just listed, and no
+    /// other key of it was used recently. No false start followed the last continued stream.
     fn may_be_first(&self, key: &Key) -> bool {
         let listed_at = self.listed_at(&key.parent());
         listed_at.is_some_and(|at| at.elapsed() < JUST_LISTED)
@@ -239,7 +239,7 @@ impl Stream {
 }
 
 impl KeyReadahead {
-    /// Observes a tree of a remote store; `what` tells whether values or attributes are prefetched.
+    /// Observes a tree of a remote store; `what` is what is prefetched: values or attributes.
     pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
             in_batches: store.joins_prefetches(),

@@ -363,8 +363,8 @@ impl Tree for MuxTree {
     }
 }
 
-/// A directory of the native tree as the mount shows it, with the numbers of the mount, and with
-/// the directory of its views if that is listed.
+/// A directory of the native tree as the mount shows it: with the numbers of the mount, and the directory of
+/// views if the mount lists it.
 #[derive(Debug)]
 struct NativeDir {
     stream: Box<dyn DirStream>,

@@ -39,7 +39,7 @@ pub(super) struct ViewTree {
     known: Mutex<HashMap<Ino, ViewInode>>,
 }
 
-/// A view that the kernel knows.
+/// A view whose number the kernel holds.
 #[derive(Debug)]
 struct ViewInode {
     view: View,
