@@ -287,6 +287,13 @@ impl ArrayChunks {
         self.store.capabilities().is_remote
     }
 
+    /// Returns whether the kernel may read files without opening them, because the store cannot fail to open
+    /// one.
+    pub(super) fn opens_for_each_read(&self) -> bool {
+        let capabilities = self.store.capabilities();
+        capabilities.immutable && capabilities.open_infallible
+    }
+
     /// Returns whether read chunks are inner chunks, which can be fetched together.
     pub(super) fn has_inner(&self) -> bool {
         self.inner.is_some()

@@ -1,17 +1,19 @@
 //! Readahead: decodes chunks ahead of a sequential reader.
 //!
 //! Prefetches of a remote array continue as long as one of its files is open ([`OpenReader`]). The last
-//! close cancels their requests, unless a read waits for the same chunks.
+//! close cancels their requests, unless a read waits for the same chunks. If the kernel sends no open and
+//! close, each read opens and closes its file, so the cancellation waits for a following read.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::chunk_batch::ChunkBatch;
 use super::chunk_cache::{ChunkLookup, Interest, LoadWaiter};
 use super::geometry::Geometry;
 use super::order::ElementOrder;
 use super::reader::ArrayReader;
-use crate::runtime::{Priority, accepts_prefetch};
+use crate::runtime::{self, Priority, accepts_prefetch};
 use crate::store::Window;
 use crate::sync::Mutex;
 
@@ -20,6 +22,9 @@ const MAX_TASKS: usize = 64;
 
 /// The largest number of runs in which chunks to prefetch are searched, because a session thread does this.
 const MAX_AHEAD_RUNS: u64 = 1 << 14;
+
+/// How long prefetches continue without a read of a file that each read opens.
+const READ_GRACE: Duration = Duration::from_secs(1);
 
 /// The prefetched chunks of a remote array.
 #[derive(Debug, Default)]
@@ -31,6 +36,10 @@ struct State {
     open_files: usize,
     /// The interests in the chunks that are being prefetched.
     wanted: Vec<Arc<Interest>>,
+    /// When the last file was closed.
+    closed: Option<Instant>,
+    /// Whether a task waits for a following read.
+    is_waiting: bool,
 }
 
 /// An open file that contains elements of an array. Dropping the last one cancels the prefetches.
@@ -41,13 +50,42 @@ impl Drop for OpenReader {
     fn drop(&mut self) {
         let mut state = self.0.ahead.0.lock();
         state.open_files = state.open_files.saturating_sub(1);
-        let unwanted = match state.open_files {
-            0 => std::mem::take(&mut state.wanted),
-            _ => Vec::new(),
-        };
+        if state.open_files > 0 {
+            return;
+        }
+        if self.0.chunks.opens_for_each_read() {
+            state.closed = Some(Instant::now());
+            state.wanted.retain(|interest| !interest.is_over());
+            if !state.is_waiting && !state.wanted.is_empty() {
+                state.is_waiting = true;
+                runtime::spawn(cancel_unread(Arc::clone(&self.0))).detach();
+            }
+            return;
+        }
+        let unwanted = std::mem::take(&mut state.wanted);
         // The interests are dropped without the lock, because their drop wakes tasks.
         drop(state);
         drop(unwanted);
+    }
+}
+
+/// Cancels the prefetches of an array once no read has followed the last one for a while.
+async fn cancel_unread(reader: Arc<ArrayReader>) {
+    loop {
+        runtime::sleep(READ_GRACE).await;
+        let mut state = reader.ahead.0.lock();
+        state.wanted.retain(|interest| !interest.is_over());
+        let is_idle = || {
+            let closed = state.closed;
+            state.open_files == 0 && closed.is_none_or(|closed| closed.elapsed() >= READ_GRACE)
+        };
+        if state.wanted.is_empty() || is_idle() {
+            state.is_waiting = false;
+            let unwanted = std::mem::take(&mut state.wanted);
+            drop(state);
+            drop(unwanted);
+            return;
+        }
     }
 }
 

@@ -88,6 +88,36 @@ fn a_zip_is_mounted_in_three_requests_and_no_byte_is_read_twice() {
 }
 
 #[test]
+fn an_array_in_a_zip_is_read_with_one_request_for_each_chunk() {
+    let served = scratch();
+    let (store, archive) = (served.path().join("store"), served.path().join("store.zip"));
+    fs::create_dir_all(store.join("x")).unwrap();
+    let chunk = vec![7; 500_000];
+    let document = serde_json::json!({"zarr_format": 2, "shape": [CHUNKS * chunk.len()],
+        "chunks": [chunk.len()], "dtype": "|u1", "order": "C", "compressor": null,
+        "filters": null, "fill_value": 0});
+    fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    fs::write(store.join("x/.zarray"), document.to_string()).unwrap();
+    for number in 0..CHUNKS {
+        fs::write(store.join(format!("x/{number}")), &chunk).unwrap();
+    }
+    sh(&format!(
+        "cd {} && python3 -m zipfile -c {} .zgroup x",
+        store.display(),
+        archive.display()
+    ));
+    let nginx = Nginx::start(served.path());
+    // The next chunks are still on their way when the first read ends.
+    let mounted = nginx.remote("slow").mount("store.zip");
+    let before = nginx.requests().len();
+    let view = read(mounted.join("x/.zarrfs/x.bin")).unwrap();
+    assert!(view == chunk.repeat(CHUNKS));
+    let requests = nginx.requests().split_off(before);
+    assert!(requests.len() <= CHUNKS + 4, "{requests:?}");
+    mounted.unmount();
+}
+
+#[test]
 fn a_second_mount_with_a_warm_disk_cache_fetches_no_data() {
     let served = served();
     let nginx = Nginx::start(served.path());

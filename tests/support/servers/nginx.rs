@@ -22,6 +22,7 @@ use super::{Port, Process, Remote, http};
 /// | `/redirect/` | redirects to the file below `/`                              |
 /// | `/noetag/`   | no ETag: versions of a file differ only in `Last-Modified`   |
 /// | `/closed/`   | a missing file returns 403                                   |
+/// | `/slow/`     | 1 MiB per second on each connection                          |
 #[derive(Debug)]
 pub struct Nginx {
     _process: Process,
@@ -79,6 +80,7 @@ http {
         location /noetag/ { alias "@ROOT@/"; etag off; }
         location /closed/ { alias "@ROOT@/"; error_page 404 = @denied; }
         location @denied { return 403; }
+        location /slow/ { alias "@ROOT@/"; limit_rate 1m; }
     }
 }
 "#;
