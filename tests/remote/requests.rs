@@ -118,6 +118,27 @@ fn an_array_in_a_zip_is_read_with_one_request_for_each_chunk() {
 }
 
 #[test]
+fn a_long_key_in_a_zip_is_read_ahead_and_no_part_of_it_twice() {
+    let served = scratch();
+    let long = vec![7; 20 << 20];
+    fs::write(served.path().join("long"), &long).unwrap();
+    fs::write(served.path().join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    sh(&format!(
+        "cd {} && python3 -m zipfile -c store.zip .zgroup long",
+        served.path().display()
+    ));
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("slow").mount("store.zip");
+    let before = nginx.requests().len();
+    assert!(read(mounted.join("long")).unwrap() == long);
+    let requests = nginx.requests().split_off(before);
+    assert!(requests.len() <= 20, "{requests:?}");
+    let sent = bytes(&requests);
+    assert!(sent <= long.len() as u64 / 20 * 21, "{requests:?}");
+    mounted.unmount();
+}
+
+#[test]
 fn a_second_mount_with_a_warm_disk_cache_fetches_no_data() {
     let served = served();
     let nginx = Nginx::start(served.path());

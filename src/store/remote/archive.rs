@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use hashbrown::HashMap;
@@ -12,9 +12,12 @@ use super::blocks::Blocks;
 use super::store::RemoteSource;
 use super::value::{fetch, fetch_cached};
 use super::{Meta, RequestError, TransferStats};
+use crate::runtime;
 use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError, part};
 use crate::sync::Mutex;
 
+/// How long the readahead of an entry continues without a read or a reader.
+const READ_GRACE: Duration = Duration::from_secs(1);
 /// Number of spans among which those that are no longer read are looked for.
 const MAX_SPANS: usize = 256;
 
@@ -27,8 +30,50 @@ pub(in crate::store) struct RemoteArchive {
     tail: Arc<Vec<u8>>,
     /// Set once another version of the archive was seen; no requests are sent from then on.
     is_changed: AtomicBool,
-    /// Entries that are read in blocks, like files, as long as one of their readers exists.
-    spans: Mutex<HashMap<(u64, u64), Weak<Blocks>>>,
+    spans: Arc<Mutex<Spans>>,
+}
+
+/// Entries that are read in blocks, like files, as long as one of their readers exists, and for a while after
+/// each read: if the kernel opens no files, each read has a reader of its own.
+#[derive(Debug, Default)]
+struct Spans {
+    known: HashMap<(u64, u64), Span>,
+    /// Whether a task waits for following reads.
+    is_waiting: bool,
+}
+
+#[derive(Debug)]
+struct Span {
+    blocks: Weak<Blocks>,
+    /// Keeps the blocks after a read.
+    recent: Option<Arc<Blocks>>,
+    /// When the last read began.
+    used: Instant,
+}
+
+/// Drops the readahead of entries that were not read for a while, and have no reader.
+async fn release_unread(spans: Weak<Mutex<Spans>>) {
+    loop {
+        runtime::sleep(READ_GRACE).await;
+        let Some(spans) = spans.upgrade() else {
+            return;
+        };
+        let mut unread = Vec::new();
+        let mut spans = spans.lock();
+        for span in spans.known.values_mut() {
+            if span.used.elapsed() >= READ_GRACE {
+                unread.extend(span.recent.take());
+            }
+        }
+        spans.is_waiting = spans.known.values().any(|span| span.recent.is_some());
+        let is_waiting = spans.is_waiting;
+        // Dropped without the lock, because that cancels requests.
+        drop(spans);
+        drop(unread);
+        if !is_waiting {
+            return;
+        }
+    }
 }
 
 impl RemoteArchive {
@@ -38,7 +83,7 @@ impl RemoteArchive {
             meta,
             tail,
             is_changed: AtomicBool::new(false),
-            spans: Mutex::default(),
+            spans: Arc::default(),
         }
     }
 
@@ -123,14 +168,28 @@ impl RemoteArchive {
     fn blocks(&self, span: Range<u64>) -> Arc<Blocks> {
         let mut spans = self.spans.lock();
         let ends = (span.start, span.end);
-        if let Some(known) = spans.get(&ends).and_then(Weak::upgrade) {
-            return known;
+        if spans.known.len() >= MAX_SPANS {
+            let is_in_use = |span: &Span| span.blocks.strong_count() > 0;
+            spans.known.retain(|_, span| is_in_use(span));
         }
-        if spans.len() >= MAX_SPANS {
-            spans.retain(|_, known| known.strong_count() > 0);
+        let known = spans.known.get(&ends);
+        let blocks = known.and_then(|span| span.blocks.upgrade());
+        let blocks = blocks.unwrap_or_else(|| {
+            let root = Key::root();
+            Arc::new(Blocks::new(&self.source, &root, &self.meta, span))
+        });
+        let own = Span {
+            blocks: Arc::downgrade(&blocks),
+            recent: Some(Arc::clone(&blocks)),
+            used: Instant::now(),
+        };
+        let before = spans.known.insert(ends, own);
+        if !spans.is_waiting {
+            spans.is_waiting = true;
+            runtime::spawn(release_unread(Arc::downgrade(&self.spans))).detach();
         }
-        let blocks = Arc::new(Blocks::new(&self.source, &Key::root(), &self.meta, span));
-        spans.insert(ends, Arc::downgrade(&blocks));
+        drop(spans);
+        drop(before);
         blocks
     }
 }
