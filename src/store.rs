@@ -301,6 +301,13 @@ pub trait Index: Debug + Send + Sync {
     /// The child with a name. `None` proves absence; a parent that is no prefix has no children.
     fn child(&self, parent: Position, name: &[u8]) -> Option<Position>;
 
+    /// The position of a key. `None` proves absence.
+    fn find(&self, key: &Key) -> Option<Position> {
+        let names = key.as_bytes().split(|byte| *byte == b'/');
+        let mut names = names.filter(|name| !name.is_empty());
+        names.try_fold(Position(0), |parent, name| self.child(parent, name))
+    }
+
     /// The prefix that holds a position; the root is its own parent.
     fn parent(&self, position: Position) -> Position;
 
@@ -502,6 +509,13 @@ impl<S: SyncStore> Store for S {
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         SyncStore::list(self, prefix)
+    }
+
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        match (what, SyncStore::open(self, key, AccessHint::Ranges)) {
+            (Prefetch::Value, Ok(object)) => object.prefetch_whole().await,
+            _ => false,
+        }
     }
 
     fn as_sync(&self) -> Option<&dyn SyncStore> {

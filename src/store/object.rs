@@ -151,6 +151,11 @@ pub trait Object: Debug + Send + Sync {
     /// cannot be fetched fails when it is read.
     async fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
+    /// Fetches the whole value before it is read, as [`Store::prefetch`](super::Store::prefetch).
+    async fn prefetch_whole(&self) -> bool {
+        false
+    }
+
     /// The open file that holds exactly these bytes, if one exists (for kernel passthrough).
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -102,6 +102,18 @@ pub trait SnapshotReader: Debug + Send + Sync {
         self.read_exact_at(offset, length).await
     }
 
+    /// Records that `bytes` bytes from `start` are fetched before a read. Returns false, and records nothing,
+    /// if they do not fit into `budget_bytes` with those that wait for a read.
+    fn begin_prefetch(&self, _start: u64, _bytes: u64, _budget_bytes: u64) -> bool {
+        false
+    }
+
+    /// Records the end of a prefetch that [`SnapshotReader::begin_prefetch`] has recorded.
+    fn end_prefetch(&self, _start: u64, _bytes: u64, _is_fetched: bool) {}
+
+    /// Records a read of bytes that may have been prefetched.
+    fn record_read(&self, _start: u64, _bytes: u64) {}
+
     /// Fails if this version is known to be outdated. Sends no request.
     ///
     /// # Errors

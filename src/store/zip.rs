@@ -125,6 +125,10 @@ struct Archive {
     compressed_max_bytes: u64,
     /// Deflated entries up to this size, in bytes, are decoded whole, larger ones in segments.
     whole_max_bytes: u64,
+    /// For a remote archive: stored entries up to this size, in bytes, are fetched whole.
+    stored_max_bytes: u64,
+    /// For a remote archive: limit of the bytes that are fetched before a read, and wait for it.
+    prefetch_max_bytes: u64,
     inflaters: Inflaters,
     checks: Mutex<CrcProgress>,
 }
@@ -182,6 +186,8 @@ pub struct ZipStore {
 const DECODED_MAX_BYTES: u64 = 256 << 20;
 /// Limit in bytes of the cache of compressed entries: two entries of the largest size that is decoded whole.
 const COMPRESSED_MAX_BYTES: u64 = 2 * WHOLE_MAX_BYTES;
+/// Size limit in bytes of stored entries that are fetched whole, as other keys of remote sources.
+const STORED_MAX_BYTES: u64 = 8 << 20;
 
 impl ZipStore {
     /// Reads the central directory of an archive in an open local file.
@@ -249,6 +255,8 @@ impl ZipStore {
             compressed_max_bytes: compressed_bytes.min(WHOLE_MAX_BYTES),
             decoding: SingleFlight::default(),
             whole_max_bytes: WHOLE_MAX_BYTES.min(decoded_bytes / 2).max(SEGMENT_BYTES),
+            stored_max_bytes: STORED_MAX_BYTES.min(decoded_bytes / 8),
+            prefetch_max_bytes: decoded_bytes / 2,
             inflaters: Inflaters::default(),
             checks: Mutex::default(),
             bytes,

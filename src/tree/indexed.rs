@@ -4,14 +4,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::hashed::InodeRange;
+use super::key_order::KeyOrders;
+use super::key_readahead::KeyReadahead;
 use super::{DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
-use crate::store::{Index, Key, Kind, Object, Position, Stat, Store, StoreError, Visited};
+use crate::store::{
+    Index, Key, Kind, Object, Position, Prefetch, Stat, Store, StoreError, Visited,
+};
 
 /// The tree of a store with an index, or of a part of it.
 #[derive(Debug, Clone)]
 pub struct IndexedTree {
     store: Arc<dyn Store>,
     root: Position,
+    /// Observes which keys of a remote store are opened. The kernel does not open the files of some stores;
+    /// then each read is an open.
+    readahead: Option<Arc<KeyReadahead>>,
 }
 
 /// The number of the first index position. Number 1 is the root, whatever its position is.
@@ -25,17 +33,15 @@ impl IndexedTree {
     pub fn new(store: Arc<dyn Store>, root: &Key) -> Result<Self, StoreError> {
         let missing = || StoreError::NotFound { key: root.clone() };
         let index = store.index().ok_or_else(missing)?;
-        let mut position = Position(0);
-        for name in root
-            .as_bytes()
-            .split(|b| *b == b'/')
-            .filter(|name| !name.is_empty())
-        {
-            position = index.child(position, name).ok_or_else(missing)?;
-        }
+        let root = index.find(root).ok_or_else(missing)?;
+        let readahead = store.capabilities().is_remote.then(|| {
+            let orders = KeyOrders::new(Arc::clone(&store), InodeRange::NATIVE);
+            KeyReadahead::new(Arc::clone(&store), Arc::new(orders), Prefetch::Value)
+        });
         Ok(Self {
             store,
-            root: position,
+            root,
+            readahead: readahead.map(Arc::new),
         })
     }
 
@@ -89,7 +95,13 @@ impl IndexedTree {
     fn object(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
         let position = self.position(ino)?;
         self.node(position)?;
-        self.index().open(position)
+        let object = self.index().open(position)?;
+        if let Some(readahead) = &self.readahead {
+            let key = self.index().key(position);
+            readahead.anticipate_open(&key);
+            readahead.observe(&key, Some(&object));
+        }
+        Ok(object)
     }
 
     fn directory(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
@@ -98,6 +110,9 @@ impl IndexedTree {
             return Err(StoreError::NotAPrefix {
                 key: self.index().key(position),
             });
+        }
+        if let Some(readahead) = &self.readahead {
+            readahead.record_listed(&self.index().key(position));
         }
         let parent = match ino {
             Ino::ROOT => ino,

@@ -11,7 +11,7 @@ use super::Ino;
 use super::hashed::InodeRange;
 use crate::cache::WeightedLru;
 use crate::hierarchy::is_document;
-use crate::store::{Key, Kind, Store, Visited};
+use crate::store::{Index, Key, Kind, Store, Visited};
 use crate::sync::Mutex;
 
 /// An order of the names in one directory.
@@ -187,6 +187,21 @@ const TTL: Duration = Duration::from_secs(60);
 /// The names of a directory, and the time when they were listed.
 type CachedDirectory = (Option<Arc<Directory>>, Instant);
 
+/// Returns the names of a prefix from an index, whose positions are the inode numbers; `None` for too many names.
+fn load_from_index(index: &dyn Index, prefix: &Key) -> Option<Directory> {
+    let position = index.find(prefix)?;
+    let (mut names, mut numbers, mut is_complete) = (NameList::default(), Vec::new(), true);
+    index.children(position, 0, &mut |name, kind, child| {
+        numbers.push(Ino(child.0.into()));
+        is_complete = names.push(name, kind);
+        match is_complete {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    is_complete.then(|| Directory::new(names, &numbers))
+}
+
 /// The orders of the directories of one tree.
 #[derive(Debug)]
 pub(super) struct KeyOrders {
@@ -221,6 +236,9 @@ impl KeyOrders {
 
     /// Lists a directory; `None` if listing fails or returns too many names.
     async fn load(&self, prefix: &Key) -> Option<Directory> {
+        if let Some(index) = self.store.index() {
+            return load_from_index(index, prefix);
+        }
         let mut listing = self.store.list(prefix).await.ok()?;
         let (mut names, mut numbers) = (NameList::default(), Vec::new());
         let mut cookie = 0;

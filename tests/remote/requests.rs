@@ -118,6 +118,61 @@ fn an_array_in_a_zip_is_read_with_one_request_for_each_chunk() {
 }
 
 #[test]
+fn ordinary_tools_read_the_keys_of_a_remote_zip_with_one_request_each() {
+    let copy = scratch();
+    for level in ["-0", "-1"] {
+        let served = scratch();
+        let store = served.path().join("store");
+        fs::create_dir_all(store.join("x")).unwrap();
+        for number in 0..CHUNKS {
+            let chunk: Vec<u8> = (0..200_000_u32)
+                .map(|at| (at.wrapping_mul(2_654_435_761 + number as u32) >> 24) as u8)
+                .collect();
+            fs::write(store.join(format!("x/{number}")), chunk).unwrap();
+        }
+        let document = serde_json::json!({"zarr_format": 2, "shape": [CHUNKS * 200_000],
+            "chunks": [200_000], "dtype": "|u1", "order": "C", "compressor": null,
+            "filters": null, "fill_value": 0});
+        fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+        fs::write(store.join("x/.zarray"), document.to_string()).unwrap();
+        sh(&format!(
+            "cd {} && zip -q {level} -r ../store.zip .",
+            store.display()
+        ));
+        let tools = [
+            "for n in $(seq 0 39); do cat MNT/x/$n; done | cmp - COPY/all",
+            "cp -r MNT COPY/cp && diff -r STORE COPY/cp && rm -r COPY/cp",
+            "tar -C MNT -cf COPY/x.tar . && tar -C STORE -df COPY/x.tar",
+            "cat $(ls -d MNT/x/*) | cmp - COPY/by-name",
+        ];
+        sh(&format!(
+            "cd {}/x && cat $(seq 0 39) > {copy}/all && cat * > {copy}/by-name",
+            store.display(),
+            copy = copy.path().display()
+        ));
+        for script in tools {
+            let nginx = Nginx::start(served.path());
+            let mounted = nginx.remote("slow").mount("store.zip");
+            let before = nginx.requests().len();
+            let script = script
+                .replace("MNT", &mounted.path().display().to_string())
+                .replace("STORE", &store.display().to_string())
+                .replace("COPY", &copy.path().display().to_string());
+            sh(&script);
+            let requests = nginx.requests().split_off(before);
+            assert!(
+                requests.len() <= CHUNKS + MORE,
+                "{level} {script}: {requests:?}"
+            );
+            let sent = bytes(&requests);
+            let most = fs::metadata(served.path().join("store.zip")).unwrap().len() / 20 * 21;
+            assert!(sent <= most, "{level} {script}: {sent} bytes of {most}");
+            mounted.unmount();
+        }
+    }
+}
+
+#[test]
 fn a_long_key_in_a_zip_is_read_ahead_and_no_part_of_it_twice() {
     let served = scratch();
     let long = vec![7; 20 << 20];

@@ -295,6 +295,28 @@ impl SnapshotReader for RemoteArchive {
         }
     }
 
+    fn begin_prefetch(&self, start: u64, bytes: u64, budget_bytes: u64) -> bool {
+        let unread_bytes = self.source.speculation.unread_bytes();
+        let is_free = unread_bytes.saturating_add(bytes) <= budget_bytes
+            && self.source.try_reserve_ahead(bytes).is_some();
+        if is_free {
+            let speculation = &self.source.speculation;
+            speculation.insert_unread(&Key::root(), start, bytes);
+        }
+        is_free
+    }
+
+    fn end_prefetch(&self, start: u64, bytes: u64, is_fetched: bool) {
+        match is_fetched {
+            true => self.source.counters.prefetched(&Key::root(), bytes),
+            false => drop(self.source.speculation.read(&Key::root(), start)),
+        }
+    }
+
+    fn record_read(&self, start: u64, bytes: u64) {
+        self.source.record_read(&Key::root(), start, bytes);
+    }
+
     fn check(&self) -> Result<(), SnapshotError> {
         match self.is_changed.load(Ordering::Relaxed) {
             true => Err(SnapshotError::Changed(

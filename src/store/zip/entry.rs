@@ -308,6 +308,13 @@ impl Object for ZipObject {
         }
     }
 
+    async fn prefetch_whole(&self) -> bool {
+        match &self.archive.bytes {
+            ArchiveBytes::Local(_) => false,
+            ArchiveBytes::Remote(reader) => self.prefetch_remote(reader).await,
+        }
+    }
+
     fn as_local(&self) -> Option<&dyn LocalObject> {
         match &self.archive.bytes {
             ArchiveBytes::Local(_) => Some(self),

@@ -18,6 +18,14 @@ impl ZipObject {
         node.method() == EntryMethod::Deflated && node.size_bytes() > self.archive.whole_max_bytes
     }
 
+    /// Whether parts of the entry of a remote archive are fetched by themselves: stored entries that are
+    /// long, or of which a view wants exact ranges.
+    pub(super) fn is_fetched_in_parts(&self) -> bool {
+        let node = self.node();
+        let is_short = (1..=self.archive.stored_max_bytes).contains(&node.size_bytes());
+        node.method() == EntryMethod::Stored && (self.is_exact || !is_short)
+    }
+
     /// Returns the segment that contains the byte at `offset`.
     pub(super) fn segment_of(&self, offset: u64) -> Result<u32, StoreError> {
         u32::try_from(offset / SEGMENT_BYTES)
@@ -114,6 +122,7 @@ impl ZipObject {
         target: &mut [u8],
     ) -> Result<(), StoreError> {
         let decoded = match self.node().method() {
+            EntryMethod::Stored => copy_exact(compressed, target),
             EntryMethod::Zstd => inflate::zstd_exact(compressed, target),
             EntryMethod::Deflated => inflate::deflate_exact(compressed, target),
             method => streams::exact(method, compressed, target),
@@ -121,4 +130,16 @@ impl ZipObject {
         decoded.map_err(|what| self.corrupt(what))?;
         self.verify_crc(crc_of(target))
     }
+}
+
+fn copy_exact(stored: &[u8], target: &mut [u8]) -> Result<(), String> {
+    if stored.len() != target.len() {
+        return Err(format!(
+            "{} bytes are stored, {} declared",
+            stored.len(),
+            target.len()
+        ));
+    }
+    target.copy_from_slice(stored);
+    Ok(())
 }

@@ -8,7 +8,6 @@ use flate2::Crc;
 use super::ZipObject;
 use crate::runtime::{Priority, compute};
 use crate::store::snapshot::SnapshotReader;
-use crate::store::zip::index::EntryMethod;
 use crate::store::zip::inflate::{SEGMENT_BYTES, SegmentError};
 use crate::store::{Data, StoreError, in_memory, part, part_mut};
 
@@ -61,7 +60,7 @@ impl ZipObject {
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Some(Data::Filled(0..0)));
         }
-        if node.method() == EntryMethod::Stored {
+        if self.is_fetched_in_parts() {
             let Some(data) = self.known_data(size) else {
                 return Ok(None);
             };
@@ -91,7 +90,35 @@ impl ZipObject {
             return Ok(None);
         };
         let range = start..start.saturating_add(size);
-        Ok((range.end <= bytes.len()).then_some(Data::Shared(bytes, range)))
+        let is_whole = range.end <= bytes.len();
+        if is_whole && !self.is_segmented() {
+            reader.record_read(node.header_offset(), node.compressed_bytes());
+        }
+        Ok(is_whole.then_some(Data::Shared(bytes, range)))
+    }
+
+    /// Fetches the whole entry before a read, if it is decoded whole and memory for it is free.
+    pub(super) async fn prefetch_remote(&self, reader: &Reader) -> bool {
+        let node = self.node();
+        let (start, bytes) = (node.header_offset(), node.compressed_bytes());
+        let is_whole = !self.is_fetched_in_parts() && !self.is_segmented();
+        let cached = self
+            .archive
+            .decoded
+            .lock()
+            .get(&(self.position, 0))
+            .is_some();
+        if !is_whole || cached {
+            return is_whole;
+        }
+        // The decoded bytes wait in the cache.
+        let needed = bytes.max(node.size_bytes());
+        if !reader.begin_prefetch(start, needed, self.archive.prefetch_max_bytes) {
+            return false;
+        }
+        let is_fetched = self.decoded(reader).await.is_ok();
+        reader.end_prefetch(start, needed, is_fetched);
+        is_fetched
     }
 
     /// Returns the range of a stored entry's data in the archive. `None` unless its header is verified, and
@@ -116,11 +143,12 @@ impl ZipObject {
         if node.size_bytes() > 0 && size == 0 {
             return Ok(Data::Filled(0..0));
         }
-        if node.method() == EntryMethod::Stored {
+        if self.is_fetched_in_parts() {
             return self.fetch_stored(reader, offset, size).await;
         }
         if !self.is_segmented() {
             let bytes = self.decoded(reader).await?;
+            reader.record_read(node.header_offset(), node.compressed_bytes());
             let start = in_memory(offset)?;
             return Ok(Data::Shared(bytes, start..start.saturating_add(size)));
         }
