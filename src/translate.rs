@@ -230,12 +230,12 @@ pub async fn diagnostics(
     let Hierarchy { tree, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
     let unread = tree.unreadable();
     for target in Target::ALL {
-        let mut leave_out = |key: &Key, why: &str| {
+        let mut leave_out = |key: &Key, reason: &str| {
             diagnostics.push(TranslationDiagnostic {
                 target,
                 key: key.clone(),
                 path: key.below(root).unwrap_or_default().to_vec(),
-                why: why.to_owned(),
+                reason: reason.to_owned(),
             });
         };
         tree.diagnostics(target, root, &mut leave_out);
@@ -259,7 +259,7 @@ pub struct TranslationDiagnostic {
     /// The path of the node in the translation.
     pub path: Vec<u8>,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for TranslationDiagnostic {
@@ -270,7 +270,7 @@ impl fmt::Display for TranslationDiagnostic {
             "{}/{}: {}",
             self.target.name(),
             String::from_utf8_lossy(&self.path).escape_debug(),
-            self.why
+            self.reason
         )
     }
 }

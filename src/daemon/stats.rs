@@ -160,7 +160,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
         Some(socket) => {
             let socket = PathBuf::from(OsStr::from_bytes(&socket));
             read_metrics(&socket).map_err(|error| {
-                let message = format!("{shown}: {}: {}", socket.display(), why(&error));
+                let message = format!("{shown}: {}: {}", socket.display(), read_failure(&error));
                 match error.kind() {
                     io::ErrorKind::PermissionDenied => StatsError::Denied(message.into()),
                     _ => StatsError::from(message),
@@ -193,7 +193,7 @@ fn read_metrics(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn why(error: &io::Error) -> String {
+fn read_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "only root and the user that the daemon runs as can read the metrics".into()

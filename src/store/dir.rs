@@ -209,7 +209,7 @@ fn reopen(place: &OwnedFd) -> io::Result<File> {
 }
 
 /// Converts the result of stat(2); `None` for files that the store does not show.
-fn known(stat: &FileStat) -> Option<Stat> {
+fn stat_of(stat: &FileStat) -> Option<Stat> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Some(object_stat(stat)),
         FileType::Directory => Some(Stat {
@@ -243,7 +243,7 @@ impl SyncStore for DirStore {
     }
 
     fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        known(&self.file_stat(key)?).ok_or_else(|| StoreError::NotFound { key: key.clone() })
+        stat_of(&self.file_stat(key)?).ok_or_else(|| StoreError::NotFound { key: key.clone() })
     }
 
     fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
@@ -466,7 +466,7 @@ impl DirStore {
             return Some((Kind::Object, None));
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return known(&stat).map(|stat| (stat.kind, Some(stat)));
+            return stat_of(&stat).map(|stat| (stat.kind, Some(stat)));
         }
         match self.stat(&key) {
             Ok(stat) => Some((stat.kind, Some(stat))),

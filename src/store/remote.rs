@@ -158,8 +158,8 @@ struct Get {
     range: ByteRange,
     /// The only acceptable version.
     expected: Option<Meta>,
-    /// A version that the caller has; if it is unchanged, no bytes need to be sent.
-    known: Option<Meta>,
+    /// A version that the caller has cached: the condition of the request, as in `If-None-Match`.
+    cached: Option<Meta>,
     /// The length of the pieces in which the bytes are returned; 0 for one piece.
     piece_bytes: usize,
     /// Receives the attributes of the object before its bytes.
@@ -183,7 +183,7 @@ impl Get {
             key: key.clone(),
             range,
             expected: None,
-            known: None,
+            cached: None,
             piece_bytes: 0,
             early: None,
         }

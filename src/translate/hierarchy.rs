@@ -41,9 +41,9 @@ enum DocumentProblem {
 }
 
 impl DocumentProblem {
-    fn why(&self) -> &str {
+    fn reason(&self) -> &str {
         match self {
-            Self::Unreadable(why) | Self::Invalid(why) => why,
+            Self::Unreadable(reason) | Self::Invalid(reason) => reason,
         }
     }
 }
@@ -109,7 +109,7 @@ impl DocumentTree {
     /// Returns the translation of the node; `None` if its document is invalid and stays as it is.
     fn translation(&self, target: Target) -> Option<Translation> {
         if let Some(problem) = &self.problem {
-            return Some(Translation::Unsupported(problem.why().to_owned()));
+            return Some(Translation::Unsupported(problem.reason().to_owned()));
         }
         let Some(detected) = self.detected() else {
             return Some(Translation::Directory);

@@ -27,7 +27,7 @@ pub struct HashedTree {
     root: Key,
     inodes: InodeRange,
     /// The numbers that the kernel holds.
-    known: Mutex<HashMap<Ino, InodeEntry>>,
+    held: Mutex<HashMap<Ino, InodeEntry>>,
     /// The readahead of values, for a remote store.
     values: Option<KeyReadahead>,
     /// The readahead of attributes, for a remote store whose listings are not complete.
@@ -153,12 +153,12 @@ impl HashedTree {
             store,
             root,
             inodes,
-            known: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, InodeEntry>> {
-        self.known.lock()
+    fn held_numbers(&self) -> MutexGuard<'_, HashMap<Ino, InodeEntry>> {
+        self.held.lock()
     }
 
     /// Assigns a number to the key, and increments its lookup count.
@@ -167,9 +167,9 @@ impl HashedTree {
         if ino == self.inodes.root {
             return Node { ino, stat };
         }
-        let mut known = self.known();
+        let mut held = self.held_numbers();
         loop {
-            match known.entry(ino) {
+            match held.entry(ino) {
                 Slot::Vacant(slot) => {
                     slot.insert(InodeEntry {
                         key,
@@ -198,8 +198,8 @@ impl HashedTree {
         if ino == self.inodes.root {
             return Ok((self.root.clone(), Kind::Prefix, Version(0)));
         }
-        let known = self.known();
-        let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
+        let held = self.held_numbers();
+        let found = held.get(&ino).ok_or_else(|| unknown(ino))?;
         Ok((found.key.clone(), found.stat.kind, found.stat.version))
     }
 
@@ -303,23 +303,23 @@ impl Tree for HashedTree {
     }
 
     fn count_lookup(&self, ino: Ino) -> Option<Stat> {
-        let mut known = self.known();
-        let there = known.get_mut(&ino)?;
+        let mut held = self.held_numbers();
+        let there = held.get_mut(&ino)?;
         there.lookups = there.lookups.saturating_add(1);
         Some(there.stat)
     }
 
     fn forget(&self, ino: Ino, lookups: u64) {
-        let mut known = self.known();
-        if let Slot::Occupied(mut slot) = known.entry(ino) {
+        let mut held = self.held_numbers();
+        if let Slot::Occupied(mut slot) = held.entry(ino) {
             let left = slot.get().lookups.saturating_sub(lookups);
             slot.get_mut().lookups = left;
             if left == 0 {
                 slot.remove();
             }
         }
-        if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
-            known.shrink_to_fit();
+        if held.capacity() > 1024 && held.len() < held.capacity() / 8 {
+            held.shrink_to_fit();
         }
     }
 
@@ -380,7 +380,7 @@ impl Tree for HashedTree {
     }
 
     fn known_inodes(&self) -> usize {
-        self.known().len().saturating_add(1)
+        self.held_numbers().len().saturating_add(1)
     }
 }
 

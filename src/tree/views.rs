@@ -36,7 +36,7 @@ pub(super) struct ViewTree {
     /// Whether the root of the view tree is the root of the mount.
     is_mount_root: bool,
     recent_errors: Arc<RecentErrors>,
-    known: Mutex<HashMap<Ino, ViewInode>>,
+    held: Mutex<HashMap<Ino, ViewInode>>,
 }
 
 /// A view whose number the kernel holds.
@@ -61,7 +61,7 @@ impl ViewTree {
             nodes,
             is_mount_root,
             recent_errors: Arc::default(),
-            known: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
@@ -91,9 +91,9 @@ impl ViewTree {
 
     /// Returns whether a number is that of a directory of views of the root.
     pub(super) fn is_of_root(&self, ino: Ino) -> bool {
-        let known = self.known();
+        let held = self.held_numbers();
         ino == Ino::ROOT
-            || known
+            || held
                 .get(&ino)
                 .is_some_and(|it| it.view.is_dir_of(&self.root))
     }
@@ -138,14 +138,14 @@ impl ViewTree {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Ino, ViewInode>> {
-        self.known.lock()
+    fn held_numbers(&self) -> MutexGuard<'_, HashMap<Ino, ViewInode>> {
+        self.held.lock()
     }
 
     /// Returns the view and the file of a number from a lookup.
     fn looked_up(&self, ino: Ino) -> Result<(View, Option<Arc<ViewFile>>), StoreError> {
-        let known = self.known();
-        let found = known.get(&ino).ok_or_else(|| unknown(ino))?;
+        let held = self.held_numbers();
+        let found = held.get(&ino).ok_or_else(|| unknown(ino))?;
         Ok((found.view.clone(), found.object.clone()))
     }
 
@@ -158,8 +158,8 @@ impl ViewTree {
     }
 
     fn parent(&self, ino: Ino) -> Ino {
-        let known = self.known();
-        known.get(&ino).map_or(Ino::ROOT, |known| known.parent)
+        let held = self.held_numbers();
+        held.get(&ino).map_or(Ino::ROOT, |view| view.parent)
     }
 
     /// Assigns a number to a view, and increments its lookup count.
@@ -174,9 +174,9 @@ impl ViewTree {
             });
         }
         let mut ino = view.number();
-        let mut known = self.known();
+        let mut held = self.held_numbers();
         loop {
-            match known.entry(ino) {
+            match held.entry(ino) {
                 _ if ino == NATIVE_ROOT => {}
                 MapEntry::Vacant(slot) => {
                     slot.insert(ViewInode {
@@ -231,27 +231,27 @@ impl Tree for ViewTree {
     }
 
     fn count_lookup(&self, ino: Ino) -> Option<Stat> {
-        let mut known = self.known();
-        let there = known.get_mut(&ino)?;
+        let mut held = self.held_numbers();
+        let there = held.get_mut(&ino)?;
         there.lookups = there.lookups.saturating_add(1);
         Some(there.view.stat(there.object.as_deref()))
     }
 
     fn forget(&self, ino: Ino, lookups: u64) {
-        let mut known = self.known();
+        let mut held = self.held_numbers();
         let mut forgotten = None;
-        if let MapEntry::Occupied(mut slot) = known.entry(ino) {
+        if let MapEntry::Occupied(mut slot) = held.entry(ino) {
             let left = slot.get().lookups.saturating_sub(lookups);
             slot.get_mut().lookups = left;
             if left == 0 {
                 forgotten = Some(slot.remove());
             }
         }
-        if known.capacity() > 1024 && known.len() < known.capacity() / 8 {
-            known.shrink_to_fit();
+        if held.capacity() > 1024 && held.len() < held.capacity() / 8 {
+            held.shrink_to_fit();
         }
         // Dropped without the lock, because a file may own much memory.
-        drop(known);
+        drop(held);
         drop(forgotten);
     }
 
@@ -332,6 +332,6 @@ impl Tree for ViewTree {
     }
 
     fn known_inodes(&self) -> usize {
-        self.known().len()
+        self.held_numbers().len()
     }
 }

@@ -74,11 +74,11 @@ impl ValueVersions {
         if let Some(identity) = value.identity {
             return Ok(Some(Version(identity)));
         }
-        let Some(known) = self.known(key) else {
+        let Some(known) = self.cached_proof(key) else {
             return Ok(Some(new_version(snapshot, value)));
         };
         let proof = revalidate(snapshot, key, value, known, digests)?;
-        Ok(proof.map(|proof| self.remember(key, proof)))
+        Ok(proof.map(|proof| self.cache(key, proof)))
     }
 
     /// As [`ValueVersions::version`], for a value that will be read.
@@ -89,7 +89,7 @@ impl ValueVersions {
         value: ValueMeta,
         digests: Digest,
     ) -> Result<Option<VersionProof>, Failure> {
-        let known = self.known(key).filter(|_| value.identity.is_none());
+        let known = self.cached_proof(key).filter(|_| value.identity.is_none());
         let proof = match known {
             Some(known) => revalidate(snapshot, key, value, known, digests)?,
             None => Some(new_proof(snapshot, value)),
@@ -103,15 +103,15 @@ impl ValueVersions {
             }
             proof.digest = Some(digest(snapshot, key, value)?);
         }
-        self.remember(key, proof);
+        self.cache(key, proof);
         Ok(Some(proof))
     }
 
-    fn known(&self, key: &Key) -> Option<VersionProof> {
+    fn cached_proof(&self, key: &Key) -> Option<VersionProof> {
         self.opened.lock().get(key).copied()
     }
 
-    fn remember(&self, key: &Key, proof: VersionProof) -> Version {
+    fn cache(&self, key: &Key, proof: VersionProof) -> Version {
         let evicted = self.opened.lock().insert(key.clone(), proof, 1);
         drop(evicted);
         proof.version

@@ -157,7 +157,7 @@ impl Objects {
         let options = GetOptions {
             range,
             if_match: tag(&get.expected),
-            if_none_match: tag(&get.known),
+            if_none_match: tag(&get.cached),
             ..GetOptions::default()
         };
         let (response, info) =

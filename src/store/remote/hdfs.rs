@@ -104,7 +104,11 @@ impl Hdfs {
             Some(expected) => expected.clone(),
             None => self.meta(&get.key).await?,
         };
-        if get.known.as_ref().is_some_and(|known| known.is_same(&meta)) {
+        if get
+            .cached
+            .as_ref()
+            .is_some_and(|known| known.is_same(&meta))
+        {
             return Err(RequestError::NotModified);
         }
         let range = wanted(&get.range, meta.size_bytes);

@@ -204,7 +204,7 @@ impl KeyValues {
                 "it has another content by now".into(),
             ));
         }
-        if is(&get.known) == Some(true) {
+        if is(&get.cached) == Some(true) {
             return Err(RequestError::NotModified);
         }
         let ReadValue::Value(mut bytes) = stored else {

@@ -449,7 +449,7 @@ async fn pin_version(
         false => source.reserve(key, length).await?,
     };
     let mut get = Get::new(key, ByteRange::Bounded(range.clone()));
-    get.known = known.clone();
+    get.cached = known.clone();
     match (source.get(get).await, known) {
         (Ok(got), _) => {
             if got.start == range.start && got.bytes.len() as u64 == length {

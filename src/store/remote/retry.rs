@@ -172,7 +172,7 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
         key: get.key.clone(),
         range: ByteRange::Bounded(at..end),
         expected: Some(have.meta.clone()),
-        known: None,
+        cached: None,
         piece_bytes: get.piece_bytes,
         early: None,
     })

@@ -196,7 +196,7 @@ impl RemoteSource {
             Some(meta) => {
                 let _reserved = self.reserve(key, meta.size_bytes).await?;
                 let mut get = Get::new(key, ByteRange::Whole(meta.size_bytes));
-                get.known = Some(meta.clone());
+                get.cached = Some(meta.clone());
                 let requested_at = Instant::now();
                 let response = match self.request_get(get).await {
                     Ok(got) => Ok(got.meta),

@@ -228,7 +228,7 @@ impl Web {
         set(RANGE, range.as_deref());
         let expected = get.expected.as_ref().and_then(Meta::strong_tag);
         set(IF_MATCH, expected.as_deref());
-        let known = get.known.as_ref().and_then(|meta| meta.etag.as_deref());
+        let known = get.cached.as_ref().and_then(|meta| meta.etag.as_deref());
         set(IF_NONE_MATCH, known);
         self.ask(Method::GET, &get.key, headers).await
     }

@@ -212,7 +212,7 @@ impl RemoteSource {
         if self.is_immutable && cached.is_some() {
             return (Err(RequestError::NotModified), requested_at);
         }
-        get.known = cached.map(|value| value.meta.clone());
+        get.cached = cached.map(|value| value.meta.clone());
         (self.get(get).await, requested_at)
     }
 

@@ -52,7 +52,7 @@ impl DocumentTree {
     fn zom(&self, key: &Key, notes: &mut Vec<String>) -> Option<Value> {
         let mut leave_out = |why: &str| notes.push(format!("without {key}: {why}"));
         if let Some(problem) = &self.problem {
-            leave_out(problem.why());
+            leave_out(problem.reason());
             return None;
         }
         let [zarr_json, zarray, zgroup, zattrs, _] = &self.documents;

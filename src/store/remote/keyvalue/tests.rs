@@ -157,7 +157,7 @@ fn a_content_of_the_same_length_is_another_version() {
         b"tw"
     );
     let mut knowing = Get::new(&key("a"), ByteRange::Whole(9));
-    knowing.known = Some(second);
+    knowing.cached = Some(second);
     let response = block_on(values.get(&knowing));
     assert!(
         matches!(response, Err(RequestError::NotModified)),
