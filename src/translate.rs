@@ -241,7 +241,8 @@ pub async fn diagnostics(
         tree.diagnostics(target, root, &mut leave_out);
         if let Some(why) = unread.filter(|_| tree.is_consolidated(target)) {
             let document = root.join(target.consolidated().as_bytes());
-            let why = format!("no copies of the metadata below it, some cannot be read: {why}");
+            let why =
+                format!("no consolidated metadata, some metadata below it cannot be read: {why}");
             leave_out(&document.unwrap_or_default(), &why);
         }
     }

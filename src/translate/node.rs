@@ -85,7 +85,7 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
             }),
             ZarrFormat::V3,
         ) => Ok(Translation::Group(None)),
-        (Target::Unsharded, Node::Group(_), ZarrFormat::V3) => Ok(without_copies(raw)),
+        (Target::Unsharded, Node::Group(_), ZarrFormat::V3) => Ok(without_consolidated(raw)),
         (Target::V2, Node::Array(array), ZarrFormat::V2)
         | (Target::V3, Node::Array(array), ZarrFormat::V3) => own_version(array, raw),
         (Target::Unsharded, _, ZarrFormat::V2 | ZarrFormat::N5) => {
@@ -130,7 +130,7 @@ pub(super) fn attributes<E: std::fmt::Display>(
 }
 
 /// Returns the document of a group without its consolidated metadata, which describe sharded arrays.
-fn without_copies(raw: Option<&Value>) -> Translation {
+fn without_consolidated(raw: Option<&Value>) -> Translation {
     let mut document = raw.cloned().unwrap_or_default();
     if let Some(members) = document.as_object_mut() {
         members.shift_remove("consolidated_metadata");

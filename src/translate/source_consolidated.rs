@@ -102,8 +102,8 @@ impl SourceConsolidated {
         self.nodes.documents(path).next()?;
         let (document, version) = &self.document;
         let text = |name: &str| {
-            let copy = self.nodes.copy(path, name)?;
-            Some(copy.to_string().into_bytes())
+            let document = self.nodes.document(path, name)?;
+            Some(document.to_string().into_bytes())
         };
         Some(NodeDocuments {
             texts: NODE_DOCUMENT_NAMES.map(text),

@@ -79,15 +79,15 @@ impl Consolidated {
     /// Returns the node at a path relative to the group; `None` if the path has no document. The empty path
     /// is the group itself (v2 only).
     pub fn node(&self, path: &str) -> Option<Result<Node, MetadataError>> {
-        let copy = |name| self.copy(path, name).cloned();
-        let zattrs = Ok(copy(".zattrs"));
-        if let Some(zarr_json) = copy(ZARR_JSON) {
+        let document = |name| self.document(path, name).cloned();
+        let zattrs = Ok(document(".zattrs"));
+        if let Some(zarr_json) = document(ZARR_JSON) {
             Some(v3::node_from(zarr_json))
-        } else if let Some(zarray) = copy(".zarray") {
+        } else if let Some(zarray) = document(".zarray") {
             let array = v2::array_from(zarray, zattrs);
             Some(array.map(|array| Node::Array(Box::new(array))))
         } else {
-            let zgroup = copy(".zgroup")?;
+            let zgroup = document(".zgroup")?;
             Some(v2::group_from(zgroup, zattrs).map(Node::Group))
         }
     }
@@ -99,29 +99,29 @@ impl Consolidated {
 
     /// Returns the names of the documents of a path, in the order of [`DOCUMENT_NAMES`].
     pub fn documents(&self, path: &str) -> impl Iterator<Item = &'static str> + use<> {
-        let present = DOCUMENT_NAMES.map(|name| self.copy(path, name).map(|_| name));
+        let present = DOCUMENT_NAMES.map(|name| self.document(path, name).map(|_| name));
         present.into_iter().flatten()
     }
 
-    /// Returns the copy of a document of a path.
-    pub fn copy(&self, path: &str, name: &str) -> Option<&Value> {
+    /// Returns a document of a path.
+    pub fn document(&self, path: &str, name: &str) -> Option<&Value> {
         self.nodes.get(path)?.get(name)
     }
 
     /// Returns whether the documents of a path are those of an array, valid or not.
     pub fn is_array(&self, path: &str) -> bool {
-        match self.copy(path, ZARR_JSON) {
+        match self.document(path, ZARR_JSON) {
             Some(zarr_json) => v3::is_array(zarr_json),
-            None => self.copy(path, ".zarray").is_some(),
+            None => self.document(path, ".zarray").is_some(),
         }
     }
 
     /// Returns the chunk keys of the array at a path, without parsing its other metadata. `None` if the path
     /// is no array, or its chunk grid or chunk key encoding is not supported.
     pub fn chunk_names(&self, path: &str) -> Option<ChunkNames> {
-        match self.copy(path, ZARR_JSON) {
+        match self.document(path, ZARR_JSON) {
             Some(zarr_json) => v3::chunk_names(zarr_json),
-            None => v2::chunk_names(self.copy(path, ".zarray")?),
+            None => v2::chunk_names(self.document(path, ".zarray")?),
         }
     }
 
@@ -153,7 +153,7 @@ impl Consolidated {
             }
             value
         };
-        let copy = self.copy(path, name);
+        let copy = self.document(path, name);
         let own = parse(bytes)?;
         Ok(copy.map(without_copies) != Some(without_copies(&own)))
     }

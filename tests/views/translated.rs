@@ -339,7 +339,7 @@ fn a_node_that_cannot_be_read_is_never_missing_from_consolidated_documents() {
         format!(".zmetadata: not all of it can be read: {denied}"),
         format!("as-v3/other: {denied}"),
         format!(
-            "as-v3/zarr.json: no copies of the metadata below it, some cannot be read: {denied}"
+            "as-v3/zarr.json: no consolidated metadata, some metadata below it cannot be read: {denied}"
         ),
     ] {
         assert!(
@@ -362,7 +362,7 @@ fn a_node_that_cannot_be_read_is_never_missing_from_consolidated_documents() {
     assert_eq!(errno(read(mount.join(".zarrfs/.zmetadata"))), ENOENT);
     for line in [
         "zom.json: without other: .zarray: ",
-        ".zmetadata: a document has no copy: other/.zarray: ",
+        ".zmetadata: a document is not consolidated: other/.zarray: ",
         "as-v3/other: .zarray: ",
     ] {
         assert!(

@@ -143,9 +143,9 @@ impl PrefixMetadata {
 
     /// Adds the nodes of consolidated metadata. If both versions name a node, v3 describes it.
     fn add_consolidated(&mut self, v3: Option<&Consolidated>, v2: Option<&Consolidated>) {
-        let has_root = v2.is_none_or(|copies| copies.documents("").next().is_some());
-        for copies in v3.into_iter().chain(v2) {
-            for path in copies.paths() {
+        let has_root = v2.is_none_or(|metadata| metadata.documents("").next().is_some());
+        for consolidated in v3.into_iter().chain(v2) {
+            for path in consolidated.paths() {
                 if path
                     .split('/')
                     .any(|c| check_component(c.as_bytes()).is_err())
@@ -154,13 +154,13 @@ impl PrefixMetadata {
                     continue;
                 }
                 let entry = self.nodes.entry(path.into()).or_default();
-                let names = copies.documents(path);
+                let names = consolidated.documents(path);
                 let is_v3 = entry.documents.contains(Document::ZarrJson);
                 for document in names.filter_map(|name| Document::from_name(name.as_bytes())) {
                     entry.documents.insert(document);
                 }
-                if !is_v3 && copies.is_array(path) {
-                    let names = copies.chunk_names(path);
+                if !is_v3 && consolidated.is_array(path) {
+                    let names = consolidated.chunk_names(path);
                     entry.contents = NodeChildren::of_chunks(names);
                 }
             }

@@ -332,7 +332,7 @@ impl DocumentTree {
                 node = node.members.entry(name.to_owned()).or_default();
             }
             for (slot, name) in node.documents.iter_mut().zip(NODE_DOCUMENT_NAMES) {
-                *slot = consolidated.copy(full_path, name).cloned();
+                *slot = consolidated.document(full_path, name).cloned();
             }
         }
         Ok(())

@@ -37,14 +37,14 @@ impl DocumentTree {
     /// consolidated metadata).
     pub(in crate::translate) fn consolidated_metadata(&self) -> Value {
         let members = self.below().into_iter();
-        let copy = |(path, node): (String, &Self)| {
+        let member = |(path, node): (String, &Self)| {
             let mut document = node.documents[0].clone()?;
             document
                 .as_object_mut()?
                 .shift_remove("consolidated_metadata");
             Some((path, document))
         };
-        inline(members.filter_map(copy).collect())
+        inline(members.filter_map(member).collect())
     }
 
     /// Returns the Zarr Object Model (ZEP 6) of the node at a key: the members of its document, `attributes`,
@@ -160,7 +160,7 @@ pub fn zmetadata_json<'a>(
         }
         if let Some(why) = tree.invalid_v2() {
             return Err(HierarchyError::Absent(format!(
-                "a document has no copy: {why}"
+                "a document is not consolidated: {why}"
             )));
         }
         Ok(HierarchyDocument {

@@ -275,7 +275,7 @@ fn a_node_that_cannot_be_read_is_in_no_consolidated_document() {
     }
     // The other differences are still reported.
     let denied = "a/.zarray: access denied: as the test wants it";
-    let copies = "no copies of the metadata below it, some cannot be read";
+    let copies = "no consolidated metadata, some metadata below it cannot be read";
     assert_eq!(
         lines(&TestStore::local(values(), "a/.zarray", true)),
         [
@@ -313,7 +313,7 @@ fn a_node_of_invalid_json_is_named_in_notes_and_has_no_consolidated_copy() {
         panic!("{none:?}");
     };
     assert!(
-        why.starts_with("a document has no copy: g/a/.zarray: "),
+        why.starts_with("a document is not consolidated: g/a/.zarray: "),
         "{why}"
     );
 }
