@@ -127,15 +127,17 @@ fn render_with<E: Clone + Into<Segment>>(
     })
 }
 
-/// Returns the images of the coarser levels of an array, each with its elements and their reader. `image` is as
-/// in [`render_with`].
+/// The image of a coarser level with its elements, and their reader.
+type OverviewImage<E> = ((Image, E), Arc<ArrayReader>);
+
+/// Returns the images of the coarser levels of an array. `image` is as in [`render_with`].
 fn overview_images<E>(
     context: &Context<'_>,
     full: FullImage<'_>,
     order: ByteOrder,
     image: impl Fn(LevelView<'_>, usize) -> Result<(Image, E), ContentError>,
     notes: &mut Notes,
-) -> Result<Vec<((Image, E), Arc<ArrayReader>)>, ContentError> {
+) -> Result<Vec<OverviewImage<E>>, ContentError> {
     let mut images = Vec::new();
     for (node, coarse, conversion) in overviews(context, full, notes)? {
         let Some(view) = node.array_view() else {
