@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target/bench/remote"
 DATA = WORK / "data"
 MOUNT = WORK / "mnt"
-DEFAULT_MEASURES = ("find", "native_keys", "var", "zip", "disk", "big", "random", "index")
+DEFAULT_MEASURES = ("find", "native_keys", "var", "zip", "zip_keys", "disk", "big", "random", "index")
 MEASURES = (*DEFAULT_MEASURES, "list")
 LISTED_CHUNKS = 100_000
 ZIP_ENTRIES = 1_000_000
@@ -378,6 +378,8 @@ class Bench:
                   if key.startswith(f"{VARIABLE}/") and ".z" not in key]
         assert len(chunks) == CHUNKS
         self.chunk_bytes = sum(file.stat().st_size for file in chunks)
+        WORK.mkdir(parents=True, exist_ok=True)
+        (WORK / "true").write_bytes(b"".join(file.read_bytes() for file in chunks))
         self.keys = len(keys_below(served_dir / "many"))
         self.checked = set()
         self.is_listed = False
@@ -447,7 +449,6 @@ class Bench:
             "rsync": f"rsync -a {variable} {copy}",
             "zarr-python": None,
         }
-        (WORK / "true").write_bytes(b"".join((source / name).read_bytes() for name in names))
         for tool, command in tools.items():
             shutil.rmtree(copy, ignore_errors=True)
             with self.mounted(served, "many/"):
@@ -494,6 +495,18 @@ class Bench:
     def zip(self, served):
         inside = {"driver": "zip", "base": served.store("many.zip"), "path": f"{VARIABLE}/"}
         return self.one(served, "many.zip", "zip", {"driver": "zarr", "kvstore": inside})
+
+    def zip_keys(self, served):
+        """The same native keys in an archive, read by `cat` and `cp -r`."""
+        result = {}
+        for tool, command in {"cat": "cat {}/*.*.* | cmp - {}/true", "cp -r": "cp -r {} {}/copy"}.items():
+            shutil.rmtree(WORK / "copy", ignore_errors=True)
+            with self.mounted(served, "many.zip"):
+                served.requests()
+                start = time.perf_counter()
+                subprocess.run(command.format(MOUNT / VARIABLE, WORK), check=True, shell=True)
+                result[tool] = {"s": time.perf_counter() - start, **total(served.requests())}
+        return result
 
     def disk(self, served):
         cache = WORK / "disk-cache"
@@ -645,6 +658,12 @@ def rows(measure, where, results, bench, is_delayed):
             requests, sent = of(tool, "requests"), of(tool, "bytes") / of("threads", "bytes")
             is_met = requests <= CHUNKS + 4
             yield row(where, "  its requests", f"{requests:.0f}, bytes x {sent:.2f}", target=f"<= {CHUNKS + 4}", is_met=is_met)
+    elif measure == "zip_keys":
+        for tool in results[0]:
+            figure = f"{of(tool, 's'):.3f} s, {of(tool, 'requests'):.0f} requests"
+            ratio = of(tool, "bytes") / bench.chunk_bytes
+            is_met = of(tool, "requests") <= CHUNKS + 4 and ratio <= 1.05
+            yield row(where, f"{tool}, {CHUNKS} keys in a zip", figure, "bytes / entries", ratio, f"<= {CHUNKS + 4}, 1.05", is_met)
     elif measure in ("var", "zip"):
         figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
         peer = f"tensorstore {of('tensorstore', 'read_s'):.3f} s (+ open {of('tensorstore', 'open_s'):.3f}), {of('tensorstore', 'requests'):.0f} requests"
