@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::chunk_cache::{Chunk, ChunkId, now_ms};
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::pipelines::Pipelines;
-use super::raw::{check_version, compare_version};
+use super::raw::compare_version;
 use crate::codec::{self, Pipeline, Sharding};
 use crate::hierarchy::codec_error;
 use crate::store::{AccessHint, AsOf, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version};
@@ -43,6 +43,8 @@ pub struct ArrayChunks {
     distrusted_ms: AtomicU64,
     /// The metadata document from which this was built, if the store is mutable.
     pub(super) document: Option<(Key, Version)>,
+    /// Whether the last check of the document found another version, or none.
+    has_changed: AtomicBool,
 }
 
 impl ArrayChunks {
@@ -103,6 +105,7 @@ impl ArrayChunks {
             document: document.filter(|_| ttl.is_some()),
             ttl,
             distrusted_ms: AtomicU64::new(0),
+            has_changed: AtomicBool::new(false),
         })
     }
 
@@ -404,13 +407,41 @@ impl ArrayChunks {
     /// the read was right, because writers write metadata before chunks.
     pub(super) async fn check_document(&self, as_of: AsOf<'_>) -> Result<(), StoreError> {
         match &self.document {
-            Some((key, version)) => check_version(&*self.store, key, *version, as_of).await,
+            Some((key, _)) => self.compare_document(self.store.stat_as_of(key, as_of).await),
             None => Ok(()),
         }
     }
 
-    /// Returns whether a remote store is known to have other metadata by now. Sends no request.
+    /// As [`ArrayChunks::check_document`], with the attributes of the document that the store has returned.
+    pub(super) fn compare_document(
+        &self,
+        found: Result<Stat, StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some((key, version)) = &self.document else {
+            return Ok(());
+        };
+        let compared = compare_version(key, *version, found);
+        match &compared {
+            Ok(()) => self.set_changed(false),
+            Err(StoreError::Stale { .. }) => self.set_changed(true),
+            Err(_) => {}
+        }
+        compared
+    }
+
+    /// Records the result of a check, so that the next lookup reads the new metadata before `--ttl` ends.
+    fn set_changed(&self, has_changed: bool) {
+        // Most checks find no change, and do not write to memory that is shared by all readers.
+        if self.has_changed.load(Ordering::Relaxed) != has_changed {
+            self.has_changed.store(has_changed, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the store is known to have other metadata by now. Sends no request.
     pub fn is_outdated(&self) -> bool {
+        if self.has_changed.load(Ordering::Relaxed) {
+            return true;
+        }
         let Some((key, version)) = self.document.as_ref().filter(|_| self.is_remote()) else {
             return false;
         };

@@ -7,7 +7,7 @@ use super::chunk_cache::{ChunkId, now_ms};
 use super::chunks::{ArrayChunks, present};
 use super::engine::Engine;
 use super::geometry::Run;
-use super::raw::{compare_version, try_read_into, with_bytes};
+use super::raw::{try_read_into, with_bytes};
 use super::reader::{ArrayReader, ReadRun};
 use super::served::ServedVersions;
 use crate::hierarchy::{CachedIndex, codec_error};
@@ -240,8 +240,8 @@ impl ArrayChunks {
             Ok(Some(Some(version)))
         };
         let read = read();
-        if let Some((key, version)) = &self.document
-            && let Err(error) = compare_version(key, *version, store.stat(key))
+        if let Some((key, _)) = &self.document
+            && let Err(error) = self.compare_document(store.stat(key))
         {
             return Some(Err(error));
         }

@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use super::chunk_cache::{ChunkId, now_ms};
 use super::chunk_table::{ChunkTable, StoredChunk};
 use super::chunks::present;
-use super::raw::{compare_version, try_read_into, with_bytes};
+use super::raw::{try_read_into, with_bytes};
 use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
 use crate::runtime::leave_session_thread;
@@ -51,9 +51,8 @@ impl ArrayReader {
         served: Option<&ServedVersions>,
     ) -> Option<Result<Data, StoreError>> {
         let read = self.try_parts(table, offset, size, buffer, served);
-        if let (Some(store), Some((key, version))) =
-            (self.chunks.store.as_sync(), &self.chunks.document)
-            && let Err(error) = compare_version(key, *version, store.stat(key))
+        if let (Some(store), Some((key, _))) = (self.chunks.store.as_sync(), &self.chunks.document)
+            && let Err(error) = self.chunks.compare_document(store.stat(key))
         {
             return Some(Err(error));
         }

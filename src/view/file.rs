@@ -124,7 +124,7 @@ impl ViewFile {
                 .first()
                 .map(|reader| reader.key().clone())
                 .unwrap_or_default(),
-            what: "a chunk has changed; another inode has the present content".into(),
+            what: "a chunk may have changed; another inode has the present content".into(),
         })?;
         if let FileContent::Picture(picture) = &self.content
             && !handle.keeps_pages()

@@ -48,7 +48,7 @@ pub(super) enum NodeElements {
 }
 
 impl ViewNode {
-    /// Returns whether a remote store is known to have other metadata of the array by now.
+    /// Returns whether the store is known to have other metadata of the array by now.
     pub(super) fn is_outdated(&self) -> bool {
         match &self.elements {
             NodeElements::Fixed(reader) => reader.chunks().is_outdated(),

@@ -133,6 +133,30 @@ fn i06_a_view_fails_while_its_array_is_unreadable_and_recovers() {
 }
 
 #[test]
+fn i06_a_view_that_was_stale_can_be_opened_again_at_once() {
+    for name in ["x/.zarrfs/x.npy", "x/.zarrfs/chunks/1", ".zarrfs/root.nc"] {
+        let stores = Stores::new();
+        let chunks = [le(&GOOD[..4]), le(&GOOD[4..])];
+        stores.v2("x", json!({}), &[("0", &chunks[0]), ("1", &chunks[1])]);
+        // Much longer than the test takes.
+        let mount = stores.mount(&["--ttl", "10m"]);
+        let path = mount.join(name);
+        let open = File::open(&path).unwrap();
+        rewrite(&stores, "x", json!({"shape": [12]}));
+        let mut bytes = vec![0; usize::try_from(open.metadata().unwrap().len()).unwrap()];
+        let error = open.read_exact_at(&mut bytes, 0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(ESTALE), "{name}");
+        let after = read(&path);
+        assert!(after.is_ok(), "{name}: {}", after.unwrap_err());
+        if name.ends_with("npy") {
+            let elements = [chunks.concat(), le(&[FILL; 4])].concat();
+            assert!(after.unwrap().ends_with(&elements));
+        }
+        assert_others_served(&mount, &stores);
+    }
+}
+
+#[test]
 fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_has_the_old_content() {
     let stores = Stores::new();
     stores.v2(
