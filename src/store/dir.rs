@@ -4,7 +4,7 @@
 //! neither `..` nor a link can lead out of it. Only regular files and directories are shown;
 //! FIFOs, sockets and devices are never opened for reading.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -22,6 +22,7 @@ use super::{
     AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
     LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited, part_mut,
 };
+use crate::sync::Mutex;
 
 /// Options of a directory store.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,10 +45,60 @@ pub(super) enum Links {
 /// How often to retry the resolution of a path that is being renamed.
 const RESOLVE_ATTEMPTS: usize = 32;
 
+/// The root of a store. If a writer removes the directory and creates it again, as zarr-python does with mode
+/// `w`, the new one becomes the root. A directory that is renamed stays the root.
+#[derive(Debug)]
+struct Root {
+    opened: Mutex<Arc<OwnedFd>>,
+    /// The directory that contains the root, and the name in it; `None` if it cannot be opened.
+    place: Option<(OwnedFd, OsString)>,
+}
+
+impl Root {
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = ROOT_FLAGS;
+        let opened = rustix::fs::open(path, flags, Mode::empty())?;
+        let place = std::fs::canonicalize(path).ok().and_then(|path| {
+            let flags = PATH_ONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let parent = rustix::fs::open(path.parent()?, flags, Mode::empty()).ok()?;
+            Some((parent, path.file_name()?.to_owned()))
+        });
+        Ok(Self {
+            opened: Mutex::new(Arc::new(opened)),
+            place,
+        })
+    }
+
+    fn opened(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.opened.lock())
+    }
+
+    /// Returns the directory that has taken the place of `removed`; `None` if that still exists, or none has.
+    fn renewed(&self, removed: &Arc<OwnedFd>) -> Option<Arc<OwnedFd>> {
+        match rustix::fs::fstat(&**removed) {
+            Ok(stat) if stat.st_nlink > 0 => return None,
+            Ok(_) | Err(Errno::STALE) => {}
+            Err(_) => return None,
+        }
+        let (parent, name) = self.place.as_ref()?;
+        let new = Arc::new(system::open_on_same_mount(parent, name, ROOT_FLAGS).ok()?);
+        let mut opened = self.opened.lock();
+        if Arc::ptr_eq(&opened, removed) {
+            log::info!("the directory was removed and created again: the new one is read");
+            *opened = new;
+        }
+        Some(Arc::clone(&opened))
+    }
+}
+
+const ROOT_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
 /// A store in a local directory.
 #[derive(Debug)]
 pub struct DirStore {
-    root: OwnedFd,
+    root: Arc<Root>,
     label: String,
     options: DirOptions,
 }
@@ -58,8 +109,7 @@ impl DirStore {
     /// # Errors
     /// The system's error, if the directory cannot be opened or the kernel lacks `openat2` (Linux 5.6).
     pub fn open(path: &Path, options: DirOptions) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let root = Arc::new(Root::open(path)?);
         // `.` and `..` do not name the source.
         let label = match path.file_name() {
             Some(_) => path.to_string_lossy().into_owned(),
@@ -97,13 +147,22 @@ impl DirStore {
             flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
         }
         let path = OsStr::from_bytes(path);
+        let mut root = self.root.opened();
         let mut result = Err(Errno::AGAIN);
         for _ in 0..RESOLVE_ATTEMPTS {
             // EAGAIN: the kernel could not prove that a concurrent rename kept the path beneath,
             // or another process holds a lease on the file.
-            result = system::open_beneath(&self.root, path, flags, links);
-            if !matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
-                break;
+            result = system::open_beneath(&root, path, flags, links);
+            match &result {
+                Err(Errno::INTR | Errno::AGAIN) => continue,
+                // The path `.` of a removed directory can be opened.
+                Err(Errno::NOENT | Errno::STALE) => {}
+                Ok(_) if key.is_root() => {}
+                Ok(_) | Err(_) => break,
+            }
+            match self.root.renewed(&root) {
+                Some(new) => root = new,
+                None => break,
             }
         }
         Ok(result?)
@@ -277,10 +336,7 @@ impl SyncStore for DirStore {
             .resolve(prefix, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|e| StoreError::from_io(prefix, e))?;
         let store = Self {
-            root: self
-                .root
-                .try_clone()
-                .map_err(|e| StoreError::from_io(prefix, e))?,
+            root: Arc::clone(&self.root),
             label: String::new(),
             options: self.options,
         };

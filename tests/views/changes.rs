@@ -190,6 +190,37 @@ fn i07_a_removed_array_is_enoent_and_an_open_view_fails_or_has_the_old_content()
 }
 
 #[test]
+fn i07_a_source_that_is_removed_and_written_again_is_followed() {
+    for ttl in ["50ms", "1s"] {
+        let stores = Stores::new();
+        stores.v2("x", json!({}), &[("0", &le(&GOOD[..4]))]);
+        let mount = stores.mount(&["--ttl", ttl]);
+        let path = view(&mount, "x", "x.bin");
+        let open = File::open(&path).unwrap();
+        assert_eq!(read(&path).unwrap()[..16], le(&GOOD[..4]));
+
+        // As zarr-python opens a directory with mode "w".
+        fs::remove_dir_all(stores.path()).unwrap();
+        let is_empty = || names(mount.path()).is_empty();
+        assert!(wait_until(SOON, is_empty), "{ttl}");
+        fs::create_dir(stores.path()).unwrap();
+        stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+        stores.v2("x", json!({"shape": [4]}), &[("0", &le(&[9, 8, 7, 6]))]);
+        stores.v2("y", json!({"shape": [4]}), &[]);
+        let is_new = || read(&path).is_ok_and(|bytes| bytes == le(&[9, 8, 7, 6]));
+        assert!(wait_until(SOON, is_new), "{ttl}: {:?}", read(&path));
+        let is_listed = || names(mount.path()) == [".zgroup", "x", "y"];
+        assert!(wait_until(SOON, is_listed), "{ttl}");
+        let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
+        let mut bytes = [0; 32];
+        match open.read_at(&mut bytes, 0) {
+            Ok(length) => assert_eq!(bytes[..length.min(16)], le(&GOOD[..4])),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(ESTALE), "{ttl}"),
+        }
+    }
+}
+
+#[test]
 fn i08_a_new_chunk_is_seen_a_second_later() {
     let stores = Stores::new();
     let codecs = [json!(null), json!({"id": "zlib", "level": 1})];

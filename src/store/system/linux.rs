@@ -37,6 +37,16 @@ pub(in crate::store) fn open_beneath(
     rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
 }
 
+/// Opens a name of a directory, unless it is a link or something is mounted on it, such as zarrfs itself.
+pub(in crate::store) fn open_on_same_mount(
+    parent: &OwnedFd,
+    name: &OsStr,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve)
+}
+
 /// Reopens a file that was opened with [`PATH_ONLY`]: the same file, even if it was renamed.
 pub(in crate::store) fn reopen(file: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -43,6 +43,15 @@ pub(in crate::store) fn open_beneath(
     }
 }
 
+/// Opens a name of a directory, unless it is a link.
+pub(in crate::store) fn open_on_same_mount(
+    parent: &OwnedFd,
+    name: &OsStr,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(parent, name, flags | OFlags::NOFOLLOW, Mode::empty())
+}
+
 /// Duplicates the open file.
 pub(in crate::store) fn reopen(file: &OwnedFd, _: OFlags) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(file, 0)
