@@ -125,8 +125,9 @@ fn ordinary_tools_read_the_keys_of_a_remote_zip_with_one_request_each() {
         let store = served.path().join("store");
         fs::create_dir_all(store.join("x")).unwrap();
         for number in 0..CHUNKS {
+            let factor = 2_654_435_761 + u32::try_from(number).unwrap();
             let chunk: Vec<u8> = (0..200_000_u32)
-                .map(|at| (at.wrapping_mul(2_654_435_761 + number as u32) >> 24) as u8)
+                .map(|at| at.wrapping_mul(factor).to_be_bytes()[0])
                 .collect();
             fs::write(store.join(format!("x/{number}")), chunk).unwrap();
         }
