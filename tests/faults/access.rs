@@ -142,7 +142,10 @@ fn d04_expired_credentials_are_fetched_again_once() {
         "the key",
     );
     assert!(giver.requests().len() <= 2, "{:?}", giver.requests());
-    assert!(remote.server.requests().len() <= 4);
+    // A key of `a` can still be prefetched at this time.
+    let mut requests = remote.server.requests();
+    requests.retain(|request| request.key == remote.at("z", 2));
+    assert!(requests.len() <= 4, "{requests:?}");
     remote.server.heal();
     let next = in_time(SOON, "the next read", || {
         read(mount.join(remote.key("z", 2)))
