@@ -43,6 +43,7 @@ mod plain_hdf5;
 mod png;
 mod read;
 mod readme;
+mod record_encoding;
 mod render;
 mod resolve;
 mod sidecar;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use self::body::{ArrayContent, DatasetValues, StoredArray};
 pub(super) use self::compound::needs_encoding;
-use self::compound::{Encoding, NamedTypes};
+use self::compound::{NamedTypes, NetCdfMembers};
 use self::storage::DatasetElements;
 use super::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
@@ -22,6 +22,7 @@ use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
 use super::packed::{StoredChunks, swapped};
 use super::padding::Padding;
+use super::record_encoding::RecordEncoding;
 use crate::zarr::ByteOrder;
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
@@ -298,7 +299,7 @@ impl<'a> FileBuilder<'a> {
                 compound::datatype(reader.chunks().data_type())
             }
             (None, VariableType::Structure, Data::Records(_, reader)) => {
-                Ok(Encoding::of(reader.chunks().data_type())?.datatype)
+                Ok(RecordEncoding::of::<NetCdfMembers>(reader.chunks().data_type())?.datatype)
             }
             (None, VariableType::Number(_) | VariableType::Structure, _) => {
                 Err("no data type of netCDF".into())

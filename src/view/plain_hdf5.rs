@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use self::attributes::HeapTexts;
-use self::types::RecordEncoding;
+use self::types::PlainMembers;
 use super::cf;
 use super::group_tree::{GroupArray, GroupTree};
 use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
@@ -17,6 +17,7 @@ use super::layout::VirtualFile;
 use super::netcdf4::body::{self, DatasetValues, StoredArray};
 use super::netcdf4::storage;
 use super::node::{NodeElements, ViewNode};
+use super::record_encoding::RecordEncoding;
 use crate::array::ArrayReader;
 use crate::zarr::{self, FillValue, Node};
 
@@ -220,9 +221,9 @@ impl<'a> FileBuilder<'a> {
         };
         if let Some(bytes) = &member.records {
             let bytes = bytes.as_ref().map_err(Clone::clone)?;
-            let records = RecordEncoding::of(reader.chunks().data_type())?;
-            let values = records.encode(bytes, &mut self.file)?;
-            return Ok(of_values(records.datatype, values));
+            let encoding = RecordEncoding::of::<PlainMembers>(reader.chunks().data_type())?;
+            let values = types::encode(&encoding, bytes, &mut self.file)?;
+            return Ok(of_values(encoding.datatype, values));
         }
         fixed_elements(reader, array)
     }

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use half::f16;
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::view::dataset::MAX_NAME_BYTES;
-use crate::view::hdf5::{self, Datatype, Member, Object};
-use crate::view::number::{Number, NumberKind, code_points};
-use crate::zarr::{ByteOrder, Field, Fixed, Scalar};
+use crate::view::hdf5::{self, Datatype, Object};
+use crate::view::number::{Number, NumberKind};
+use crate::view::record_encoding::{self, MemberChange, MemberTypes, RecordEncoding, array_of};
+use crate::zarr::{ByteOrder, Fixed, Scalar};
 
 /// The type of a character.
 pub(super) const CHARACTER: Datatype = Datatype::Text {
@@ -18,267 +18,63 @@ pub(super) const CHARACTER: Datatype = Datatype::Text {
 /// The maximum length of a name before a number is appended, in bytes.
 const MAX_STEM_BYTES: usize = 200;
 
+/// The members of structures in netCDF. Booleans are bytes as in other variables, byte strings are arrays of
+/// characters, opaque bytes are arrays of bytes, half floats are floats. Text is an array of characters in
+/// UTF-8, of as many bytes as the code points take, padded with NUL.
+pub(super) struct NetCdfMembers;
+
+impl MemberTypes for NetCdfMembers {
+    fn of_value(value: &Fixed) -> Result<(Datatype, MemberChange), String> {
+        let size_bytes = value.size_bytes;
+        let byte = |kind| Datatype::Number(Number::new(kind, 1, ByteOrder::Little));
+        let mut change = MemberChange::None;
+        let datatype = match &value.scalar {
+            Scalar::Bool => byte(NumberKind::Int),
+            Scalar::Bytes => array_of(&[size_bytes], CHARACTER),
+            Scalar::Raw => array_of(&[size_bytes], byte(NumberKind::UInt)),
+            Scalar::Text(order) => {
+                change = MemberChange::Utf8(*order);
+                array_of(&[size_bytes], CHARACTER)
+            }
+            _ => match Number::of(value) {
+                Some((part, 2)) if part.size_bytes > 2 => Datatype::complex(part),
+                Some((half, 1)) if half.kind == NumberKind::Float && half.size_bytes == 2 => {
+                    change = MemberChange::HalfToFloat(half.order);
+                    Datatype::Number(Number::new(NumberKind::Float, 4, half.order))
+                }
+                Some((number, 1)) => Datatype::Number(number),
+                _ => return Err(format!("netCDF has no data type for a member of {value}")),
+            },
+        };
+        Ok((datatype, change))
+    }
+
+    fn name(name: &str) -> Result<String, String> {
+        let in_nfc: String = name.nfc().collect();
+        let is_name = in_nfc.len() <= MAX_NAME_BYTES
+            && !in_nfc.contains('/')
+            && !in_nfc.chars().any(char::is_control);
+        match is_name {
+            true => Ok(in_nfc),
+            false => Err(format!("{name:?} is no name of a member in netCDF")),
+        }
+    }
+}
+
 /// Returns the compound type of a structure whose elements are the same in netCDF.
 ///
 /// # Errors
-/// netCDF does not support a member, or the elements have to be encoded ([`Encoding`]).
+/// netCDF does not support a member, or the elements have to be encoded.
 pub(super) fn datatype(structure: &Fixed) -> Result<Datatype, String> {
     match needs_encoding(structure) {
-        false => Ok(Encoding::of(structure)?.datatype),
+        false => Ok(RecordEncoding::of::<NetCdfMembers>(structure)?.datatype),
         true => Err("structures with text or half floats that are not decoded".into()),
     }
 }
 
 /// Returns whether elements contain text or half floats, which netCDF does not have in structures.
-pub(in crate::view) fn needs_encoding(fixed: &Fixed) -> bool {
-    match &fixed.scalar {
-        Scalar::Text(_) => true,
-        Scalar::SubArray { item, .. } => needs_encoding(item),
-        Scalar::Struct(fields) => fields.iter().any(|field| needs_encoding(&field.data_type)),
-        _ => half_order(fixed).is_some(),
-    }
-}
-
-/// Returns the byte order of a half float; `None` for other types.
-fn half_order(fixed: &Fixed) -> Option<ByteOrder> {
-    match Number::of(fixed)? {
-        (number, 1) if number.kind == NumberKind::Float && number.size_bytes == 2 => {
-            Some(number.order)
-        }
-        _ => None,
-    }
-}
-
-/// The encoding of structures in netCDF. Booleans are bytes as in other variables, byte strings are arrays of
-/// characters, opaque bytes are arrays of bytes, half floats are floats. Text is an array of characters in
-/// UTF-8, of as many bytes as the code points take, padded with NUL.
-pub(super) struct Encoding {
-    pub(super) datatype: Datatype,
-    parts: Vec<Part>,
-    stored_bytes: usize,
-}
-
-/// Consecutive bytes of an element, at the offset `from` in the array and at `to` in the file.
-struct Part {
-    from: usize,
-    to: usize,
-    size_bytes: usize,
-    change: Change,
-}
-
-/// The change of the bytes of a part.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    None,
-    Half(ByteOrder),
-    Text(ByteOrder),
-}
-
-/// The maximum number of parts of an element.
-const MAX_PARTS: usize = 1 << 16;
-
-impl Encoding {
-    /// Returns the encoding of a structure.
-    ///
-    /// # Errors
-    /// netCDF does not support a member.
-    pub(super) fn of(structure: &Fixed) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let datatype = add(structure, 0, 0, &mut parts)?;
-        match datatype.fits() {
-            true => Ok(Self {
-                datatype,
-                parts,
-                stored_bytes: structure.size_bytes,
-            }),
-            false => Err("a structure with too many members for HDF5".into()),
-        }
-    }
-
-    /// Encodes the elements `bytes` of an array.
-    ///
-    /// # Errors
-    /// The code points of a text are invalid.
-    pub(super) fn encode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let item_bytes = self.datatype.size_bytes();
-        let mut encoded = Vec::new();
-        for element in bytes.chunks_exact(self.stored_bytes.max(1)) {
-            let start = encoded.len();
-            encoded.resize(start + item_bytes, 0);
-            for part in &self.parts {
-                let stored = element.get(part.from..part.from + part.size_bytes);
-                let stored = stored.ok_or("a member beyond its structure")?;
-                let target = encoded.get_mut(start + part.to..);
-                part.encode(stored, target.unwrap_or_default())?;
-            }
-        }
-        Ok(encoded)
-    }
-}
-
-impl Part {
-    /// Writes the part to the beginning of `target`.
-    fn encode(&self, stored: &[u8], target: &mut [u8]) -> Result<(), String> {
-        let put = |bytes: &[u8], target: &mut [u8]| match target.get_mut(..bytes.len()) {
-            Some(target) => {
-                target.copy_from_slice(bytes);
-                Ok(())
-            }
-            None => Err("a member beyond its structure".to_owned()),
-        };
-        match (self.change, stored) {
-            (Change::None, bytes) => put(bytes, target),
-            (Change::Half(ByteOrder::Little), &[a, b]) => {
-                put(&f16::from_le_bytes([a, b]).to_f32().to_le_bytes(), target)
-            }
-            (Change::Half(ByteOrder::Big), &[a, b]) => {
-                put(&f16::from_be_bytes([a, b]).to_f32().to_be_bytes(), target)
-            }
-            (Change::Half(_), _) => Err("a half float of another size".into()),
-            (Change::Text(order), bytes) => {
-                let text = code_points(bytes, order).map(char::from_u32);
-                let text = text.collect::<Option<String>>();
-                let text = text.filter(|text| !text.contains('\0'));
-                let text = text.ok_or("a text with NUL or invalid code points in it")?;
-                put(text.as_bytes(), target)
-            }
-        }
-    }
-}
-
-/// Returns the type of a value, at offset `from` in the element and `to` in the file, and adds its parts.
-fn add(fixed: &Fixed, from: usize, to: usize, parts: &mut Vec<Part>) -> Result<Datatype, String> {
-    let size_bytes = fixed.size_bytes;
-    let byte = |kind| Datatype::Number(Number::new(kind, 1, ByteOrder::Little));
-    let mut change = Change::None;
-    let datatype = match &fixed.scalar {
-        Scalar::Struct(fields) => return add_members((fields, size_bytes), from, to, parts),
-        Scalar::SubArray { shape, item } => return add_items(shape, item, from, to, parts),
-        Scalar::Bool => byte(NumberKind::Int),
-        Scalar::Bytes => items(&[size_bytes], CHARACTER),
-        Scalar::Raw => items(&[size_bytes], byte(NumberKind::UInt)),
-        Scalar::Text(order) => {
-            change = Change::Text(*order);
-            items(&[size_bytes], CHARACTER)
-        }
-        _ => match Number::of(fixed) {
-            Some((part, 2)) if part.size_bytes > 2 => Datatype::complex(part),
-            Some((number, 1)) => match half_order(fixed) {
-                Some(order) => {
-                    change = Change::Half(order);
-                    Datatype::Number(Number::new(NumberKind::Float, 4, order))
-                }
-                None => Datatype::Number(number),
-            },
-            _ => return Err(format!("netCDF has no data type for a member of {fixed}")),
-        },
-    };
-    if parts.len() >= MAX_PARTS {
-        return Err(format!("a structure of more than {MAX_PARTS} values"));
-    }
-    parts.push(Part {
-        from,
-        to,
-        size_bytes,
-        change,
-    });
-    Ok(datatype)
-}
-
-fn add_members(
-    (fields, size_bytes): (&[Field], usize),
-    from: usize,
-    to: usize,
-    parts: &mut Vec<Part>,
-) -> Result<Datatype, String> {
-    let first = parts.len();
-    let is_changed = fields.iter().any(|field| needs_encoding(&field.data_type));
-    let mut members = Vec::with_capacity(fields.len());
-    let mut names = HashSet::new();
-    let mut offset = 0;
-    for field in fields {
-        let name: String = field.name.nfc().collect();
-        let is_name = name.len() <= MAX_NAME_BYTES
-            && !name.contains('/')
-            && !name.chars().any(char::is_control);
-        if !is_name {
-            return Err(format!("{:?} is no name of a member in netCDF", field.name));
-        }
-        if !names.insert(name.clone()) {
-            return Err("two members of a structure have the same name in NFC".into());
-        }
-        if !is_changed {
-            offset = field.offset;
-        }
-        let datatype = add(&field.data_type, from + field.offset, to + offset, parts)?;
-        let member_bytes = datatype.size_bytes();
-        members.push(Member {
-            name,
-            offset,
-            datatype,
-        });
-        offset += member_bytes;
-    }
-    if !is_changed {
-        parts.truncate(first);
-        parts.push(Part {
-            from,
-            to,
-            size_bytes,
-            change: Change::None,
-        });
-        offset = size_bytes;
-    }
-    Ok(Datatype::Compound {
-        size_bytes: offset,
-        members,
-    })
-}
-
-fn add_items(
-    shape: &[usize],
-    item: &Fixed,
-    from: usize,
-    to: usize,
-    parts: &mut Vec<Part>,
-) -> Result<Datatype, String> {
-    let first = parts.len();
-    let datatype = add(item, from, to, parts)?;
-    let count: usize = shape.iter().product();
-    match needs_encoding(item) {
-        false => {
-            // The item bytes stay the same.
-            parts.truncate(first);
-            parts.push(Part {
-                from,
-                to,
-                size_bytes: item.size_bytes * count,
-                change: Change::None,
-            });
-        }
-        true => {
-            for number in 1..count {
-                let from = from + number * item.size_bytes;
-                add(item, from, to + number * datatype.size_bytes(), parts)?;
-            }
-        }
-    }
-    Ok(items(shape, datatype))
-}
-
-/// Returns an array of items; if the item is an array, its shape is appended.
-fn items(shape: &[usize], item: Datatype) -> Datatype {
-    let mut shape = shape.to_vec();
-    match item {
-        Datatype::Array { shape: inner, item } => {
-            shape.extend(inner);
-            Datatype::Array { shape, item }
-        }
-        item => Datatype::Array {
-            shape,
-            item: Box::new(item),
-        },
-    }
+pub(in crate::view) fn needs_encoding(data_type: &Fixed) -> bool {
+    record_encoding::needs_encoding::<NetCdfMembers>(data_type)
 }
 
 /// The named types of a file.
@@ -348,6 +144,7 @@ impl NamedTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zarr::Field;
 
     fn fixed(scalar: Scalar, size_bytes: usize) -> Fixed {
         Fixed { scalar, size_bytes }
@@ -421,7 +218,7 @@ mod tests {
             ("d", inner),
         ]);
         assert!(datatype(&outer).is_err());
-        let encoding = Encoding::of(&outer).unwrap();
+        let encoding = RecordEncoding::of::<NetCdfMembers>(&outer).unwrap();
         assert_eq!(encoding.datatype.size_bytes(), 3 + 8 + 2 * 4 + 2);
         let text: Vec<u8> = "ü€"
             .chars()
@@ -431,10 +228,10 @@ mod tests {
         let mut expected = [&b"end"[..], "ü€".as_bytes(), &[0; 3]].concat();
         expected.extend([1_f32, f32::NEG_INFINITY].map(f32::to_be_bytes).concat());
         expected.extend([1, 2]);
-        let encoded = encoding.encode(&element.repeat(2)).unwrap();
-        assert_eq!(encoded, expected.repeat(2));
+        let encoded = encoding.encode(&element.repeat(2), |_| ()).unwrap();
+        assert_eq!(encoded.bytes, expected.repeat(2));
         element[3..7].copy_from_slice(&0xD800_u32.to_le_bytes());
-        assert!(encoding.encode(&element).is_err());
+        assert!(encoding.encode(&element, |_| ()).is_err());
     }
 
     #[test]

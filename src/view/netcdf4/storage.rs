@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::FileBuilder;
 use super::body::{ArrayContent, DatasetValues};
-use super::compound::Encoding;
+use super::compound::NetCdfMembers;
 use crate::array::ArrayReader;
 use crate::view::dataset::{Data, Variable};
 use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
 use crate::view::layout::{ArrayExtent, ElementOrder};
 use crate::view::number::{Conversion, Number};
 use crate::view::packed::StoredChunks;
+use crate::view::record_encoding::RecordEncoding;
 
 /// The elements of a dataset.
 pub(super) enum DatasetElements {
@@ -146,8 +147,9 @@ impl<'a> FileBuilder<'a> {
                 return of_values(values, shape, item_bytes as u64, is_unlimited);
             }
             Data::Records(bytes, reader) => {
-                let encoding = Encoding::of(reader.chunks().data_type())?;
-                let values = DatasetValues::Bytes(encoding.encode(bytes)?);
+                let encoding = RecordEncoding::of::<NetCdfMembers>(reader.chunks().data_type())?;
+                let encoded = encoding.encode(bytes, drop)?;
+                let values = DatasetValues::Bytes(encoded.bytes);
                 return of_values(values, shape, item_bytes as u64, is_unlimited);
             }
             Data::Numbers(values) => {

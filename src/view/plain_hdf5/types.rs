@@ -1,14 +1,15 @@
 //! HDF5 types of elements, as h5py writes them.
 
-use crate::view::hdf5::{self, Datatype, Member};
+use crate::view::hdf5::{self, Datatype};
 use crate::view::netcdf4::body::DatasetValues;
-use crate::view::number::{Conversion, Number, NumberKind, code_points};
-use crate::zarr::{ByteOrder, DataType, Field, Fixed, MetadataError, Scalar, Variable};
+use crate::view::number::{Conversion, Number, NumberKind};
+use crate::view::record_encoding::{MemberChange, MemberTypes, RecordEncoding, needs_encoding};
+use crate::zarr::{ByteOrder, DataType, Fixed, MetadataError, Scalar, Variable};
 
 /// Returns the type of elements in the file, and their conversion.
 ///
 /// # Errors
-/// HDF5 does not support the structure, or its text has to be decoded ([`RecordEncoding`]).
+/// HDF5 does not support the structure, or its text has to be encoded ([`encode`]).
 pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Conversion>), String> {
     let size_bytes = data_type.size_bytes;
     if let Scalar::Text(order) = data_type.scalar {
@@ -18,10 +19,12 @@ pub(super) fn of_elements(data_type: &Fixed) -> Result<(Datatype, Option<Convers
         };
         return Ok((datatype, Some(Conversion::utf8(size_bytes, order))));
     }
-    let records = RecordEncoding::of(data_type)?;
-    match records.parts.iter().any(|part| part.text.is_some()) {
+    match needs_encoding::<PlainMembers>(data_type) {
         true => Err("a structure with text".into()),
-        false => Ok((records.datatype, None)),
+        false => Ok((
+            RecordEncoding::of::<PlainMembers>(data_type)?.datatype,
+            None,
+        )),
     }
 }
 
@@ -44,180 +47,53 @@ pub(super) fn of_items(data_type: &Result<DataType, MetadataError>) -> Result<Da
     }
 }
 
-/// The encoding of elements in the file: copied bytes, and texts as references into the heap.
-pub(super) struct RecordEncoding {
-    pub(super) datatype: Datatype,
-    parts: Vec<RecordPart>,
-    stored_bytes: usize,
-}
+/// The members of structures as h5py writes them: texts are references into the heap.
+pub(super) struct PlainMembers;
 
-/// Consecutive bytes of an element, at the offset `from` in the array and at `to` in the file.
-struct RecordPart {
-    from: usize,
-    to: usize,
-    size_bytes: usize,
-    /// The byte order of the code points, if the part is a text.
-    text: Option<ByteOrder>,
-}
-
-/// The maximum number of parts of an element.
-const MAX_PARTS: usize = 1 << 16;
-
-impl RecordEncoding {
-    /// Returns the encoding of elements of any type of constant size.
-    ///
-    /// # Errors
-    /// The type has too many members.
-    pub(super) fn of(data_type: &Fixed) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let datatype = add(data_type, 0, 0, &mut parts)?;
-        match datatype.fits() {
-            true => Ok(Self {
-                datatype,
-                parts,
-                stored_bytes: data_type.size_bytes,
-            }),
-            false => Err("a structure that HDF5 cannot have: a name, or too many members".into()),
-        }
-    }
-
-    /// Encodes the elements `bytes` of an array for the file.
-    ///
-    /// # Errors
-    /// The code points of a text are invalid.
-    pub(super) fn encode(
-        &self,
-        bytes: &[u8],
-        file: &mut hdf5::File<'_>,
-    ) -> Result<DatasetValues, String> {
-        let item_bytes = self.datatype.size_bytes();
-        let (mut encoded, mut texts) = (Vec::new(), Vec::new());
-        for element in bytes.chunks_exact(self.stored_bytes.max(1)) {
-            let start = encoded.len();
-            encoded.resize(start + item_bytes, 0);
-            for part in &self.parts {
-                let stored = element.get(part.from..part.from + part.size_bytes);
-                let stored = stored.ok_or("a member beyond its structure")?;
-                if let Some(order) = part.text {
-                    let points = code_points(stored, order).map(char::from_u32);
-                    let text = points.collect::<Option<String>>();
-                    let text = text.filter(|text| !text.contains('\0'));
-                    let text = text.ok_or("a text with NUL or invalid code points in it")?;
-                    texts.push((start + part.to, file.push_text(text)));
-                } else {
-                    let to = start + part.to;
-                    let target = encoded.get_mut(to..to + part.size_bytes);
-                    let target = target.ok_or("a member beyond its structure")?;
-                    target.copy_from_slice(stored);
-                }
+impl MemberTypes for PlainMembers {
+    fn of_value(value: &Fixed) -> Result<(Datatype, MemberChange), String> {
+        let size_bytes = value.size_bytes;
+        let datatype = match &value.scalar {
+            Scalar::Text(order) => {
+                return Ok((Datatype::VariableText, MemberChange::TextReference(*order)));
             }
-        }
-        Ok(DatasetValues::Records(encoded, texts))
-    }
-}
-
-/// Returns the type of a value, at offset `from` in the element and `to` in the file, and adds its parts.
-fn add(
-    data_type: &Fixed,
-    from: usize,
-    to: usize,
-    parts: &mut Vec<RecordPart>,
-) -> Result<Datatype, String> {
-    let size_bytes = data_type.size_bytes;
-    let (datatype, text) = match &data_type.scalar {
-        Scalar::Struct(fields) => return add_members(fields, from, to, parts),
-        Scalar::SubArray { shape, item } => return add_items(shape, item, from, to, parts),
-        Scalar::Text(order) => (Datatype::VariableText, Some(*order)),
-        Scalar::Bool => (Datatype::Bool, None),
-        Scalar::Bytes => {
-            let is_ascii = true;
-            let datatype = Datatype::Text {
+            Scalar::Bool => Datatype::Bool,
+            Scalar::Bytes => Datatype::Text {
                 size_bytes,
-                is_ascii,
-            };
-            (datatype, None)
-        }
-        Scalar::Raw | Scalar::Other { .. } => (Datatype::Opaque(size_bytes), None),
-        _ => match Number::of(data_type) {
-            Some((part, 2)) => (Datatype::complex(part), None),
-            Some((number, _)) => (Datatype::Number(number), None),
-            None => return Err(format!("HDF5 has no data type for {data_type}")),
-        },
-    };
-    if parts.len() >= MAX_PARTS {
-        return Err(format!("a structure of more than {MAX_PARTS} values"));
+                is_ascii: true,
+            },
+            Scalar::Raw | Scalar::Other { .. } => Datatype::Opaque(size_bytes),
+            _ => match Number::of(value) {
+                Some((part, 2)) => Datatype::complex(part),
+                Some((number, _)) => Datatype::Number(number),
+                None => return Err(format!("HDF5 has no data type for {value}")),
+            },
+        };
+        Ok((datatype, MemberChange::None))
     }
-    parts.push(RecordPart {
-        from,
-        to,
-        size_bytes,
-        text,
-    });
-    Ok(datatype)
+
+    fn name(name: &str) -> Result<String, String> {
+        Ok(name.to_owned())
+    }
 }
 
-fn add_members(
-    fields: &[Field],
-    from: usize,
-    to: usize,
-    parts: &mut Vec<RecordPart>,
-) -> Result<Datatype, String> {
-    let mut members = Vec::with_capacity(fields.len());
-    let mut offset = 0;
-    for field in fields {
-        let datatype = add(&field.data_type, from + field.offset, to + offset, parts)?;
-        let size_bytes = datatype.size_bytes();
-        members.push(Member {
-            name: field.name.clone(),
-            offset,
-            datatype,
-        });
-        offset += size_bytes;
-    }
-    Ok(Datatype::Compound {
-        size_bytes: offset,
-        members,
-    })
-}
-
-fn add_items(
-    shape: &[usize],
-    item: &Fixed,
-    from: usize,
-    to: usize,
-    parts: &mut Vec<RecordPart>,
-) -> Result<Datatype, String> {
-    let first = parts.len();
-    let datatype = add(item, from, to, parts)?;
-    let count: usize = shape.iter().product();
-    let is_text = |part: &RecordPart| part.text.is_some();
-    if !parts.get(first..).unwrap_or_default().iter().any(is_text) {
-        // The item bytes stay the same, whatever their type is.
-        parts.truncate(first);
-        parts.push(RecordPart {
-            from,
-            to,
-            size_bytes: item.size_bytes * count,
-            text: None,
-        });
-    } else {
-        for number in 1..count {
-            let (from, to) = (
-                from + number * item.size_bytes,
-                to + number * datatype.size_bytes(),
-            );
-            add(item, from, to, parts)?;
-        }
-    }
-    Ok(Datatype::Array {
-        shape: shape.to_vec(),
-        item: Box::new(datatype),
-    })
+/// Encodes the elements `bytes` of an array for the file.
+///
+/// # Errors
+/// The code points of a text are invalid.
+pub(super) fn encode(
+    encoding: &RecordEncoding,
+    bytes: &[u8],
+    file: &mut hdf5::File<'_>,
+) -> Result<DatasetValues, String> {
+    let records = encoding.encode(bytes, |text| file.push_text(text))?;
+    Ok(DatasetValues::Records(records.bytes, records.texts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zarr::Field;
 
     const REFERENCE_BYTES: usize = 16;
 
@@ -248,7 +124,7 @@ mod tests {
         ];
         let data_type = fixed(Scalar::Struct(fields), 29);
         assert!(of_elements(&data_type).is_err());
-        let records = RecordEncoding::of(&data_type).unwrap();
+        let records = RecordEncoding::of::<PlainMembers>(&data_type).unwrap();
         assert_eq!(records.datatype.size_bytes(), 2 + 3 * REFERENCE_BYTES + 3);
         let mut element = vec![1, 2];
         for text in ["x", "yz", ""] {
@@ -258,7 +134,7 @@ mod tests {
         element.extend(b"end");
         let mut file = hdf5::File::default();
         let Ok(DatasetValues::Records(bytes, texts)) =
-            records.encode(&element.repeat(2), &mut file)
+            encode(&records, &element.repeat(2), &mut file)
         else {
             panic!("no records");
         };
@@ -269,7 +145,7 @@ mod tests {
         assert_eq!(places.collect::<Vec<_>>(), expected);
         let text = 0xD800_u32.to_le_bytes().repeat(2);
         element[2..10].copy_from_slice(&text);
-        assert!(records.encode(&element, &mut file).is_err());
+        assert!(encode(&records, &element, &mut file).is_err());
     }
 
     #[test]
@@ -279,10 +155,9 @@ mod tests {
             item: Box::new(fixed(Scalar::Bool, 1)),
         };
         let fields = vec![field("a", 0, fixed(items, 1_000_000))];
-        let records = RecordEncoding::of(&fixed(Scalar::Struct(fields), 1_000_000)).unwrap();
-        assert_eq!(
-            (records.parts.len(), records.datatype.size_bytes()),
-            (1, 1_000_000)
-        );
+        let structure = fixed(Scalar::Struct(fields), 1_000_000);
+        let records = RecordEncoding::of::<PlainMembers>(&structure).unwrap();
+        assert_eq!(records.part_count(), 1);
+        assert_eq!(records.datatype.size_bytes(), 1_000_000);
     }
 }
