@@ -51,21 +51,21 @@ const RESOLVE_ATTEMPTS: usize = 32;
 struct Root {
     opened: Mutex<Arc<OwnedFd>>,
     /// The directory that contains the root, and the name in it; `None` if it cannot be opened.
-    place: Option<(OwnedFd, OsString)>,
+    parent: Option<(OwnedFd, OsString)>,
 }
 
 impl Root {
     fn open(path: &Path) -> io::Result<Self> {
         let flags = ROOT_FLAGS;
         let opened = rustix::fs::open(path, flags, Mode::empty())?;
-        let place = std::fs::canonicalize(path).ok().and_then(|path| {
+        let parent = std::fs::canonicalize(path).ok().and_then(|path| {
             let flags = PATH_ONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let parent = rustix::fs::open(path.parent()?, flags, Mode::empty()).ok()?;
             Some((parent, path.file_name()?.to_owned()))
         });
         Ok(Self {
             opened: Mutex::new(Arc::new(opened)),
-            place,
+            parent,
         })
     }
 
@@ -80,7 +80,7 @@ impl Root {
             Ok(_) | Err(Errno::STALE) => {}
             Err(_) => return None,
         }
-        let (parent, name) = self.place.as_ref()?;
+        let (parent, name) = self.parent.as_ref()?;
         let new = Arc::new(system::open_on_same_mount(parent, name, ROOT_FLAGS).ok()?);
         let mut opened = self.opened.lock();
         if Arc::ptr_eq(&opened, removed) {

@@ -41,7 +41,7 @@ impl Client {
         Self(BufReader::new(stream))
     }
 
-    pub fn patience(self, time: Duration) -> Self {
+    pub fn timeout(self, time: Duration) -> Self {
         self.0.get_ref().set_read_timeout(Some(time)).unwrap();
         self
     }

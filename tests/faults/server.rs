@@ -296,7 +296,7 @@ fn faults_stall_trickle_and_delay_responses() {
     let short = Duration::from_millis(100);
     let impatient = || {
         Client::new(&server)
-            .patience(short)
+            .timeout(short)
             .send_request("GET", "/v", &[])
     };
     server.add(on("v"), Fault::Stall);
@@ -343,7 +343,7 @@ fn a_gate_holds_requests_until_it_is_opened() {
     });
     let gate = server.hold("*");
     let gone = Client::new(&server)
-        .patience(Duration::from_millis(50))
+        .timeout(Duration::from_millis(50))
         .send_request("GET", "/v", &[]);
     assert!(gone.is_err());
     assert!(

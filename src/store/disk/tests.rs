@@ -9,7 +9,7 @@ use super::*;
 const MIB: u64 = 1024 * 1024;
 const HOUR: Duration = Duration::from_secs(3600);
 /// Timeout for operations that take milliseconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 fn cache(directory: &Path) -> DiskCache {
     DiskCache::open(directory, 100 * MIB).unwrap()
@@ -47,7 +47,7 @@ fn usage(directory: &Path) -> u64 {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     while !is_so() {
         assert!(Instant::now() < end, "still not: {what}");
         thread::sleep(Duration::from_millis(2));
@@ -270,7 +270,7 @@ fn writes_of_ten_times_the_budget_never_exceed_it() {
     wait_for_the_count(&cache);
     let block = vec![0; 50_000];
     let limit = budget_bytes + eviction::allocated_bytes(50_100);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     for number in 0_u64.. {
         let before = cache.counters();
         if before.written_bytes > 10 * budget_bytes {
@@ -591,7 +591,7 @@ fn two_caches_on_a_directory_with_modified_files_return_no_wrong_byte() {
             && all.iter().map(|c| c.dropped).sum::<u64>() > 50
             && all.iter().all(|c| c.evicted > 0)
     };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     thread::scope(|scope| {
         for number in 0..8_u64 {
             let (caches, is_enough, directory) = (&caches, &is_enough, directory.path());
