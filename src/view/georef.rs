@@ -13,6 +13,7 @@ pub(super) mod dates;
 pub(super) mod definition;
 pub(super) mod epsg;
 pub(super) mod grid;
+mod grid_mapping;
 pub(super) mod methods;
 pub(super) mod overview;
 pub(super) mod proj_text;

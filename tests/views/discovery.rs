@@ -93,6 +93,33 @@ fn an_array_named_like_the_alias_has_an_escaped_name_for_what_the_root_can_have(
 }
 
 #[test]
+fn a_spatial_ref_of_any_shape_is_no_failure_of_a_raster() {
+    let stores = Stores::new();
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    let dimensions = |name: &str, names: Value| {
+        let attributes = json!({"_ARRAY_DIMENSIONS": names}).to_string();
+        stores.put(&format!("{name}/.zattrs"), attributes.as_bytes());
+    };
+    stores.v2("x", json!({"shape": [4]}), &[("0", &le(&[0, 1, 2, 3]))]);
+    dimensions("x", json!(["x"]));
+    let two = json!({"shape": [2], "chunks": [2]});
+    stores.v2("y", two, &[("0", &le(&[5, 6]))]);
+    dimensions("y", json!(["y"]));
+    let plane = json!({"shape": [2, 4], "chunks": [2, 4]});
+    stores.v2("v", plane, &[("0.0", &le(&GOOD))]);
+    dimensions("v", json!(["y", "x"]));
+    // The number of elements overflows.
+    let huge = json!({"shape": [1_u64 << 40, 1_u64 << 40], "chunks": [1, 1]});
+    stores.v2("spatial_ref", huge, &[]);
+    let attributes = br#"{"spatial_ref": "EPSG:32632", "crs_wkt": "EPSG:32632"}"#;
+    stores.put("spatial_ref/.zattrs", attributes);
+    let mount = stores.mount(&[]);
+    let raster = read(view(&mount, "v", "v.tif"));
+    assert!(raster.is_ok(), "{raster:?}");
+    assert_others_served(&mount, &stores);
+}
+
+#[test]
 fn extended_attributes_of_directories_have_the_paths_of_their_views() {
     let stores = hierarchy();
     let xattrs = |path: &std::path::Path| {

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value as Json};
 
 use super::axis::{Axis, Steps};
-use super::context::{AttributeSource, Context, Notes, number, short, some};
+use super::context::{AttributeSource, Context, Notes, number, some};
 use super::crs::Crs;
-use super::crs_metadata::{crs as agreed_crs, has_crs, may_have_crs, says_crs};
+use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
+use super::grid_mapping::{default_grid_mapping, grid_mapping};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
 use crate::view::content::ContentError;
-use crate::view::node::ViewNode;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
 /// or to its centre if pixels are points.
@@ -408,66 +408,6 @@ fn invertible(affine: Transform) -> Option<Transform> {
     let is_finite = [a, b, c, d, e, f].iter().all(|value| value.is_finite());
     let determinant = a * e - b * d;
     (is_finite && determinant != 0.0 && determinant.is_finite()).then_some(affine)
-}
-
-/// Returns the node of `grid_mapping` (CF 1.11, 5.6).
-fn grid_mapping(
-    context: &Context<'_>,
-    notes: &mut Notes,
-) -> Result<Option<std::sync::Arc<ViewNode>>, ContentError> {
-    let Some(value) = context.own("grid_mapping") else {
-        return Ok(None);
-    };
-    let words = value.as_str().map(|text| text.split_whitespace());
-    let Some(words) = words else {
-        notes.add("grid_mapping is no text");
-        return Ok(None);
-    };
-    let names: Vec<&str> = words.clone().filter(|word| word.ends_with(':')).collect();
-    let name = match (&names[..], words.clone().next()) {
-        ([], Some(name)) => name,
-        ([name], _) => name.trim_end_matches(':'),
-        _ => {
-            notes.add("grid_mapping names several systems or none");
-            return Ok(None);
-        }
-    };
-    let Some(node) = context.by_proximity(name)? else {
-        notes.add(format!("there is no grid mapping {}", short(name)));
-        return Ok(None);
-    };
-    if let Some(why) = node.broken() {
-        notes.add(format!("grid mapping {}: {why}", short(name)));
-        return Ok(None);
-    }
-    Ok(Some(node))
-}
-
-/// The name of a grid mapping in rioxarray, odc-geo and GDAL's netCDF driver.
-const DEFAULT_GRID_MAPPING: &str = "spatial_ref";
-
-/// Returns the grid mapping of this name in the group of an array with coordinates, if no metadata name a
-/// system. xarray drops the attribute `grid_mapping` when `to_zarr` is called with an `encoding`.
-fn default_grid_mapping(
-    context: &Context<'_>,
-    raster: &Raster,
-    notes: &mut Notes,
-) -> Result<Option<std::sync::Arc<ViewNode>>, ContentError> {
-    let is_said = may_have_crs(context) || context.above().any(|(_, members)| says_crs(members));
-    if is_said || raster.across.is_none() || raster.down.is_none() {
-        return Ok(None);
-    }
-    let found = context.in_group(DEFAULT_GRID_MAPPING)?.filter(|node| {
-        let array = node.metadata().as_array();
-        let is_single = array.is_some_and(|array| array.shape.iter().product::<u64>() == 1);
-        is_single && node.metadata().attributes().is_ok_and(has_crs)
-    });
-    if found.is_some() {
-        notes.add(format!(
-            "the system is that of {DEFAULT_GRID_MAPPING}, which no attribute grid_mapping names"
-        ));
-    }
-    Ok(found)
 }
 
 /// Returns the transform of the coordinates, or `GeoTransform` (GDAL's netCDF driver) if coordinates are
