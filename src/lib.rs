@@ -4,7 +4,7 @@
 //! below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main → cli, daemon → fuse → fs → tree → view → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
+//! main → cli, daemon → fuse → fs → tree → view → conventions → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
 //! ```
 //!
 //! - [`cli`] declares the options.
@@ -40,6 +40,7 @@ pub mod array;
 pub mod cache;
 pub mod cli;
 pub mod codec;
+pub mod conventions;
 #[cfg(feature = "mount")]
 pub mod daemon;
 #[cfg(not(feature = "mount"))]
