@@ -14,6 +14,7 @@ mod content;
 mod csv;
 mod dataset;
 mod decoded;
+mod description;
 mod elements;
 mod file;
 mod fits;

@@ -149,6 +149,11 @@ async fn describe(
             shown.dataset = Some(dataset);
         }
     }
+    match nodes.description_json(&node).await {
+        Ok(description) if description.is_empty() => {}
+        Ok(description) => drop(members.insert("description".into(), description.into())),
+        Err(error) => problems.push(error.into_error(node.key()).to_string()),
+    }
     if !problems.is_empty() {
         members.insert("problems".into(), json!(problems));
     }

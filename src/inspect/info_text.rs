@@ -17,7 +17,7 @@ use crate::zarr::{Array, Node};
 const MAX_OWN_VALUE: usize = 1000;
 const MAX_VALUE: usize = 120;
 /// The members that have no line of their own.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 23] = [
     "source",
     "path",
     "node_type",
@@ -40,6 +40,7 @@ const ELSEWHERE: [&str; 22] = [
     "values_failed",
     "chunks_counted",
     "unreadable",
+    "description",
 ];
 
 /// Writes a node: its structure and attributes first, views and problems at the end.
@@ -82,6 +83,14 @@ pub(super) fn write(
     if let Some(Value::Object(attributes)) = members.get("attributes") {
         let lines = attribute_lines(array, attributes, &["_ARRAY_DIMENSIONS"], MAX_OWN_VALUE);
         write_block(out, "Attributes", Style::new(), &lines)?;
+    }
+    if let Some(Value::Object(description)) = members.get("description") {
+        write_block(
+            out,
+            "Description",
+            Style::new(),
+            &description_lines(description),
+        )?;
     }
     let lines = detail_lines(members, shown.is_unlisted);
     write_block(out, "Storage", Style::new(), &lines)?;
@@ -276,6 +285,38 @@ fn codec(codec: &Value) -> String {
     format!("{name}: {}", settings.join(", "))
 }
 
+/// Returns a line for each axis, channel and other part of what attributes and coordinates say.
+fn description_lines(description: &Map<String, Value>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, value) in description {
+        let items: Vec<&Value> = match value {
+            Value::Array(items) => items.iter().collect(),
+            other => vec![other],
+        };
+        let singular = match name.as_str() {
+            "axes" => "axis",
+            "channels" => "channel",
+            other => other,
+        };
+        let label = singular.replace('_', " ");
+        for item in items {
+            let text = match item {
+                Value::Object(members) => members
+                    .iter()
+                    .map(|(name, value)| match name.as_str() {
+                        "name" | "kind" | "orientation" | "color" => plain(value),
+                        _ => format!("{name} {}", plain(value)),
+                    })
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                other => plain(other),
+            };
+            lines.push(format!("{label:<18} {text}"));
+        }
+    }
+    lines
+}
+
 fn view_line(name: &str, view: &Value) -> String {
     match (view.get("reason"), view.get("size_bytes")) {
         (Some(reason), _) => format!("no {name}: {}", plain(reason)),
@@ -313,6 +354,26 @@ mod tests {
         assert_eq!(
             lines,
             ["chunks present     unknown: the server does not list them"]
+        );
+    }
+
+    #[test]
+    fn a_description_has_a_line_for_each_axis() {
+        let description = json!({
+            "axes": [{"name": "z", "kind": "space", "spacing": 2.0, "unit": "mm"}, {"name": "x"}],
+            "values": {"missing": -1, "unit": "K"},
+            "not_understood": ["the unit furlong"],
+        });
+        let mut lines = description_lines(description.as_object().unwrap());
+        lines.sort();
+        assert_eq!(
+            lines,
+            [
+                "axis               x",
+                "axis               z, space, spacing 2.0, unit mm",
+                "not understood     the unit furlong",
+                "values             missing -1, unit K",
+            ]
         );
     }
 

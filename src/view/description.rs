@@ -1,66 +1,34 @@
-//! The spacing of elements along each axis, for files of images and volumes: from OME-NGFF, evenly spaced
-//! coordinates, or the transform of the raster.
+//! The description of an array for files of images and volumes: axes from OME-Zarr, N5, evenly spaced
+//! coordinates or the transform of the raster; values from CF; channels from OME-Zarr.
 
-use super::RasterMetadata;
-use super::axis::{Axis, Steps, reinterpret};
-use super::context::{Context, Groups, Notes};
-use super::raster::direction_of;
-use super::samples::{attribute_text, packing};
-use super::scale::ome_axes;
+use serde_json::{Map, Value as Json, json};
+
+use super::georef::RasterMetadata;
+use super::georef::axis::{Axis as CoordinateAxis, Steps, reinterpret};
+use super::georef::context::{Context, Groups, Notes};
+use super::georef::crs::Crs;
+use super::georef::raster::direction_of;
+use super::georef::samples::{attribute_text, packing};
+use super::georef::scale::ome_image;
+use super::georef::text::shown;
+use crate::conventions::description::{Axis, AxisKind, Channel, Field, Orientation, Transform};
+use crate::conventions::{n5, ome};
 use crate::view::array_view::ArrayView;
 use crate::view::cf;
 use crate::view::content::ContentError;
 use crate::view::number::{Number, Value};
 use crate::view::resolve::NodeResolver;
+use crate::zarr::ZarrFormat;
 
-/// The step along an axis, the coordinate of the first element, and the unit.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(in crate::view) struct Spacing {
-    /// The name in OME-NGFF or of the dimension.
+/// What all conventions say of an array.
+#[derive(Debug, Default)]
+pub(in crate::view) struct Description {
+    /// The name of the image.
     pub(in crate::view) name: Option<String>,
-    pub(in crate::view) role: Role,
-    /// The distance of adjacent elements; never zero.
-    pub(in crate::view) distance: Option<f64>,
-    /// The coordinate of the centre of the first element.
-    pub(in crate::view) first: Option<f64>,
-    pub(in crate::view) unit: Option<String>,
-}
-
-/// The role of an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::view) enum Role {
-    /// Unknown: a side of an image, if it is one of the last three axes.
-    #[default]
-    Unnamed,
-    Space,
-    Time,
-    Channel,
-}
-
-impl Role {
-    fn of_ome(kind: &str) -> Option<Self> {
-        match kind {
-            "space" => Some(Self::Space),
-            "time" => Some(Self::Time),
-            "channel" => Some(Self::Channel),
-            _ => None,
-        }
-    }
-
-    fn of_name(name: &str) -> Self {
-        match name.to_ascii_lowercase().as_str() {
-            "t" | "time" => Self::Time,
-            "c" | "channel" | "channels" | "band" | "bands" => Self::Channel,
-            _ => Self::Space,
-        }
-    }
-}
-
-/// The metadata of an array for files of images and volumes.
-#[derive(Debug)]
-pub(in crate::view) struct ImageMetadata {
-    /// The spacing of each axis, in the order of the array.
-    pub(in crate::view) axes: Vec<Spacing>,
+    /// The axes, in the order of the array.
+    pub(in crate::view) axes: Vec<Axis>,
+    /// The transform to coordinates, if it is more than a step along each axis.
+    pub(in crate::view) transform: Option<Transform>,
     /// A value is a stored number times `scale` plus `offset`.
     pub(in crate::view) scale: Option<f64>,
     pub(in crate::view) offset: Option<f64>,
@@ -68,10 +36,25 @@ pub(in crate::view) struct ImageMetadata {
     pub(in crate::view) units: Option<String>,
     /// The number that marks missing values, with the sign that `_Unsigned` gives to the elements.
     pub(in crate::view) missing: Option<Value>,
+    /// The channels of the image.
+    pub(in crate::view) channels: Vec<Channel>,
+    /// Coordinate arrays of axes.
+    pub(in crate::view) coordinates: Coordinates,
+    /// The name of the coordinate reference system.
+    pub(in crate::view) reference_system: Option<String>,
 }
 
-impl ImageMetadata {
-    /// Reads the metadata of an array of numbers.
+/// Whether axes have coordinate arrays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::view) struct Coordinates {
+    /// Whether an axis has evenly spaced coordinates, or the raster a transform.
+    pub(in crate::view) are_even: bool,
+    /// Whether an axis has other coordinates.
+    pub(in crate::view) are_uneven: bool,
+}
+
+impl Description {
+    /// Reads the description of an array of numbers.
     ///
     /// # Errors
     /// Errors of the store.
@@ -80,177 +63,246 @@ impl ImageMetadata {
         nodes: &dyn NodeResolver,
         notes: &mut Notes,
     ) -> Result<Self, ContentError> {
-        let axes = spacings(view, nodes, notes)?;
         let groups = Groups::above(view, nodes, notes)?;
         let context = Context::new(view, nodes, &groups);
-        let (offset, scale) = packing(&context, notes);
-        let missing = match view.number() {
-            Some((own, 1)) => {
-                let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
-                let found = cf::fill_value(view.array, own, &mut |why| notes.add(why));
-                found.map(|value| reinterpret(own, Number { kind, ..own }, value))
-            }
-            _ => None,
+        let mut found = Self::of_axes(&context, notes)?;
+        (found.offset, found.scale) = packing(&context, notes);
+        if let Some((own, 1)) = view.number() {
+            let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
+            let missing = cf::fill_value(view.array, own, &mut |why| notes.add(why));
+            found.missing = missing.map(|value| reinterpret(own, Number { kind, ..own }, value));
+        }
+        found.units = attribute_text(&context, "units", notes);
+        Ok(found)
+    }
+
+    /// Reads axes, transform, channels and name, also from coordinates.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(in crate::view) fn of_axes(
+        context: &Context<'_>,
+        notes: &mut Notes,
+    ) -> Result<Self, ContentError> {
+        let (mut found, is_image) = Self::declared(context, notes);
+        if found.axes.iter().all(|axis| axis.spacing.is_none()) && !is_image {
+            found.add_coordinates(context, notes)?;
+            found.add_transform(context.view, context.nodes)?;
+        }
+        Ok(found)
+    }
+
+    /// Returns axes, transform, channels and name as the attributes of the array and its groups declare them, and
+    /// whether the array is a level of an image of OME-Zarr.
+    pub(in crate::view) fn declared(context: &Context<'_>, notes: &mut Notes) -> (Self, bool) {
+        let view = context.view;
+        let rank = view.shape().len();
+        let image = ome_image(context).zip(context.level_entry());
+        let level = image.map(|(image, entry)| ome::level(image, entry, rank));
+        let level = level.unwrap_or_default();
+        level.notes.into_iter().for_each(|note| notes.add(note));
+        let is_image = !level.axes.is_empty();
+        let mut found = Self {
+            name: image
+                .and_then(|(image, _)| ome::name(image))
+                .map(str::to_owned),
+            channels: context
+                .pyramid()
+                .filter(|_| image.is_some())
+                .map(ome::channels)
+                .unwrap_or_default(),
+            axes: level.axes,
+            transform: level.transform,
+            ..Self::default()
         };
-        Ok(Self {
-            axes,
-            scale,
-            offset,
-            units: attribute_text(&context, "units", notes),
-            missing,
-        })
-    }
-}
-
-/// Returns the spacing of all axes, in the order of the array.
-///
-/// # Errors
-/// Errors of the store.
-pub(in crate::view) fn spacings(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-    notes: &mut Notes,
-) -> Result<Vec<Spacing>, ContentError> {
-    let rank = view.shape().len();
-    let groups = Groups::above(view, nodes, notes)?;
-    let context = Context::new(view, nodes, &groups);
-    let mut axes = vec![Spacing::default(); rank];
-    for (axis, name) in axes.iter_mut().zip(&view.array.dimension_names) {
-        axis.name.clone_from(name);
-    }
-    if let Some(found) = ome_axes(&context, rank) {
-        for (axis, found) in axes.iter_mut().zip(found) {
-            axis.distance = Some(found.scale);
-            axis.first = Some(found.start);
-            axis.unit = found.unit;
-            axis.name = found.name.or(axis.name.take());
-            if let Some(role) = found.kind.as_deref().and_then(Role::of_ome) {
-                axis.role = role;
+        if !is_image {
+            found.axes = axes_of_n5(context, rank).unwrap_or_else(|| vec![Axis::default(); rank]);
+        }
+        for (axis, name) in found.axes.iter_mut().zip(&view.array.dimension_names) {
+            axis.name = axis.name.take().or_else(|| name.clone());
+        }
+        for axis in &mut found.axes {
+            if let (AxisKind::Unknown, Some(name)) = (axis.kind, &axis.name) {
+                axis.kind = AxisKind::of_name(name);
             }
         }
-    } else {
-        for (axis, length) in axes.iter_mut().zip(view.shape()) {
-            let found = Axis::of(&context, axis.name.as_deref(), *length, notes)?;
-            if let Steps::Regular(first, distance) = found.steps {
-                axis.distance = Some(distance).filter(|distance| *distance != 0.0);
-                axis.first = Some(first);
+        (found, is_image)
+    }
+
+    /// Adds evenly spaced coordinates.
+    fn add_coordinates(
+        &mut self,
+        context: &Context<'_>,
+        notes: &mut Notes,
+    ) -> Result<(), ContentError> {
+        for (axis, length) in self.axes.iter_mut().zip(context.view.shape()) {
+            let found = CoordinateAxis::of(context, axis.name.as_deref(), *length, notes)?;
+            if let Steps::Regular(first, step) = found.steps {
+                axis.spacing = Some(step).filter(|step| *step != 0.0);
+                axis.origin = Some(first);
                 axis.unit = found.units;
+                self.coordinates.are_even = true;
             }
+            self.coordinates.are_uneven |= found.steps == Steps::Irregular;
         }
-        add_transform(&mut axes, view, nodes)?;
+        Ok(())
     }
-    for axis in &mut axes {
-        if let (Role::Unnamed, Some(name)) = (axis.role, &axis.name) {
-            axis.role = Role::of_name(name);
+
+    /// Adds the steps of the raster's transform to axes without coordinates.
+    fn add_transform(
+        &mut self,
+        view: &ArrayView<'_>,
+        nodes: &dyn NodeResolver,
+    ) -> Result<(), ContentError> {
+        let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
+            return Ok(());
+        };
+        let crs = metadata.georef.crs.as_ref();
+        self.reference_system = crs.map(Crs::name);
+        let [.., down, across] = &mut self.axes[..] else {
+            return Ok(());
+        };
+        if down.spacing.is_some() || across.spacing.is_some() {
+            return Ok(());
         }
+        let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
+        let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
+        if let Some([a, 0.0, c, 0.0, e, f]) = metadata.georef.corner_transform()
+            && (is_named || crs.is_some())
+        {
+            (across.spacing, across.origin) = (Some(a), Some(c + a / 2.0));
+            (down.spacing, down.origin) = (Some(e), Some(f + e / 2.0));
+            self.coordinates.are_even = true;
+        }
+        Ok(())
     }
-    Ok(axes)
+
+    /// Returns the fields that are known.
+    pub(in crate::view) fn fields(&self) -> Vec<Field> {
+        let any = |is_known: &dyn Fn(&Axis) -> bool| self.axes.iter().any(is_known);
+        let is_declared = !self.coordinates.are_even;
+        let any_channel = |is_known: &dyn Fn(&Channel) -> bool| self.channels.iter().any(is_known);
+        [
+            (self.name.is_some(), Field::ImageName),
+            (any(&|axis| axis.name.is_some()), Field::AxisNames),
+            (
+                is_declared && any(&|axis| axis.spacing.is_some()),
+                Field::Spacing,
+            ),
+            (
+                is_declared && any(&|axis| axis.origin.is_some_and(|origin| origin != 0.0)),
+                Field::Origin,
+            ),
+            (
+                is_declared && any(&|axis| axis.unit.is_some()),
+                Field::AxisUnits,
+            ),
+            (any(&|axis| axis.orientation.is_some()), Field::Orientation),
+            (self.transform.is_some(), Field::Transform),
+            (self.coordinates.are_even, Field::Coordinates),
+            (self.coordinates.are_uneven, Field::UnevenCoordinates),
+            (self.missing.is_some(), Field::Missing),
+            (
+                self.scale.is_some() || self.offset.is_some(),
+                Field::Packing,
+            ),
+            (self.units.is_some(), Field::ValueUnits),
+            (
+                any_channel(&|channel| channel.name.is_some()),
+                Field::ChannelNames,
+            ),
+            (
+                any_channel(&|channel| channel.color.is_some()),
+                Field::ChannelColors,
+            ),
+            (self.reference_system.is_some(), Field::ReferenceSystem),
+        ]
+        .into_iter()
+        .filter_map(|(is_known, field)| is_known.then_some(field))
+        .collect()
+    }
 }
 
-/// Adds the steps of the transform to axes without coordinates.
-fn add_transform(
-    axes: &mut [Spacing],
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<(), ContentError> {
-    let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
-    let [.., down, across] = axes else {
-        return Ok(());
-    };
-    if down.distance.is_some() || across.distance.is_some() {
-        return Ok(());
-    }
-    let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
-        return Ok(());
-    };
-    let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
-    if let Some([a, 0.0, c, 0.0, e, f]) = metadata.georef.corner_transform()
-        && (is_named || metadata.georef.crs.is_some())
-    {
-        (across.distance, across.first) = (Some(a), Some(c + a / 2.0));
-        (down.distance, down.first) = (Some(e), Some(f + e / 2.0));
-    }
-    Ok(())
-}
-
-/// Returns the length in metres of a unit of OME-NGFF or CF; `None` for other units.
-pub(in crate::view) fn metres(unit: &str) -> Option<f64> {
-    // Symbols are case-sensitive: `Mm` is a megametre.
-    Some(match unit {
-        "m" => 1.0,
-        "km" => 1e3,
-        "cm" => 1e-2,
-        "mm" => 1e-3,
-        "um" | "\u{b5}m" | "\u{3bc}m" => 1e-6,
-        "nm" => 1e-9,
-        "\u{c5}" | "\u{212b}" | "\u{e5}" => 1e-10,
-        "pm" => 1e-12,
-        _ => match unit.to_ascii_lowercase().as_str() {
-            "meter" | "meters" | "metre" | "metres" => 1.0,
-            "kilometer" | "kilometers" | "kilometre" | "kilometres" => 1e3,
-            "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e-2,
-            "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e-3,
-            "micron" | "microns" | "micrometer" | "micrometers" | "micrometre" | "micrometres" => {
-                1e-6
+impl Description {
+    /// Returns the description as JSON, without what is not known.
+    pub(in crate::view) fn json(&self) -> Map<String, Json> {
+        let mut members = Map::new();
+        let mut set = |name: &str, value: Json| {
+            let is_empty = match &value {
+                Json::Null => true,
+                Json::Array(items) => items.is_empty(),
+                Json::Object(members) => members.is_empty(),
+                _ => false,
+            };
+            if !is_empty {
+                members.insert(name.to_owned(), value);
             }
-            "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1e-9,
-            "angstrom" | "angstroms" => 1e-10,
-            "picometer" | "picometers" | "picometre" => 1e-12,
-            _ => return None,
-        },
-    })
-}
-
-/// Returns the length in seconds of a unit of OME-NGFF or CF; `None` for other units.
-pub(in crate::view) fn seconds(unit: &str) -> Option<f64> {
-    // CF puts an epoch after the unit.
-    let unit = unit.split(" since ").next().unwrap_or(unit);
-    let unit = unit.trim();
-    Some(match unit {
-        "s" => 1.0,
-        "ms" => 1e-3,
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
-        "ns" => 1e-9,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => match unit.to_ascii_lowercase().as_str() {
-            "sec" | "second" | "seconds" => 1.0,
-            "millisecond" | "milliseconds" => 1e-3,
-            "microsecond" | "microseconds" => 1e-6,
-            "nanosecond" | "nanoseconds" => 1e-9,
-            "min" | "minute" | "minutes" => 60.0,
-            "hr" | "hour" | "hours" => 3600.0,
-            "day" | "days" => 86_400.0,
-            _ => return None,
-        },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn symbols_of_units_are_case_sensitive_and_names_are_not() {
-        for (unit, expected) in [
-            ("\u{c5}", Some(1e-10)),
-            ("\u{212b}", Some(1e-10)),
-            ("Angstrom", Some(1e-10)),
-            ("mm", Some(1e-3)),
-            ("Mm", None),
-            ("Metre", Some(1.0)),
-            ("\u{b5}m", Some(1e-6)),
-            ("furlong", None),
-        ] {
-            assert_eq!(metres(unit), expected, "{unit}");
+        };
+        let is_known = |axis: &Axis| *axis != Axis::default();
+        if self.axes.iter().any(is_known) {
+            set("axes", self.axes.iter().map(axis_json).collect());
         }
-        for (unit, expected) in [
-            ("ms", Some(1e-3)),
-            ("Ms", None),
-            ("Days since 2000-01-01", Some(86_400.0)),
-            ("\u{3bc}s", Some(1e-6)),
-        ] {
-            assert_eq!(seconds(unit), expected, "{unit}");
+        if let Some(transform) = &self.transform {
+            let rows = (0..transform.affine.outputs()).map(|row| json!(transform.affine.row(row)));
+            set("transform", rows.collect());
         }
+        let values = [
+            ("missing", self.missing.map(value_json)),
+            ("scale", self.scale.map(Json::from)),
+            ("offset", self.offset.map(Json::from)),
+            ("unit", self.units.clone().map(Json::from)),
+        ];
+        let values = values.into_iter();
+        let values = values.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        set("values", Json::Object(values.collect()));
+        set("image", json!(self.name));
+        set("channels", self.channels.iter().map(channel_json).collect());
+        set("reference_system", json!(self.reference_system));
+        members
     }
+}
+
+/// Returns the members that are known.
+fn members<const N: usize>(values: [(&str, Json); N]) -> Json {
+    let known = values.into_iter().filter(|(_, value)| !value.is_null());
+    Json::Object(
+        known
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
+}
+
+fn axis_json(axis: &Axis) -> Json {
+    members([
+        ("name", json!(axis.name)),
+        ("kind", json!(axis.kind.name())),
+        ("spacing", json!(axis.spacing)),
+        ("origin", json!(axis.origin)),
+        ("unit", json!(axis.unit)),
+        (
+            "orientation",
+            json!(axis.orientation.map(Orientation::name)),
+        ),
+    ])
+}
+
+fn channel_json(channel: &Channel) -> Json {
+    let color = channel
+        .color
+        .map(|[r, g, b]| format!("{r:02X}{g:02X}{b:02X}"));
+    members([("name", json!(channel.name)), ("color", json!(color))])
+}
+
+/// Returns a number of JSON, or the text of a number that JSON lacks.
+fn value_json(value: Value) -> Json {
+    let text = shown(value);
+    serde_json::from_str(&text).unwrap_or(Json::String(text))
+}
+
+/// Returns the axes by the attributes of N5 of the array and its group.
+fn axes_of_n5(context: &Context<'_>, rank: usize) -> Option<Vec<Axis>> {
+    let own = context.view.array.attributes.as_ref().ok()?;
+    let group = context.above().next().map(|(_, members)| members);
+    let is_n5 = context.view.array.format == ZarrFormat::N5;
+    n5::axes(own, group, rank, is_n5)
 }

@@ -3,13 +3,15 @@
 
 use super::array_view::ArrayView;
 use super::content::ContentError;
+use super::description::Description;
 use super::georef::context::Notes;
-use super::georef::spacing::{ImageMetadata, Spacing, metres, seconds};
 use super::georef::text::shown;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Conversion, ConversionRule, Number, NumberKind, Value};
 use super::resolve::NodeResolver;
 use super::sidecar::element_type;
+use crate::conventions::description::{Axis, Transform};
+use crate::conventions::units::{metres, seconds};
 use crate::zarr::{ByteOrder, Fixed};
 
 const RECORD_BYTES: u64 = 2880;
@@ -30,7 +32,7 @@ pub(super) fn render(
     check(view)?;
     let pixels = PixelType::of(&element_type(view))?;
     let mut notes = Notes::default();
-    let metadata = ImageMetadata::of(view, nodes, &mut notes)?;
+    let metadata = Description::of(view, nodes, &mut notes)?;
     let cards = cards(&pixels, view.shape(), &metadata, &mut notes);
     let mut header = cards.concat().into_bytes();
     let padded = (header.len() as u64).next_multiple_of(RECORD_BYTES);
@@ -131,7 +133,7 @@ impl PixelType {
 fn cards(
     pixels: &PixelType,
     shape: &[u64],
-    metadata: &ImageMetadata,
+    metadata: &Description,
     notes: &mut Notes,
 ) -> Vec<String> {
     let mut cards = vec![
@@ -159,15 +161,20 @@ fn cards(
             None => notes.add("units are no short ASCII text: left out"),
         }
     }
-    for (axis, spacing) in metadata.axes.iter().rev().enumerate() {
-        cards.extend(coordinates(axis + 1, spacing));
+    match &metadata.transform {
+        Some(transform) => cards.extend(turned(transform)),
+        None => {
+            for (axis, spacing) in metadata.axes.iter().rev().enumerate() {
+                cards.extend(coordinates(axis + 1, spacing));
+            }
+        }
     }
     cards.push(format!("{:CARD_CHARACTERS$}", "END"));
     cards
 }
 
 /// Returns `BSCALE` and `BZERO`: the offset of unsigned integers, or `scale_factor` with `add_offset`.
-fn scale(pixels: &PixelType, metadata: &ImageMetadata) -> Vec<String> {
+fn scale(pixels: &PixelType, metadata: &Description) -> Vec<String> {
     if metadata.scale.is_none() && metadata.offset.is_none() {
         return match pixels.zero {
             0 => Vec::new(),
@@ -187,16 +194,24 @@ fn scale(pixels: &PixelType, metadata: &ImageMetadata) -> Vec<String> {
 }
 
 /// Returns the cards of a linear coordinate along an axis, if its elements are evenly spaced.
-fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
-    let (Some(distance), Some(first)) = (spacing.distance, spacing.first) else {
+fn coordinates(axis: usize, spacing: &Axis) -> Vec<String> {
+    let (Some(distance), Some(first)) = (spacing.spacing, spacing.origin) else {
         return Vec::new();
     };
-    let (factor, unit) = match spacing.unit.as_deref() {
+    let (mut cards, factor) = coordinate(axis, spacing, first);
+    cards.push(real(&format!("CDELT{axis}"), distance * factor));
+    cards
+}
+
+/// Returns the cards of a coordinate without its steps, and the factor to its unit in the file. `first` is the
+/// coordinate of the first element.
+fn coordinate(axis: usize, coordinate: &Axis, first: f64) -> (Vec<String>, f64) {
+    let (factor, unit) = match coordinate.unit.as_deref() {
         Some(unit) => unit_of(unit),
         None => (1.0, None),
     };
     let mut cards = Vec::new();
-    if let Some(name) = &spacing.name {
+    if let Some(name) = &coordinate.name {
         // A type with a hyphen as its fifth character would be a projection.
         let name: String = name
             .chars()
@@ -206,9 +221,28 @@ fn coordinates(axis: usize, spacing: &Spacing) -> Vec<String> {
     }
     cards.push(real(&format!("CRPIX{axis}"), 1.0));
     cards.push(real(&format!("CRVAL{axis}"), first * factor));
-    cards.push(real(&format!("CDELT{axis}"), distance * factor));
     if let Some(unit) = unit {
         cards.extend(text(&format!("CUNIT{axis}"), unit));
+    }
+    (cards, factor)
+}
+
+/// Returns the cards of coordinates that are turned or sheared against the axes: a matrix (FITS 4.0, "CDi_j").
+fn turned(transform: &Transform) -> Vec<String> {
+    let coordinates = &transform.coordinates;
+    let mut cards = Vec::new();
+    for (place, own) in coordinates.iter().enumerate() {
+        let Some((first, factors)) = transform.affine.row(place).and_then(<[f64]>::split_last)
+        else {
+            continue;
+        };
+        let axis = coordinates.len() - place;
+        let (own, factor) = coordinate(axis, own, *first);
+        cards.extend(own);
+        for (input, step) in factors.iter().enumerate().filter(|(_, step)| **step != 0.0) {
+            let input = factors.len() - input;
+            cards.push(real(&format!("CD{axis}_{input}"), step * factor));
+        }
     }
     cards
 }
@@ -266,19 +300,19 @@ fn text(keyword: &str, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conventions::affine::Affine;
     use crate::zarr::Scalar;
 
-    fn metadata(axes: Vec<Spacing>) -> ImageMetadata {
-        ImageMetadata {
+    fn metadata(axes: Vec<Axis>) -> Description {
+        Description {
             axes,
-            scale: None,
-            offset: None,
             units: Some("K".into()),
             missing: Some(Value::Int(7)),
+            ..Description::default()
         }
     }
 
-    fn header(scalar: Scalar, size_bytes: usize, metadata: &ImageMetadata) -> Vec<String> {
+    fn header(scalar: Scalar, size_bytes: usize, metadata: &Description) -> Vec<String> {
         let pixels = PixelType::of(&Fixed { scalar, size_bytes }).unwrap();
         let cards = cards(&pixels, &[3, 5], metadata, &mut Notes::default());
         assert!(cards.iter().all(|card| card.len() == 80), "{cards:?}");
@@ -328,17 +362,17 @@ mod tests {
 
     #[test]
     fn regular_coordinates_are_linear_axes() {
-        let axis = Spacing {
+        let axis = Axis {
             name: Some("lat-x".into()),
-            distance: Some(-0.25),
-            first: Some(60.0),
+            spacing: Some(-0.25),
+            origin: Some(60.0),
             unit: Some("degrees_north".into()),
-            ..Spacing::default()
+            ..Axis::default()
         };
         let cards = header(
             Scalar::Float(ByteOrder::Big),
             4,
-            &metadata(vec![Spacing::default(), axis]),
+            &metadata(vec![Axis::default(), axis]),
         );
         for card in [
             "CTYPE1  = 'LAT_X   '",
@@ -350,5 +384,31 @@ mod tests {
             assert!(cards.iter().any(|found| found == card), "{card}: {cards:?}");
         }
         assert!(!cards.iter().any(|card| card.starts_with("CTYPE2")));
+    }
+
+    #[test]
+    fn turned_axes_have_a_matrix() {
+        let axis = |name: &str| Axis {
+            name: Some(name.into()),
+            unit: Some("millimeter".into()),
+            ..Axis::default()
+        };
+        let rows = vec![vec![0.5, 0.25, 7.0], vec![0.0, 2.0, 8.0]];
+        let mut metadata = metadata(vec![axis("y"), axis("x")]);
+        metadata.transform = Some(Transform {
+            affine: Affine::of_rows(rows, 2).unwrap(),
+            coordinates: metadata.axes.clone(),
+        });
+        let cards = header(Scalar::Float(ByteOrder::Big), 4, &metadata);
+        for card in [
+            "CRVAL2  =                0.007",
+            "CD2_2   =               0.0005",
+            "CD2_1   =              0.00025",
+            "CRVAL1  =                0.008",
+            "CD1_1   =                0.002",
+        ] {
+            assert!(cards.iter().any(|found| found == card), "{card}: {cards:?}");
+        }
+        assert!(!cards.iter().any(|card| card.starts_with("CD1_2")));
     }
 }

@@ -18,6 +18,7 @@ use super::node::ViewNode;
 use super::readme::shell_quoted;
 use super::resolve::NodeResolver;
 use crate::array::Engine;
+use crate::conventions::description::Field;
 use crate::store::{Key, Store};
 use crate::translate::{HierarchyDocument, HierarchyError, Target};
 
@@ -106,6 +107,12 @@ impl Format {
     /// Returns the name of the format in `--formats`.
     pub fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// Returns the fields of a description that files of the format express; `None` if they have no elements of
+    /// arrays.
+    pub fn expresses(self) -> Option<&'static [Field]> {
+        self.row().expresses
     }
 
     /// Returns the function that renders the format.

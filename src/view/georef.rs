@@ -20,7 +20,6 @@ pub(super) mod proj_text;
 pub(super) mod raster;
 pub(super) mod samples;
 pub(super) mod scale;
-pub(super) mod spacing;
 pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;

@@ -3,12 +3,13 @@
 
 use super::array_view::ArrayView;
 use super::content::ContentError;
+use super::description::Description;
 use super::georef::context::Notes;
-use super::georef::spacing::{ImageMetadata, Role, Spacing, metres};
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Conversion, Number, NumberKind};
 use super::resolve::NodeResolver;
 use super::sidecar::element_type;
+use crate::conventions::description::{Axis, AxisKind};
 use crate::zarr::{ByteOrder, Fixed};
 
 const HEADER_BYTES: usize = 1024;
@@ -24,7 +25,7 @@ pub(super) fn render(
     check(view)?;
     let (mode, conversion, order) = mode(&element_type(view))?;
     let mut notes = Notes::default();
-    let metadata = ImageMetadata::of(view, nodes, &mut notes)?;
+    let metadata = Description::of(view, nodes, &mut notes)?;
     let header = header(view.shape(), &metadata.axes, mode, order)?;
     let extent = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, conversion);
     let extent = extent.ok_or_else(|| "the size overflows 64 bits".to_owned())?;
@@ -44,7 +45,7 @@ pub(super) fn render(
 /// Returns why the format does not support them.
 pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     mode(&element_type(view))?;
-    Counts::of(view.shape(), Role::Unnamed).map(drop)
+    Counts::of(view.shape(), AxisKind::Unknown).map(drop)
 }
 
 /// Returns the mode, the conversion of the numbers, and their byte order.
@@ -74,7 +75,7 @@ struct Counts {
 
 impl Counts {
     /// Returns the counts. `leading` is the role of the first axis of three: sections, or images of a stack.
-    fn of(shape: &[u64], leading: Role) -> Result<Self, String> {
+    fn of(shape: &[u64], leading: AxisKind) -> Result<Self, String> {
         let count = |length: u64| match i32::try_from(length) {
             Ok(count) if count > 0 => Ok(count),
             _ => Err(format!(
@@ -82,7 +83,7 @@ impl Counts {
                 i32::MAX
             )),
         };
-        let is_stack = matches!(leading, Role::Time | Role::Channel);
+        let is_stack = matches!(leading, AxisKind::Time | AxisKind::Channel);
         let (sizes, volume, space_group) = match shape {
             [y, x] => ([*x, *y, 1], 1, 0),
             [n, y, x] if is_stack => ([*x, *y, *n], 1, 0),
@@ -102,8 +103,8 @@ impl Counts {
     }
 }
 
-fn header(shape: &[u64], axes: &[Spacing], mode: i32, order: ByteOrder) -> Result<Vec<u8>, String> {
-    let leading = axes.first().map_or(Role::Unnamed, |axis| axis.role);
+fn header(shape: &[u64], axes: &[Axis], mode: i32, order: ByteOrder) -> Result<Vec<u8>, String> {
+    let leading = axes.first().map_or(AxisKind::Unknown, |axis| axis.kind);
     let counts = Counts::of(shape, leading)?;
     let [columns, rows, sections] = counts.sizes;
     let mut words = [0_u32; HEADER_BYTES / 4];
@@ -150,14 +151,14 @@ fn header(shape: &[u64], axes: &[Spacing], mode: i32, order: ByteOrder) -> Resul
 
 /// Returns the size of the cell and its origin in angstroms; zero if the unit of the axis is not a length.
 #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
-fn cell(axes: &[Spacing], counts: [i32; 3]) -> ([f32; 3], [f32; 3]) {
+fn cell(axes: &[Axis], counts: [i32; 3]) -> ([f32; 3], [f32; 3]) {
     let (mut sizes, mut origin) = ([0.0; 3], [0.0; 3]);
     for (side, axis) in axes.iter().rev().take(3).enumerate() {
-        let unit = axis.unit.as_deref().and_then(metres);
-        let (Some(unit), Some(distance)) = (unit, axis.distance) else {
+        let unit = axis.metres();
+        let (Some(unit), Some(distance)) = (unit, axis.spacing) else {
             continue;
         };
-        if axis.role == Role::Time || axis.role == Role::Channel {
+        if axis.kind == AxisKind::Time || axis.kind == AxisKind::Channel {
             continue;
         }
         let angstroms = unit * 1e10;
@@ -165,7 +166,7 @@ fn cell(axes: &[Spacing], counts: [i32; 3]) -> ([f32; 3], [f32; 3]) {
             (sizes.get_mut(side), origin.get_mut(side), counts.get(side))
         {
             *size = (distance.abs() * angstroms * f64::from(*count)) as f32;
-            *start = (axis.first.unwrap_or(0.0) * angstroms) as f32;
+            *start = (axis.origin.unwrap_or(0.0) * angstroms) as f32;
         }
     }
     (sizes, origin)
@@ -177,12 +178,12 @@ mod tests {
 
     #[test]
     fn a_volume_has_the_size_of_its_cell_in_angstroms() {
-        let axis = Spacing {
-            distance: Some(0.5),
-            first: Some(2.0),
+        let axis = Axis {
+            spacing: Some(0.5),
+            origin: Some(2.0),
             unit: Some("nanometer".into()),
-            role: Role::Space,
-            name: None,
+            kind: AxisKind::Space,
+            ..Axis::default()
         };
         let axes = [axis.clone(), axis.clone(), axis];
         let bytes = header(&[2, 3, 4], &axes, 2, ByteOrder::Little).unwrap();
@@ -198,18 +199,18 @@ mod tests {
 
     #[test]
     fn images_of_a_stack_have_no_cell_along_it() {
-        let axes: Vec<Spacing> = [Role::Time, Role::Space, Role::Space]
-            .map(|role| Spacing {
-                role,
-                ..Spacing::default()
+        let axes: Vec<Axis> = [AxisKind::Time, AxisKind::Space, AxisKind::Space]
+            .map(|kind| Axis {
+                kind,
+                ..Axis::default()
             })
             .into();
         let bytes = header(&[7, 3, 4], &axes, 1, ByteOrder::Big).unwrap();
         let word =
             |place: usize| i32::from_be_bytes(bytes[place * 4 - 4..place * 4].try_into().unwrap());
         assert_eq!([3, 10, 23].map(word), [7, 1, 0]);
-        assert!(Counts::of(&[1, 1, 1, 1, 1], Role::Unnamed).is_err());
-        assert!(Counts::of(&[1 << 31, 1], Role::Unnamed).is_err());
-        assert!(Counts::of(&[0, 1], Role::Unnamed).is_err());
+        assert!(Counts::of(&[1, 1, 1, 1, 1], AxisKind::Unknown).is_err());
+        assert!(Counts::of(&[1 << 31, 1], AxisKind::Unknown).is_err());
+        assert!(Counts::of(&[0, 1], AxisKind::Unknown).is_err());
     }
 }

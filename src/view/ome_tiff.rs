@@ -7,9 +7,8 @@ mod xml;
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
 use super::content::ContentError;
+use super::description::Description;
 use super::georef::RasterMetadata;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
@@ -18,6 +17,7 @@ use super::layout::VirtualFile;
 use super::node::ViewNode;
 use super::resolve::NodeResolver;
 use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
+use crate::conventions::ome;
 use crate::store::Key;
 use axes::StackAxes;
 
@@ -27,6 +27,7 @@ struct ImageStack<'a> {
     name: &'a str,
     context: &'a Context<'a>,
     metadata: &'a RasterMetadata,
+    description: Description,
     axes: StackAxes,
 }
 
@@ -96,8 +97,8 @@ pub(super) fn render_imagej(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
-    with_stack(node, nodes, |stack, _| {
-        let layout = imagej::layout(stack)?;
+    with_stack(node, nodes, |stack, notes| {
+        let layout = imagej::layout(stack, notes)?;
         Ok((layout, vec![Arc::clone(stack.context.view.reader)]))
     })
 }
@@ -125,11 +126,13 @@ fn with_stack(
     let context = Context::new(&view, nodes, &groups);
     // Georeferencing metadata are not part of these files.
     let metadata = RasterMetadata::of(&context, &mut Notes::default())?;
-    let axes = StackAxes::of(&context, &metadata.raster, &mut notes)?;
+    let description = Description::of(&view, nodes, &mut notes)?;
+    let axes = StackAxes::of(&description, &metadata.raster, &mut notes)?;
     let stack = ImageStack {
         name,
         context: &context,
         metadata: &metadata,
+        description,
         axes,
     };
     let (layout, sources) = render(&stack, &mut notes)?;
@@ -141,16 +144,9 @@ fn with_stack(
     })
 }
 
-/// Returns the path of the finest level of the first image of a group (OME-NGFF 0.4 and 0.5, `multiscales`).
+/// Returns the path of the finest level of the first image of a group.
 fn finest_path(node: &ViewNode) -> Option<&str> {
-    let attributes = node.metadata().attributes().ok()?;
-    let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
-    let image = attributes.get("multiscales").or(ome)?.get(0)?;
-    image
-        .get("datasets")?
-        .get(0)?
-        .get("path")
-        .and_then(Json::as_str)
+    ome::finest_path(node.metadata().attributes().ok()?)
 }
 
 /// Returns the finest level of the first image of a group.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::array_view::ArrayView;
 use super::cf;
 use super::content::ContentError;
+use super::description::Description;
 use super::georef::RasterMetadata;
 use super::georef::axis::reinterpret;
 use super::georef::context::{Context, Groups, Notes};
@@ -25,6 +26,7 @@ use super::number::{Number, Value};
 use super::ome_tiff;
 use super::resolve::NodeResolver;
 use crate::array::ArrayReader;
+use crate::conventions::description::{AxisKind, are_rgb};
 use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
 pub(in crate::view) use plane::Block;
@@ -91,7 +93,7 @@ pub(super) fn render(
     let groups = Groups::above(&view, nodes, &mut notes)?;
     let context = Context::new(&view, nodes, &groups);
     let raster = RasterMetadata::raster(&context).ok();
-    let plane = plane_of(&view, raster.as_ref())?.reduced();
+    let plane = plane_of(&context, raster.as_ref(), &mut notes)?.reduced();
     plane.check(stored(view.reader, &largest_chunk(view.reader)))?;
     let picture = Picture::of(&context, (plane, flip), &mut notes)?;
     let texts = [
@@ -101,7 +103,9 @@ pub(super) fn render(
     let texts = [(texts[0].0, &texts[0].1[..]), (texts[1].0, &texts[1].1[..])];
     let header = picture.format.header(&texts);
     let parts = [Segment::Bytes(header), Segment::Picture(Arc::new(picture))];
-    Ok(VirtualFile::of_array(view.reader, parts)?)
+    let mut file = VirtualFile::of_array(view.reader, parts)?;
+    file.notes = notes.0;
+    Ok(file)
 }
 
 fn view_of(node: &ViewNode) -> Result<ArrayView<'_>, String> {
@@ -120,7 +124,7 @@ fn sufficient_level(
     let groups = Groups::above(&view, nodes, &mut notes)?;
     let context = Context::new(&view, nodes, &groups);
     let raster = RasterMetadata::raster(&context).ok();
-    let plane = plane_of(&view, raster.as_ref())?;
+    let plane = plane_of(&context, raster.as_ref(), &mut notes)?;
     let flip = match raster.filter(|raster| plane.rows.axis == raster.planes.len()) {
         Some(raster) => flipped_axes(&context, &raster)?,
         None => (false, false),
@@ -144,7 +148,10 @@ fn sufficient_level(
     let levels = overviews(&context, full, &mut notes)?;
     let suffices = |(node, raster): &(Arc<ViewNode>, Raster)| {
         let view = node.array_view();
-        let plane = view.and_then(|view| plane_of(&view, Some(raster)).ok());
+        let plane = view.and_then(|view| {
+            let context = Context::new(&view, nodes, &groups);
+            plane_of(&context, Some(raster), &mut Notes::default()).ok()
+        });
         plane.is_some_and(|plane| plane.reduced().longest() >= sufficient)
     };
     let levels = levels.into_iter().map(|(node, raster, _)| (node, raster));
@@ -153,8 +160,12 @@ fn sufficient_level(
 }
 
 /// Returns the plane of an array, with all its elements.
-fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, String> {
-    let shape = view.shape();
+fn plane_of(
+    context: &Context<'_>,
+    raster: Option<&Raster>,
+    notes: &mut Notes,
+) -> Result<Plane, String> {
+    let shape = context.view.shape();
     let rank = shape.len();
     if rank < 2 {
         return Err(format!("{rank} axes: a picture has two"));
@@ -164,7 +175,9 @@ fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, Stri
     }
     let side = |axis: usize| SampledAxis::whole(axis, shape.get(axis).copied().unwrap_or(1));
     let is_chunky = raster.is_some_and(|raster| raster.is_chunky);
-    let channels = channels_of(view, is_chunky);
+    // The file that shows a level says what its axes lack.
+    let (description, _) = Description::declared(context, &mut Notes::default());
+    let channels = channels_of(context.view, &description, is_chunky, notes);
     let last = match channels {
         Some(channels) if channels.axis + 1 == rank => rank - 2,
         None if is_chunky => rank - 2,
@@ -178,46 +191,51 @@ fn plane_of(view: &ArrayView<'_>, raster: Option<&Raster>) -> Result<Plane, Stri
     })
 }
 
-/// Names of axes of colour channels.
-const CHANNELS: [&str; 12] = [
-    "c", "s", "channel", "channels", "band", "bands", "rgb", "rgba", "sample", "samples", "color",
-    "colour",
-];
-
-/// Returns the axis of colour channels, whose elements are bytes: the last axis, or the third from last. The
-/// axis has three or four elements, and either no name or the name of a channel axis.
-fn channels_of(view: &ArrayView<'_>, is_chunky: bool) -> Option<SampledAxis> {
+/// Returns the axis of colour channels, whose elements are bytes: the last axis, or the third from last, with three
+/// or four elements. It is an axis of channels whose colours are red, green and blue or unknown; or it has neither a
+/// name nor a kind, and is said to be one in `notes`.
+fn channels_of(
+    view: &ArrayView<'_>,
+    description: &Description,
+    is_chunky: bool,
+    notes: &mut Notes,
+) -> Option<SampledAxis> {
     let is_byte =
         matches!(view.data_type().scalar, Scalar::UInt(_)) && view.data_type().size_bytes == 1;
     let shape = view.shape();
     let rank = shape.len();
-    if !is_byte || rank < 3 {
+    if !is_byte || rank < 3 || are_rgb(&description.channels) == Some(false) {
         return None;
     }
-    let name = |axis: usize| view.array.dimension_names.get(axis)?.as_deref();
-    let is_channel = |axis: usize| {
-        let length = shape.get(axis).copied().unwrap_or(0);
-        let is_named = |name: &str| {
-            CHANNELS
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known))
-        };
-        matches!(length, 3 | 4) && name(axis).is_none_or(is_named)
-    };
     let length = |axis: usize| shape.get(axis).copied().unwrap_or(0);
+    let kind = |axis: usize| description.axes.get(axis).map(|axis| axis.kind);
+    let is_channel = |axis: usize| {
+        let is_of_kind = matches!(kind(axis), Some(AxisKind::Channel | AxisKind::Unknown));
+        matches!(length(axis), 3 | 4) && is_of_kind
+    };
+    let is_known = |axis: usize| kind(axis) == Some(AxisKind::Channel);
     // An axis without a name counts as colours only if the sides of the image are longer.
     let is_last = is_channel(rank - 1)
-        && (is_chunky || name(rank - 1).is_some() || length(rank - 2).min(length(rank - 3)) > 4);
-    if is_last {
-        return Some(SampledAxis::whole(rank - 1, length(rank - 1)));
-    }
-    if is_chunky || !is_channel(rank - 3) {
-        return None;
+        && (is_chunky || is_known(rank - 1) || length(rank - 2).min(length(rank - 3)) > 4);
+    let axis = match is_last {
+        true => rank - 1,
+        false if is_chunky || !is_channel(rank - 3) => return None,
+        false => rank - 3,
+    };
+    if !is_known(axis) {
+        let count = length(axis);
+        notes.add(format!(
+            "axis {axis} has no name: its {count} elements are shown as red, green and blue"
+        ));
     }
     // The fourth of several bands is not an alpha channel.
-    let has_alpha = name(rank - 3).is_none_or(|name| name.eq_ignore_ascii_case("rgba"));
-    let count = if has_alpha { length(rank - 3) } else { 3 };
-    Some(SampledAxis::whole(rank - 3, count))
+    let name = description
+        .axes
+        .get(axis)
+        .and_then(|axis| axis.name.as_deref());
+    let has_alpha = is_last || name.is_none_or(|name| name.eq_ignore_ascii_case("rgba"));
+    let count = if has_alpha { length(axis) } else { 3 };
+    Some(SampledAxis::whole(axis, count))
 }
 
 fn largest_chunk(reader: &ArrayReader) -> Vec<u64> {

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::json;
 
+use crate::conventions::description::Field;
+
 /// The maximum length of the text, in characters.
 const MAX_CHARACTERS: usize = 1 << 20;
 
@@ -21,6 +23,8 @@ pub(super) struct AvailableView {
     pub(super) example: String,
     /// Whether the directory lists the view.
     pub(super) is_listed: bool,
+    /// What attributes and coordinates say and the format does not express.
+    pub(super) unexpressed: Vec<Field>,
 }
 
 /// A reason why a view or a node is not available, or is incomplete.
@@ -100,6 +104,36 @@ impl Readme {
 }
 
 impl Readme {
+    /// Writes a line for all files that do not express the same fields.
+    fn write_unexpressed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = self
+            .views
+            .iter()
+            .filter(|view| !view.unexpressed.is_empty());
+        let mut lines: Vec<(&[Field], Vec<Cow<'_, str>>)> = Vec::new();
+        for view in lost {
+            let name = one_line(&view.name);
+            match lines
+                .iter_mut()
+                .find(|(fields, _)| *fields == view.unexpressed)
+            {
+                Some((_, names)) => names.push(name),
+                None => lines.push((&view.unexpressed, vec![name])),
+            }
+        }
+        if !lines.is_empty() {
+            writeln!(
+                f,
+                "\nWhat attributes and coordinates say, and the format of these files does not express:\n"
+            )?;
+        }
+        for (fields, names) in lines {
+            let fields: Vec<String> = fields.iter().map(Field::to_string).collect();
+            writeln!(f, "{}: {}", names.join(" "), fields.join(", "))?;
+        }
+        Ok(())
+    }
+
     /// Returns the list as a JSON document of the schema `zarrfs.views/1`.
     pub(super) fn json(&self) -> String {
         let views = self.views.iter().map(|view| {
@@ -109,6 +143,7 @@ impl Readme {
                 "description": view.description,
                 "example": view.example,
                 "listed": view.is_listed,
+                "not_expressed": view.unexpressed.iter().map(Field::to_string).collect::<Vec<_>>(),
             })
         });
         let diagnostics = self
@@ -159,6 +194,7 @@ impl fmt::Display for Readme {
                 view.description
             )?;
         }
+        self.write_unexpressed(f)?;
         if !self.diagnostics.is_empty() {
             writeln!(
                 f,
@@ -187,6 +223,7 @@ mod tests {
                 description: "NetCDF-4",
                 example: "ncdump -h sst.nc".into(),
                 is_listed: true,
+                unexpressed: Vec::new(),
             }],
             unlisted: Vec::new(),
             diagnostics: vec![
@@ -212,6 +249,35 @@ mod tests {
             "",
         ];
         assert_eq!(readme().text(), lines.join("\n"));
+    }
+
+    #[test]
+    fn files_that_do_not_express_the_same_share_a_line() {
+        let view = |name: &str, unexpressed: &[Field]| AvailableView {
+            name: name.into(),
+            unexpressed: unexpressed.to_vec(),
+            ..readme().views.remove(0)
+        };
+        let list = Readme {
+            views: vec![
+                view("a.npy", &[Field::Spacing, Field::Missing]),
+                view("a.nii", &[Field::Missing]),
+                view("a.bin", &[Field::Spacing, Field::Missing]),
+                view("a.h5", &[]),
+            ],
+            ..readme()
+        };
+        let text = list.text();
+        assert!(
+            text.contains(
+                "\na.npy a.bin: the spacing, the missing value\na.nii: the missing value\n"
+            )
+        );
+        let json: serde_json::Value = serde_json::from_str(&list.json()).unwrap();
+        assert_eq!(
+            json["views"][1]["not_expressed"],
+            json!(["the missing value"])
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::array_view::ArrayView;
 use super::cf;
 use super::content::ContentError;
 use super::georef::RasterMetadata;
+use super::georef::context::Notes;
 use super::georef::text::escape;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::number::{Number, NumberKind};
@@ -87,9 +88,12 @@ pub(super) fn nrrd(
 ) -> Result<VirtualFile, ContentError> {
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
-    let fields = fields::nrrd(view, nodes)?;
+    let mut notes = Notes::default();
+    let fields = fields::nrrd(view, nodes, &mut notes)?;
     // The data file comes last: programs ignore fields after `data file`.
-    Ok(VirtualFile::text(format!("{head}{fields}{data}")))
+    let mut file = VirtualFile::text(format!("{head}{fields}{data}"));
+    file.notes = notes.0;
+    Ok(file)
 }
 
 /// Checks that NRRD supports the data type and the shape.

@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value as Json, json};
+
 use super::content::{Content, ContentError, InputTime};
+use super::description::Description;
 use super::format::{Format, Renderer};
+use super::georef::context::Notes;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::ome_tiff;
@@ -84,6 +88,7 @@ impl Nodes {
                         example: format.example(&name),
                         is_listed: self.lists(format, is_array) && !format.is_unlisted(is_array),
                         name,
+                        unexpressed: Vec::new(),
                     });
                 }
                 Err(ContentError::Absent(_)) if !format.is_expected_of(node) => {}
@@ -98,6 +103,7 @@ impl Nodes {
                 }
             }
         }
+        self.add_unexpressed(node, &mut readme, &mut inputs).await?;
         if node.key == self.options().root {
             self.add_translations(node, &mut readme, &mut inputs).await;
         }
@@ -107,6 +113,82 @@ impl Nodes {
             .views
             .sort_by_key(|view| (is_metadata(view.format), !view.is_listed));
         Ok((readme, inputs))
+    }
+
+    /// Adds what attributes and coordinates say of an array, or of the finest level of an image, and the files of a
+    /// format do not.
+    async fn add_unexpressed(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        readme: &mut Readme,
+        inputs: &mut InputTime,
+    ) -> Result<(), ContentError> {
+        let description = match self.description(node).await {
+            Ok((description, _)) => description,
+            Err(ContentError::Absent(_)) => return Ok(()),
+            Err(ContentError::Unresolved) => return Err(ContentError::Unresolved),
+            Err(ContentError::Failed(error)) => {
+                inputs.has_failed_input = true;
+                let reason = format!("what attributes say of it is not known: {error}");
+                readme.diagnostics.push(Diagnostic::of_node(reason));
+                return Ok(());
+            }
+        };
+        let fields = description.fields();
+        for view in &mut readme.views {
+            let format: Option<Format> = view.format.parse().ok();
+            if let Some(expressed) = format.and_then(Format::expresses) {
+                let lost = fields.iter().filter(|field| !expressed.contains(field));
+                view.unexpressed = lost.copied().collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the description of an array, or of the finest level of a group that is an image, and what was not
+    /// understood.
+    ///
+    /// # Errors
+    /// The node has no description; or errors of the store.
+    pub(super) async fn description(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<(Description, Vec<String>), ContentError> {
+        self.resolve(|nodes| {
+            let finest = match node.is_array() {
+                true => None,
+                false => Some(ome_tiff::finest_level(node, nodes)?),
+            };
+            let node = finest.as_ref().unwrap_or(node);
+            let view = node.array_view();
+            let view = view.ok_or_else(|| "its elements are not numbers".to_owned())?;
+            let mut notes = Notes::default();
+            let description = Description::of(&view, nodes, &mut notes)?;
+            Ok((description, notes.0))
+        })
+        .await
+    }
+
+    /// Returns the description of an array or image as JSON, with `not_understood`, what attributes declare and no
+    /// file has. Empty if nothing is known.
+    ///
+    /// # Errors
+    /// As [`Nodes::content`].
+    pub async fn description_json(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+    ) -> Result<Map<String, Json>, ContentError> {
+        match self.description(node).await {
+            Ok((description, notes)) => {
+                let mut members = description.json();
+                if !notes.is_empty() {
+                    members.insert("not_understood".into(), json!(notes));
+                }
+                Ok(members)
+            }
+            Err(ContentError::Absent(_)) => Ok(Map::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the suffixes of those formats of arrays that the directory of a group contains but does not
@@ -132,6 +214,7 @@ impl Nodes {
                     description: target.description(),
                     example: format!("zarrfs tree {}", target.name()),
                     is_listed: self.options().formats.lists_translation(target),
+                    unexpressed: Vec::new(),
                 }),
                 // The diagnostics of the nodes that are left out say why a translation cannot be made.
                 Ok(false) => {}

@@ -1,6 +1,7 @@
 //! The rows of the table of formats, in listing order.
 
 use super::Renderer;
+use crate::conventions::description::Field::{self, *};
 use crate::translate::{zmetadata_json, zom_json};
 use crate::view::content::ContentError;
 use crate::view::group_tree::TreeScope;
@@ -34,6 +35,15 @@ pub(super) struct FormatRow {
     /// The suffix of the file that the command reads, if that is another file of the array.
     pub(super) command_suffix: Option<&'static str>,
     pub(super) renderer: Renderer,
+    /// The fields of descriptions that the files express; `None` if they have no elements of arrays.
+    pub(super) expresses: Option<&'static [Field]>,
+}
+
+impl FormatRow {
+    const fn expressing(mut self, fields: &'static [Field]) -> Self {
+        self.expresses = Some(fields);
+        self
+    }
 }
 
 const fn row(
@@ -50,8 +60,96 @@ const fn row(
         command,
         command_suffix: None,
         renderer,
+        expresses: None,
     }
 }
+
+/// The fields of each format. What a file cannot express of a field that its format can express is a note of the file.
+const NONE: &[Field] = &[];
+const ALL: &[Field] = &[
+    ImageName,
+    AxisNames,
+    Spacing,
+    Origin,
+    AxisUnits,
+    Orientation,
+    Transform,
+    Coordinates,
+    UnevenCoordinates,
+    Missing,
+    Packing,
+    ValueUnits,
+    ChannelNames,
+    ChannelColors,
+    ReferenceSystem,
+];
+/// Attributes and coordinate arrays of CF.
+const CF: &[Field] = &[
+    AxisNames,
+    Coordinates,
+    UnevenCoordinates,
+    Missing,
+    Packing,
+    ValueUnits,
+    ReferenceSystem,
+];
+const GDAL: &[Field] = &[Coordinates, Missing, Packing, ValueUnits, ReferenceSystem];
+const ENVI: &[Field] = &[Coordinates, Missing, Packing, ReferenceSystem];
+const NRRD: &[Field] = &[
+    AxisNames,
+    Spacing,
+    Origin,
+    AxisUnits,
+    Orientation,
+    Transform,
+    Coordinates,
+];
+const OME_TIFF: &[Field] = &[
+    ImageName,
+    AxisNames,
+    Spacing,
+    Origin,
+    AxisUnits,
+    Coordinates,
+    ChannelNames,
+    ChannelColors,
+];
+const IMAGEJ: &[Field] = &[
+    AxisNames,
+    Spacing,
+    Origin,
+    AxisUnits,
+    Coordinates,
+    Packing,
+    ValueUnits,
+    ChannelNames,
+    ChannelColors,
+];
+const NIFTI: &[Field] = &[
+    Spacing,
+    Origin,
+    AxisUnits,
+    Orientation,
+    Transform,
+    Coordinates,
+    Packing,
+    ValueUnits,
+];
+const MRC: &[Field] = &[Spacing, Origin, AxisUnits, Coordinates];
+const FITS: &[Field] = &[
+    AxisNames,
+    Spacing,
+    Origin,
+    AxisUnits,
+    Transform,
+    Coordinates,
+    Missing,
+    Packing,
+    ValueUnits,
+];
+const PICTURE: &[Field] = &[Missing, Packing, ValueUnits, ChannelColors];
+/// Columns of decoded values beside columns of coordinates.
+const COLUMNS: &[Field] = &[AxisNames, Coordinates, UnevenCoordinates, Missing, Packing];
 
 const JSON_TOOL: &str = "python3 -m json.tool";
 const LOAD_NPY: &str =
@@ -123,14 +221,16 @@ pub(super) static TABLE: [FormatRow; 31] = [
         "NumPy",
         LOAD_NPY,
         Renderer::Array(npy::render),
-    ),
+    )
+    .expressing(NONE),
     row(
         "bin",
         ViewName::Suffix(".bin"),
         "the elements in row-major order, without a header",
         "od -A d -t x1 -N 64",
         Renderer::Array(sidecar::bin),
-    ),
+    )
+    .expressing(NONE),
     FormatRow {
         command_suffix: Some(".bin"),
         ..row(
@@ -140,6 +240,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
             "gdalinfo",
             Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_envi(view)), sidecar::envi),
         )
+        .expressing(ENVI)
     },
     row(
         "vrt",
@@ -147,21 +248,24 @@ pub(super) static TABLE: [FormatRow; 31] = [
         "a GDAL virtual raster of the .bin file",
         "gdalinfo",
         Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_vrt(view)), sidecar::vrt),
-    ),
+    )
+    .expressing(GDAL),
     row(
         "nhdr",
         ViewName::Suffix(".nhdr"),
         "the NRRD header of the .bin file",
         READ_NRRD,
         Renderer::ArrayWithNodes(|view, _| proven(sidecar::check_nrrd(view)), sidecar::nrrd),
-    ),
+    )
+    .expressing(NRRD),
     row(
         "tif",
         ViewName::Suffix(".tif"),
         "GeoTIFF",
         "gdalinfo",
         Renderer::ArrayWithNodes(geotiff::metadata_prove, geotiff::render),
-    ),
+    )
+    .expressing(GDAL),
     FormatRow {
         command_suffix: Some(".tif"),
         ..row(
@@ -178,35 +282,40 @@ pub(super) static TABLE: [FormatRow; 31] = [
         "OME-TIFF with the levels of the pyramid",
         "tiffinfo",
         Renderer::Image(ome_tiff::render),
-    ),
+    )
+    .expressing(OME_TIFF),
     row(
         "imagej",
         ViewName::Suffix(".imagej.tif"),
         "a hyperstack of ImageJ",
         "imagej",
         Renderer::Image(ome_tiff::render_imagej),
-    ),
+    )
+    .expressing(IMAGEJ),
     row(
         "nii",
         ViewName::Suffix(".nii"),
         "NIfTI",
         READ_NIFTI,
         Renderer::ArrayWithNodes(|view, _| proven(nifti::check(view)), nifti::render),
-    ),
+    )
+    .expressing(NIFTI),
     row(
         "mrc",
         ViewName::Suffix(".mrc"),
         "MRC",
         READ_MRC,
         Renderer::ArrayWithNodes(|view, _| proven(mrc::check(view)), mrc::render),
-    ),
+    )
+    .expressing(MRC),
     row(
         "fits",
         ViewName::Suffix(".fits"),
         "FITS",
         READ_FITS,
         Renderer::ArrayWithNodes(|view, _| proven(fits::check(view)), fits::render),
-    ),
+    )
+    .expressing(FITS),
     row(
         "h5",
         ViewName::Suffix(".h5"),
@@ -217,63 +326,72 @@ pub(super) static TABLE: [FormatRow; 31] = [
             plain_hdf5::metadata_prove,
             plain_hdf5::render,
         ),
-    ),
+    )
+    .expressing(ALL),
     row(
         "h5ad",
         ViewName::Suffix(".h5ad"),
         "AnnData",
         READ_H5AD,
         Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
-    ),
+    )
+    .expressing(CF),
     row(
         "png",
         ViewName::Suffix(".png"),
         "a quick look as a picture of at most 1024 x 1024 pixels",
         SHOW_PNG,
         Renderer::Image(png::render),
-    ),
+    )
+    .expressing(PICTURE),
     row(
         "parquet",
         ViewName::Suffix(".parquet"),
         "the arrays that share their only dimension as a Parquet table",
         READ_PARQUET,
         Renderer::Table(table::metadata_prove, parquet::render),
-    ),
+    )
+    .expressing(COLUMNS),
     row(
         "csv",
         ViewName::Suffix(".csv"),
         "the same table as text",
         "head -n 5",
         Renderer::Table(table::metadata_prove, csv::render),
-    ),
+    )
+    .expressing(COLUMNS),
     row(
         "packed-tif",
         ViewName::Suffix(".packed.tif"),
         "GeoTIFF with the chunks as they are stored",
         "gdalinfo",
         Renderer::StoredArray(geotiff::check_packed, geotiff::render_packed),
-    ),
+    )
+    .expressing(GDAL),
     row(
         "packed-nc",
         ViewName::Suffix(".packed.nc"),
         "NetCDF-4 with the chunks as they are stored",
         "ncdump -hs",
         Renderer::StoredChunks(netcdf4::render_packed),
-    ),
+    )
+    .expressing(CF),
     row(
         "nc",
         ViewName::Suffix(".nc"),
         "NetCDF-4 of the group and all groups below it",
         "ncdump -h",
         Renderer::Group(TreeScope::Subtree, netcdf4::metadata_prove, netcdf4::render),
-    ),
+    )
+    .expressing(CF),
     row(
         "cdf",
         ViewName::Suffix(".cdf.nc"),
         "classic NetCDF of the arrays of the group",
         "ncdump -h",
         Renderer::Group(TreeScope::Group, classic::metadata_prove, classic::render),
-    ),
+    )
+    .expressing(CF),
     row(
         "cdf5",
         ViewName::Suffix(".cdf5.nc"),
@@ -284,26 +402,30 @@ pub(super) static TABLE: [FormatRow; 31] = [
             classic::metadata_prove,
             classic::render_cdf5,
         ),
-    ),
+    )
+    .expressing(CF),
     row(
         "json",
         ViewName::Suffix(".json"),
         "the elements, which have variable length",
         JSON_TOOL,
         Renderer::Elements,
-    ),
+    )
+    .expressing(NONE),
     row(
         "chunks",
         ViewName::Member("chunks"),
         "a directory of decoded chunks",
         "ls",
         Renderer::Chunks,
-    ),
+    )
+    .expressing(NONE),
     row(
         "inner",
         ViewName::Member("inner"),
         "a directory of the decoded inner chunks of the shards",
         "ls",
         Renderer::Inner,
-    ),
+    )
+    .expressing(NONE),
 ];

@@ -9,6 +9,7 @@ use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
 use super::grid_mapping::{default_grid_mapping, grid_mapping};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
+use crate::conventions::ome;
 use crate::view::content::ContentError;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
@@ -139,7 +140,7 @@ pub(in crate::view) fn flipped_axes(
         return Ok(flips(&affine));
     }
     // The axes of OME-NGFF have no north.
-    if ome_image(context).is_some_and(|image| image.contains_key("axes")) {
+    if ome_image(context).is_some_and(ome::has_axes) {
         return Ok((false, false));
     }
     let across = Axis::of(context, raster.across.as_deref(), raster.width, &mut notes)?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::view::georef::spacing::{Role, Spacing};
+use crate::conventions::description::{Axis, AxisKind};
 use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
 
 /// The axes of the file, the fastest first.
@@ -22,19 +22,19 @@ impl Axes {
     /// Assigns the axes by their roles: the last axes, at most three, are the spatial axes of the image; of the
     /// others, time is the fastest. An axis z before time or channels is a spatial axis, if it can be moved.
     /// If the file cannot have that many axes, or the last axis is not spatial, the order of all axes is reversed.
-    pub(super) fn of(shape: &[u64], axes: &[Spacing]) -> Self {
-        let is_spatial = |axis: &Spacing| matches!(axis.role, Role::Space | Role::Unnamed);
+    pub(super) fn of(shape: &[u64], axes: &[Axis]) -> Self {
+        let is_spatial = |axis: &Axis| matches!(axis.kind, AxisKind::Space | AxisKind::Unknown);
         let spatial = axes
             .iter()
             .rev()
             .take(3)
             .take_while(|axis| is_spatial(axis));
         let leading = shape.len() - spatial.count().min(shape.len());
-        let roles: Vec<Role> = axes.iter().take(leading).map(|axis| axis.role).collect();
+        let roles: Vec<AxisKind> = axes.iter().take(leading).map(|axis| axis.kind).collect();
         // Without a time axis, the last axis before the spatial axes is time if it has no other role.
-        let time = roles.iter().position(|role| *role == Role::Time);
+        let time = roles.iter().position(|role| *role == AxisKind::Time);
         let time = time.or_else(|| match roles.last() {
-            Some(Role::Unnamed | Role::Space) => Some(leading - 1),
+            Some(AxisKind::Unknown | AxisKind::Space) => Some(leading - 1),
             _ => None,
         });
         // The depth is not next to the other spatial axes.
@@ -118,16 +118,16 @@ mod tests {
     use super::*;
 
     fn axes(shape: &[u64], roles: &str) -> (Vec<u64>, Option<[u64; 3]>) {
-        let axes: Vec<Spacing> = (roles.chars())
-            .map(|role| Spacing {
-                role: match role {
-                    't' => Role::Time,
-                    'c' => Role::Channel,
-                    's' | 'z' => Role::Space,
-                    _ => Role::Unnamed,
+        let axes: Vec<Axis> = (roles.chars())
+            .map(|role| Axis {
+                kind: match role {
+                    't' => AxisKind::Time,
+                    'c' => AxisKind::Channel,
+                    's' | 'z' => AxisKind::Space,
+                    _ => AxisKind::Unknown,
                 },
                 name: Some(role.to_string()),
-                ..Spacing::default()
+                ..Axis::default()
             })
             .collect();
         let found = Axes::of(shape, &axes);

@@ -1,5 +1,6 @@
 //! The headers of NIfTI-1 and NIfTI-2 (`nifti1.h`, `nifti2.h`).
 
+use super::geometry::Geometry;
 use super::single;
 use crate::zarr::ByteOrder;
 
@@ -15,88 +16,8 @@ pub(super) struct Header {
     pub(super) offset: u64,
     pub(super) scale: Option<f64>,
     pub(super) shift: Option<f64>,
-    /// `xyzt_units`.
-    pub(super) units: u8,
     pub(super) geometry: Geometry,
     pub(super) description: String,
-}
-
-/// The spacing along the axes, and the coordinates of the first element.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Geometry {
-    /// Whether any spacing or coordinate is known; otherwise the file has no transform.
-    pub(super) is_known: bool,
-    /// The spacing along the first three axes of the file; negative if coordinates decrease.
-    distances: [f64; 3],
-    first: [f64; 3],
-    /// For each of the first three axes of the file, its direction: 0 for x, 1 for y, 2 for z.
-    pub(super) directions: [usize; 3],
-    /// The spacing along the fourth axis.
-    pub(super) step: f64,
-}
-
-/// The directions of axes in the order x, y, z.
-pub(super) const X_Y_Z: [usize; 3] = [0, 1, 2];
-
-impl Default for Geometry {
-    fn default() -> Self {
-        Self {
-            is_known: false,
-            distances: [1.0; 3],
-            first: [0.0; 3],
-            directions: X_Y_Z,
-            step: 1.0,
-        }
-    }
-}
-
-impl Geometry {
-    /// Sets the spacing and the first coordinate along one of the three spatial axes.
-    pub(super) fn set(&mut self, axis: usize, distance: f64, first: f64) {
-        let spatial_axes = self.distances.iter_mut().zip(&mut self.first);
-        if let Some((own, start)) = spatial_axes.into_iter().nth(axis) {
-            (*own, *start) = (distance, first);
-        }
-    }
-
-    /// Returns `pixdim`: a factor of the quaternion, and positive spacings.
-    fn pixels(&self) -> [f64; 8] {
-        let [x, y, z] = self.distances.map(f64::abs);
-        [1.0, x, y, z, self.step, 1.0, 1.0, 1.0]
-    }
-
-    /// Returns `qform_code` and `sform_code`: a quaternion cannot express reflections.
-    fn codes(&self) -> (i16, i16) {
-        let rotates =
-            self.distances.iter().all(|distance| *distance > 0.0) && self.directions == X_Y_Z;
-        let known = i16::from(self.is_known);
-        (if rotates { known } else { 0 }, known)
-    }
-
-    /// Returns `srow_x`, `srow_y` and `srow_z`.
-    fn rows(&self) -> [[f64; 4]; 3] {
-        let mut rows = [[0.0; 4]; 3];
-        if !self.is_known {
-            return rows;
-        }
-        let sides = self
-            .directions
-            .iter()
-            .zip(self.distances.iter().zip(self.first));
-        for (side, (direction, (distance, first))) in sides.enumerate() {
-            if let Some(row) = rows.get_mut(*direction) {
-                if let Some(cell) = row.get_mut(side) {
-                    *cell = *distance;
-                }
-                row[3] = first;
-            }
-        }
-        rows
-    }
-
-    fn start(&self) -> [f64; 3] {
-        self.rows().map(|[.., first]| first)
-    }
 }
 
 impl Header {
@@ -155,14 +76,17 @@ impl Header {
         out.single(self.slope());
         out.single(self.shift.unwrap_or(0.0));
         out.zeros(3);
-        out.bytes.push(self.units);
-        out.zeros(24);
+        out.bytes.push(geometry.units);
+        // cal_max, cal_min and slice_duration precede the offset in time.
+        out.zeros(12);
+        out.single(geometry.start);
+        out.zeros(8);
         out.text(&self.description, 80);
         out.zeros(24);
         out.integer::<2>(qform.into());
         out.integer::<2>(sform.into());
         out.zeros(12);
-        geometry.start().iter().for_each(|value| out.single(*value));
+        geometry.first().iter().for_each(|value| out.single(*value));
         for value in geometry.rows().as_flattened() {
             out.single(*value);
         }
@@ -188,18 +112,21 @@ impl Header {
         out.integer::<8>(i64::try_from(self.offset).unwrap_or(i64::MAX));
         out.double(self.slope());
         out.double(self.shift.unwrap_or(0.0));
-        out.zeros(48);
+        // cal_max, cal_min and slice_duration precede the offset in time.
+        out.zeros(24);
+        out.double(geometry.start);
+        out.zeros(16);
         out.text(&self.description, 80);
         out.zeros(24);
         out.integer::<4>(qform.into());
         out.integer::<4>(sform.into());
         out.zeros(24);
-        geometry.start().iter().for_each(|value| out.double(*value));
+        geometry.first().iter().for_each(|value| out.double(*value));
         for value in geometry.rows().as_flattened() {
             out.double(*value);
         }
         out.zeros(4);
-        out.integer::<4>(self.units.into());
+        out.integer::<4>(geometry.units.into());
         out.zeros(40);
         out.bytes
     }
@@ -265,31 +192,9 @@ mod tests {
             offset: 352,
             scale: None,
             shift: Some(2.0),
-            units: 2,
-            geometry: Geometry::default(),
+            geometry: Geometry::at_time(5.0),
             description: "K".into(),
         }
-    }
-
-    #[test]
-    fn axes_in_another_order_have_a_matrix_that_turns_them() {
-        let mut geometry = Geometry {
-            is_known: true,
-            directions: [2, 1, 0],
-            ..Geometry::default()
-        };
-        for (side, distance) in [(0, 2.0), (1, -3.0), (2, 4.0)] {
-            geometry.set(side, distance, distance * 10.0);
-        }
-        let rows = [
-            [0.0, 0.0, 4.0, 40.0],
-            [0.0, -3.0, 0.0, -30.0],
-            [2.0, 0.0, 0.0, 20.0],
-        ];
-        assert_eq!((geometry.rows(), geometry.codes()), (rows, (0, 1)));
-        assert_eq!(geometry.pixels()[..4], [1.0, 2.0, 3.0, 4.0]);
-        geometry.is_known = false;
-        assert_eq!(geometry.rows(), [[0.0; 4]; 3]);
     }
 
     #[test]
@@ -307,6 +212,7 @@ mod tests {
             [1_f32.to_le_bytes(), 2_f32.to_le_bytes()].concat()
         );
         assert_eq!((bytes[123], bytes[148]), (2, b'K'));
+        assert_eq!(bytes[136..140], 5_f32.to_le_bytes());
         assert_eq!(bytes[344..352], *b"n+1\0\0\0\0\0");
         let bytes = header(ByteOrder::Big, &[40_000, 3]).encode().unwrap();
         assert_eq!(bytes.len(), 544);
@@ -318,5 +224,6 @@ mod tests {
         assert_eq!(bytes[104..112], 1_f64.to_be_bytes());
         assert_eq!(bytes[168..176], 352_i64.to_be_bytes());
         assert_eq!((bytes[240], bytes[503]), (b'K', 2));
+        assert_eq!(bytes[216..224], 5_f64.to_be_bytes());
     }
 }

@@ -1,10 +1,10 @@
 //! The axes of a stack: time, channel and depth outside of the two axes of an image.
 
-use serde_json::Value as Json;
-
-use super::super::georef::context::{Context, Notes, short};
+use super::super::description::Description;
+use super::super::georef::context::{Notes, short};
 use super::super::georef::raster::Raster;
-use super::super::georef::scale::{OmeAxis, ome_axes, ome_image};
+use crate::conventions::description::{Axis, AxisKind};
+use crate::conventions::units::{ome_length, ome_time};
 
 /// An axis outside of those of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +14,13 @@ pub(super) enum StackAxis {
     Depth,
 }
 
-/// The distance between adjacent elements.
+/// The distance between adjacent elements, and the coordinate of the first one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AxisStep {
     pub(super) size: f64,
+    pub(super) start: f64,
     /// The symbol of the unit in the OME Data Model (`UnitsLength`, `UnitsTime`).
-    pub(super) unit: &'static str,
+    pub(super) unit: String,
 }
 
 /// The axes of a stack.
@@ -34,45 +35,19 @@ pub(super) struct StackAxes {
     pub(super) time: Option<AxisStep>,
 }
 
-/// Names of units in OME-NGFF (UDUNITS-2), and their symbols in the OME Data Model.
-const LENGTHS: [(&[&str], &str); 11] = [
-    (&["angstrom", "Å"], "Å"),
-    (&["picometer", "picometre", "pm"], "pm"),
-    (&["nanometer", "nanometre", "nm"], "nm"),
-    (
-        &["micrometer", "micrometre", "micron", "um", "µm", "μm"],
-        "µm",
-    ),
-    (&["millimeter", "millimetre", "mm"], "mm"),
-    (&["centimeter", "centimetre", "cm"], "cm"),
-    (&["decimeter", "decimetre", "dm"], "dm"),
-    (&["meter", "metre", "m"], "m"),
-    (&["kilometer", "kilometre", "km"], "km"),
-    (&["inch"], "in"),
-    (&["foot"], "ft"),
-];
-const TIMES: [(&[&str], &str); 7] = [
-    (&["nanosecond", "ns"], "ns"),
-    (&["microsecond", "us", "µs"], "µs"),
-    (&["millisecond", "ms"], "ms"),
-    (&["second", "s"], "s"),
-    (&["minute", "min"], "min"),
-    (&["hour", "h"], "h"),
-    (&["day", "d"], "d"),
-];
-
 impl StackAxes {
     /// Returns the axes of an array.
     ///
     /// # Errors
     /// Returns why the array is no stack.
     pub(super) fn of(
-        context: &Context<'_>,
+        description: &Description,
         raster: &Raster,
         notes: &mut Notes,
     ) -> Result<Self, String> {
-        let rank = context.view.shape().len();
-        let names = names(context, rank)?;
+        let axes = &description.axes;
+        let names: Option<Vec<&str>> = axes.iter().map(|axis| axis.name.as_deref()).collect();
+        let names = names.ok_or("its axes have no names: t, c, z, y and x are needed")?;
         let wrong = || {
             let names: Vec<String> = names.iter().map(|name| short(name)).collect();
             format!(
@@ -80,43 +55,31 @@ impl StackAxes {
                 names.join(", ")
             )
         };
-        let (above, sides) = names.split_last_chunk::<2>().ok_or_else(wrong)?;
-        let is_image = sides[0].eq_ignore_ascii_case("y") && sides[1].eq_ignore_ascii_case("x");
+        let (above, sides) = axes.split_last_chunk::<2>().ok_or_else(wrong)?;
+        let is_image = sides[0].is_named("y") && sides[1].is_named("x");
         if !is_image || raster.is_chunky || above.len() != raster.planes.len() {
             return Err(wrong());
         }
-        let mut found: Vec<(StackAxis, u64)> = Vec::new();
-        for (name, length) in above.iter().zip(&raster.planes) {
-            let axis = match name.to_ascii_lowercase().as_str() {
-                "t" => StackAxis::Time,
-                "c" => StackAxis::Channel,
-                "z" => StackAxis::Depth,
-                _ => return Err(wrong()),
-            };
-            if found.iter().any(|(other, _)| *other == axis) {
+        let mut found = Self {
+            above: Vec::new(),
+            depth: None,
+            down: length_step("y", &sides[0], notes),
+            across: length_step("x", &sides[1], notes),
+            time: None,
+        };
+        for (axis, length) in above.iter().zip(&raster.planes) {
+            let own = stack_axis(axis).ok_or_else(wrong)?;
+            if found.above.iter().any(|(other, _)| *other == own) {
                 return Err(wrong());
             }
-            found.push((axis, *length));
-        }
-        let steps = ome_axes(context, rank).unwrap_or_default();
-        let place = |axis| found.iter().position(|(other, _)| *other == axis);
-        let mut step = |name: &str, place: Option<usize>, units: &[(&[&str], &'static str)]| {
-            let step = steps.get(place?)?;
-            let known = step_of(step, units);
-            if known.is_none() {
-                notes.add(format!(
-                    "the step along {name} is left out: its unit is not known"
-                ));
+            match own {
+                StackAxis::Depth => found.depth = length_step("z", axis, notes),
+                StackAxis::Time => found.time = step("t", axis, ome_time, notes),
+                StackAxis::Channel => {}
             }
-            known
-        };
-        Ok(Self {
-            depth: step("z", place(StackAxis::Depth), &LENGTHS),
-            down: step("y", Some(found.len()), &LENGTHS),
-            across: step("x", Some(found.len() + 1), &LENGTHS),
-            time: step("t", place(StackAxis::Time), &TIMES),
-            above: found,
-        })
+            found.above.push((own, *length));
+        }
+        Ok(found)
     }
 
     #[cfg(test)]
@@ -148,39 +111,41 @@ impl StackAxes {
     }
 }
 
-fn step_of(axis: &OmeAxis, units: &[(&[&str], &'static str)]) -> Option<AxisStep> {
-    let name = axis.unit.as_deref()?;
-    let (_, unit) = units.iter().find(|(names, _)| names.contains(&name))?;
-    let size = axis.scale;
-    (size.is_finite() && size > 0.0).then_some(AxisStep { size, unit })
+/// Returns the axis of a stack, by its name, or by its kind if this is time or channel.
+fn stack_axis(axis: &Axis) -> Option<StackAxis> {
+    match axis.kind {
+        AxisKind::Time => Some(StackAxis::Time),
+        AxisKind::Channel => Some(StackAxis::Channel),
+        AxisKind::Space | AxisKind::Unknown => axis.is_named("z").then_some(StackAxis::Depth),
+    }
 }
 
-/// Returns the names of the axes: those of the OME-NGFF image, else those of the array.
-fn names(context: &Context<'_>, rank: usize) -> Result<Vec<String>, String> {
-    let unknown = || "its axes have no names: t, c, z, y and x are needed".to_owned();
-    let Some(image) = ome_image(context) else {
-        let names = context.view.array.dimension_names.iter().cloned();
-        let names: Option<Vec<String>> = names.collect();
-        return names
-            .filter(|names| names.len() == rank)
-            .ok_or_else(unknown);
+fn length_step(name: &str, axis: &Axis, notes: &mut Notes) -> Option<AxisStep> {
+    step(name, axis, ome_length, notes)
+}
+
+fn step(
+    name: &str,
+    axis: &Axis,
+    symbol: impl Fn(&str) -> Option<String>,
+    notes: &mut Notes,
+) -> Option<AxisStep> {
+    let size = axis.spacing?;
+    let Some(unit) = axis.unit.as_deref().and_then(symbol) else {
+        notes.add(format!(
+            "the step along {name} is left out: its unit is not known"
+        ));
+        return None;
     };
-    let Some(axes) = image.get("axes") else {
-        // Version 0.2 and before: always these five axes.
-        let all = ["t", "c", "z", "y", "x"].map(str::to_owned);
-        return (rank == all.len()).then(|| all.into()).ok_or_else(unknown);
-    };
-    let name = |axis: &Json| {
-        // Version 0.3 has only names.
-        let name = axis.get("name").unwrap_or(axis);
-        name.as_str().map(str::to_owned)
-    };
-    let names = axes
-        .as_array()
-        .and_then(|axes| axes.iter().map(name).collect());
-    names
-        .filter(|names: &Vec<String>| names.len() == rank)
-        .ok_or_else(unknown)
+    if size < 0.0 {
+        notes.add(format!("the step along {name} is left out: it is negative"));
+        return None;
+    }
+    Some(AxisStep {
+        size,
+        start: axis.origin.unwrap_or(0.0),
+        unit,
+    })
 }
 
 #[cfg(test)]
@@ -200,24 +165,22 @@ mod tests {
 
     #[test]
     fn steps_have_units_of_the_data_model() {
-        let step = |unit: &str, scale: f64| {
-            let axis = OmeAxis {
-                scale,
-                start: 0.0,
+        let of = |unit: &str, size: f64| {
+            let axis = Axis {
+                spacing: Some(size),
+                origin: Some(3.0),
                 unit: Some(unit.into()),
-                name: None,
-                kind: None,
+                ..Axis::default()
             };
-            step_of(&axis, &LENGTHS)
+            length_step("x", &axis, &mut Notes::default())
         };
-        assert_eq!(
-            step("micrometer", 0.5),
-            Some(AxisStep {
-                size: 0.5,
-                unit: "µm"
-            })
-        );
-        assert_eq!(step("parsec", 1.0), None);
-        assert_eq!(step("meter", 0.0), None);
+        let micrometres = AxisStep {
+            size: 0.5,
+            start: 3.0,
+            unit: "\u{b5}m".into(),
+        };
+        assert_eq!(of("micrometer", 0.5), Some(micrometres));
+        assert_eq!(of("furlong", 1.0), None);
+        assert_eq!(of("meter", -1.0), None);
     }
 }

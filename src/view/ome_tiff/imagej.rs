@@ -6,22 +6,34 @@
 
 use std::fmt::Write as _;
 
+use super::super::description::Description;
+use super::super::georef::context::Notes;
+use super::super::georef::text::is_plain;
 use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::super::number::{Number, NumberKind};
 use super::super::tiff::{self, FieldValue, tag};
 use super::axes::{AxisStep, StackAxes, StackAxis};
 use super::{ImageStack, pixels};
+use crate::conventions::description::Channel;
+use crate::conventions::units::{metres, seconds};
+use crate::zarr::ByteOrder;
 
 /// Returns the layout of a stack.
 ///
 /// # Errors
 /// Returns why ImageJ could not read the stack.
-pub(super) fn layout(stack: &ImageStack<'_>) -> Result<FileLayout, String> {
+pub(super) fn layout(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<FileLayout, String> {
     let raster = &stack.metadata.raster;
     if !is_known(raster.number, raster.numbers) {
         return Err("ImageJ has uint8, uint16, int16 and float32: see .ome.tif".into());
     }
-    let first = fields(&stack.axes);
+    let mut first = fields(stack, notes);
+    first.extend(properties(
+        &stack.axes,
+        &stack.description.channels,
+        raster.number.order,
+        notes,
+    ));
     let image = tiff::image_in_strips(&pixels(raster), stack.context.view.reader, 0)?;
     let order = raster.number.order;
     let (image, extent) = image;
@@ -82,7 +94,8 @@ fn moved(axes: &StackAxes) -> Result<Option<[u64; 3]>, String> {
 }
 
 /// Returns the tags of the first directory.
-fn fields(axes: &StackAxes) -> Vec<(u16, FieldValue)> {
+fn fields(stack: &ImageStack<'_>, notes: &mut Notes) -> Vec<(u16, FieldValue)> {
+    let axes = &stack.axes;
     let [channels, slices, frames] =
         [StackAxis::Channel, StackAxis::Depth, StackAxis::Time].map(|axis| axes.length(axis));
     let mut text = format!(
@@ -95,34 +108,172 @@ fn fields(axes: &StackAxes) -> Vec<(u16, FieldValue)> {
             "grayscale"
         },
     );
-    let unit = axes.across.as_ref().map(|step| step.unit);
+    let unit = axes.across.as_ref().map(|step| &step.unit[..]);
+    // All lengths have the unit of x.
     let in_unit = |step: &Option<AxisStep>| {
-        let step = step.as_ref().filter(|step| Some(step.unit) == unit);
-        step.map(|step| step.size)
+        let step = step.as_ref()?;
+        let (own, unit) = (metres(&step.unit)?, metres(unit?)?);
+        let factor = if step.unit == axes.across.as_ref()?.unit {
+            1.0
+        } else {
+            own / unit
+        };
+        Some((step.size * factor, step.start * factor))
     };
     let mut fields = Vec::new();
     if let Some(unit) = unit {
         // ImageJ reads the text in the encoding of the operating system.
-        let unit = if unit == "µm" { "micron" } else { unit };
+        let unit = if unit == "\u{b5}m" { "micron" } else { unit };
         // Writing to a String does not fail.
         let _ = writeln!(text, "unit={unit}");
-        if let Some(size) = in_unit(&axes.depth) {
+        if let Some((size, _)) = in_unit(&axes.depth) {
             let _ = writeln!(text, "spacing={size}");
+        }
+        for (name, step) in [
+            ("xorigin", &axes.across),
+            ("yorigin", &axes.down),
+            ("zorigin", &axes.depth),
+        ] {
+            // The index of the element at zero (ij.measure.Calibration, "getX").
+            if let Some((size, start)) = in_unit(step).filter(|(_, start)| *start != 0.0) {
+                let _ = writeln!(text, "{name}={}", -start / size);
+            }
         }
         for (tag, step) in [
             (tag::X_RESOLUTION, &axes.across),
             (tag::Y_RESOLUTION, &axes.down),
         ] {
-            let per_unit = in_unit(step).and_then(resolution);
+            let per_unit = in_unit(step).and_then(|(size, _)| resolution(size));
             fields.extend(per_unit.map(|value| (tag, value)));
         }
         fields.push((tag::RESOLUTION_UNIT, FieldValue::Shorts(vec![1])));
     }
-    if let Some(step) = axes.time.as_ref().filter(|step| step.unit == "s") {
-        let _ = writeln!(text, "finterval={}", step.size);
+    if let Some(step) = &axes.time {
+        let seconds = seconds(&step.unit).unwrap_or(1.0);
+        let _ = writeln!(text, "finterval={}\ntunit=sec", step.size * seconds);
+        if step.start != 0.0 {
+            notes.add("ImageJ has no time of the first frame: left out");
+        }
     }
+    text.push_str(&calibration(&stack.description));
     fields.push((tag::IMAGE_DESCRIPTION, FieldValue::Text(text)));
     fields
+}
+
+/// Returns the straight line from numbers to values and the unit of values (ij.measure.Calibration,
+/// `STRAIGHT_LINE`); empty without a scale, an offset and a unit.
+fn calibration(description: &Description) -> String {
+    let (scale, offset) = (description.scale, description.offset);
+    let unit = description.units.as_deref();
+    let unit = unit.filter(|unit| is_plain(unit) && !unit.trim().is_empty());
+    if scale.is_none() && offset.is_none() && unit.is_none() {
+        return String::new();
+    }
+    let (scale, offset) = (scale.unwrap_or(1.0), offset.unwrap_or(0.0));
+    let unit = unit
+        .map(|unit| format!("vunit={unit}\n"))
+        .unwrap_or_default();
+    format!("cf=0\nc0={offset}\nc1={scale}\n{unit}")
+}
+
+/// The maximum number of planes with names.
+const MAX_LABELS: u64 = 4096;
+/// The maximum number of channels with colours: the limit of composite images (ij.CompositeImage).
+const MAX_COLORS: usize = 7;
+
+/// Returns the names of planes and the colours of channels: private tags of ImageJ with a header, which has a
+/// type and a count for each kind of property, and the properties (ij.io.TiffEncoder, "writeMetaData").
+fn properties(
+    axes: &StackAxes,
+    channels: &[Channel],
+    order: ByteOrder,
+    notes: &mut Notes,
+) -> Vec<(u16, FieldValue)> {
+    let labels = labels(axes, channels, notes);
+    let colors: Option<Vec<[u8; 3]>> = channels.iter().map(|channel| channel.color).collect();
+    let count = axes.length(StackAxis::Channel);
+    let colors = colors.filter(|colors| !colors.is_empty() && colors.len() as u64 == count);
+    let colors = colors.unwrap_or_default();
+    if colors.len() > MAX_COLORS {
+        notes.add(format!(
+            "ImageJ shows {MAX_COLORS} channels in colours: colours are left out"
+        ));
+    }
+    let colors = Some(colors)
+        .filter(|colors| colors.len() <= MAX_COLORS)
+        .unwrap_or_default();
+    let word = |value: u32| match order {
+        ByteOrder::Little => value.to_le_bytes(),
+        ByteOrder::Big => value.to_be_bytes(),
+    };
+    let text = |text: &str| -> Vec<u8> {
+        let units = text.encode_utf16().map(|unit| match order {
+            ByteOrder::Little => unit.to_le_bytes(),
+            ByteOrder::Big => unit.to_be_bytes(),
+        });
+        units.flatten().collect()
+    };
+    let labels: Vec<Vec<u8>> = labels.iter().map(|label| text(label)).collect();
+    let tables: Vec<Vec<u8>> = colors.iter().map(|color| table(*color)).collect();
+    let kinds = [(*b"labl", &labels), (*b"luts", &tables)];
+    let kinds = kinds
+        .iter()
+        .filter(|(_, properties)| !properties.is_empty());
+    let mut header = word(u32::from_be_bytes(*b"IJIJ")).to_vec();
+    for (kind, properties) in kinds.clone() {
+        header.extend(word(u32::from_be_bytes(*kind)));
+        header.extend(word(u32::try_from(properties.len()).unwrap_or(0)));
+    }
+    if header.len() == size_of::<u32>() {
+        return Vec::new();
+    }
+    let properties: Vec<&Vec<u8>> = kinds.flat_map(|(_, properties)| *properties).collect();
+    let sizes = std::iter::once(&header).chain(properties.iter().copied());
+    let sizes = sizes.map(|part| u32::try_from(part.len()).unwrap_or(0));
+    vec![
+        (tag::IMAGEJ_BYTE_COUNTS, FieldValue::Longs(sizes.collect())),
+        (
+            tag::IMAGEJ_PROPERTIES,
+            FieldValue::Bytes(
+                [
+                    header.clone(),
+                    properties.into_iter().flatten().copied().collect(),
+                ]
+                .concat(),
+            ),
+        ),
+    ]
+}
+
+/// Returns the name of the channel of each plane, in the order of ImageJ; empty without names.
+fn labels(axes: &StackAxes, channels: &[Channel], notes: &mut Notes) -> Vec<String> {
+    let [count, slices, frames] =
+        [StackAxis::Channel, StackAxis::Depth, StackAxis::Time].map(|axis| axes.length(axis));
+    let is_named = channels.iter().any(|channel| channel.name.is_some());
+    if !is_named || channels.len() as u64 != count {
+        return Vec::new();
+    }
+    let repeats = slices.saturating_mul(frames);
+    if repeats.saturating_mul(count) > MAX_LABELS {
+        notes.add(format!(
+            "names of channels of more than {MAX_LABELS} planes are left out"
+        ));
+        return Vec::new();
+    }
+    let name = |channel: &Channel| channel.name.clone().unwrap_or_default();
+    (0..repeats)
+        .flat_map(|_| channels.iter().map(name))
+        .collect()
+}
+
+/// Returns a colour table from black to a colour: 256 reds, greens and blues.
+fn table(color: [u8; 3]) -> Vec<u8> {
+    let ramp = |most: u8| {
+        // The product of two bytes, divided by the largest byte, is a byte.
+        let value = move |index: u16| u8::try_from(index * u16::from(most) / 255).unwrap_or(most);
+        (0..=255).map(value)
+    };
+    color.into_iter().flat_map(ramp).collect()
 }
 
 /// Returns pixels per unit with as many digits as a `RATIONAL` can hold; `None` if it cannot hold the number.
@@ -191,5 +342,44 @@ mod tests {
         for step in [1e-10, 1e10, f64::NAN, 0.0] {
             assert_eq!(resolution(step), None, "{step}");
         }
+    }
+
+    #[test]
+    fn values_are_calibrated_by_a_straight_line() {
+        let mut description = Description::default();
+        assert_eq!(calibration(&description), "");
+        description.units = Some("K".into());
+        assert_eq!(calibration(&description), "cf=0\nc0=0\nc1=1\nvunit=K\n");
+        description.scale = Some(0.5);
+        description.units = Some("a\nb=1".into());
+        assert_eq!(calibration(&description), "cf=0\nc0=0\nc1=0.5\n");
+    }
+
+    #[test]
+    fn properties_have_a_header_with_their_kinds_and_counts() {
+        let axes = StackAxes::without_steps(&[(StackAxis::Depth, 2), (StackAxis::Channel, 1)]);
+        let channel = Channel {
+            name: Some("D\u{e4}".into()),
+            color: Some([255, 0, 128]),
+        };
+        let of = |channels: &[Channel]| {
+            properties(&axes, channels, ByteOrder::Little, &mut Notes::default())
+        };
+        let found = of(std::slice::from_ref(&channel));
+        let [(_, FieldValue::Longs(sizes)), (_, FieldValue::Bytes(bytes))] = &found[..] else {
+            panic!("{found:?}");
+        };
+        // The name of the channel of each of two slices, and one table.
+        assert_eq!(sizes[..], [20, 4, 4, 768]);
+        assert_eq!(bytes[..20], *b"JIJIlbal\x02\0\0\0stul\x01\0\0\0");
+        assert_eq!(bytes[20..28], *b"D\0\xe4\0D\0\xe4\0");
+        let table = &bytes[28..];
+        assert_eq!(
+            (table[255], table[256 + 255], table[512 + 255]),
+            (255, 0, 128)
+        );
+        assert_eq!(table[0], 0);
+        assert_eq!(of(&[]), []);
+        assert_eq!(of(&[channel.clone(), channel]), []);
     }
 }

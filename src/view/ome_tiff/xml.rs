@@ -2,27 +2,19 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value as Json;
-
 use super::super::georef::context::Notes;
-use super::super::georef::scale::ome_image;
 use super::super::georef::text::{escape, is_plain};
 use super::super::number::{Number, NumberKind};
 use super::ImageStack;
 use super::axes::{AxisStep, StackAxis};
+use crate::conventions::description::Channel;
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
 /// The maximum number of channels with names; the size of the text is limited by the header.
 const MAX_NAMED_CHANNELS: u64 = 4096;
-
-/// A channel as described by the metadata of OMERO.
-#[derive(Debug, Default, PartialEq)]
-struct Channel {
-    label: Option<String>,
-    /// Red, green, blue and opacity, from the highest byte to the lowest.
-    color: Option<i32>,
-}
+/// The maximum number of planes with positions.
+const MAX_POSITIONS: u64 = 4096;
 
 /// Returns the description of a stack.
 ///
@@ -55,42 +47,106 @@ pub(super) fn describe(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<Stri
         ("PhysicalSizeZ", &axes.depth),
         ("TimeIncrement", &axes.time),
     ] {
-        if let Some(AxisStep { size, unit }) = step {
+        if let Some(AxisStep { size, unit, .. }) = step {
             // Writing to a String does not fail.
             let _ = write!(text, " {name}=\"{size}\" {name}Unit=\"{unit}\"");
         }
     }
     text.push_str(">\n");
-    let count = axes.length(StackAxis::Channel);
+    text.push_str(&channels(stack, notes));
+    text.push_str("<TiffData/>\n");
+    text.push_str(&planes(stack, notes));
+    text.push_str("</Pixels>\n</Image>\n</OME>\n");
+    Ok(text)
+}
+
+/// Returns the elements `Channel`.
+fn channels(stack: &ImageStack<'_>, notes: &mut Notes) -> String {
+    let count = stack.axes.length(StackAxis::Channel);
     if count > MAX_NAMED_CHANNELS {
         notes.add(format!("names of {count} channels are left out"));
     }
+    let mut text = String::new();
+    let none = Channel::default();
     for index in 0..count {
-        let channel = match count <= MAX_NAMED_CHANNELS {
-            true => channel(stack, index),
-            false => Channel::default(),
-        };
+        let channel = usize::try_from(index)
+            .ok()
+            .filter(|_| count <= MAX_NAMED_CHANNELS)
+            .and_then(|index| stack.description.channels.get(index))
+            .unwrap_or(&none);
+        // Writing to a String does not fail.
         let _ = write!(
             text,
             "<Channel ID=\"Channel:0:{index}\" SamplesPerPixel=\"1\""
         );
-        if let Some(label) = channel.label {
-            let _ = write!(text, " Name=\"{}\"", escape(&label));
+        if let Some(name) = channel.name.as_deref().filter(|name| is_plain(name)) {
+            let _ = write!(text, " Name=\"{}\"", escape(name));
         }
         if let Some(color) = channel.color {
-            let _ = write!(text, " Color=\"{color}\"");
+            let _ = write!(text, " Color=\"{}\"", opaque(color));
         }
         text.push_str("/>\n");
     }
-    text.push_str("<TiffData/>\n</Pixels>\n</Image>\n</OME>\n");
-    Ok(text)
+    text
+}
+
+/// Returns red, green, blue and opacity, from the highest byte to the lowest.
+fn opaque([red, green, blue]: [u8; 3]) -> i32 {
+    i32::from_be_bytes([red, green, blue, 255])
+}
+
+/// Returns the elements `Plane` with the coordinates of the first element of each plane; none if all are zero.
+fn planes(stack: &ImageStack<'_>, notes: &mut Notes) -> String {
+    let axes = &stack.axes;
+    let known = [&axes.across, &axes.down, &axes.depth, &axes.time];
+    if known
+        .iter()
+        .all(|step| step.as_ref().is_none_or(|step| step.start == 0.0))
+    {
+        return String::new();
+    }
+    let lengths =
+        [StackAxis::Depth, StackAxis::Channel, StackAxis::Time].map(|axis| axes.length(axis));
+    let count = lengths.iter().fold(1, |n: u64, m| n.saturating_mul(*m));
+    let [depth, channels, times] = match count <= MAX_POSITIONS {
+        true => lengths,
+        false => {
+            notes.add(format!("of {count} planes, only the first has a position"));
+            [1; 3]
+        }
+    };
+    let mut text = String::new();
+    for t in 0..times {
+        for c in 0..channels {
+            for z in 0..depth {
+                let _ = write!(text, "<Plane TheZ=\"{z}\" TheT=\"{t}\" TheC=\"{c}\"");
+                for (name, step, index) in [
+                    ("DeltaT", &axes.time, t),
+                    ("PositionX", &axes.across, 0),
+                    ("PositionY", &axes.down, 0),
+                    ("PositionZ", &axes.depth, z),
+                ] {
+                    if let Some(AxisStep { size, start, unit }) = step {
+                        let value = start + size * small(index);
+                        let _ = write!(text, " {name}=\"{value}\" {name}Unit=\"{unit}\"");
+                    }
+                }
+                text.push_str("/>\n");
+            }
+        }
+    }
+    text
+}
+
+/// Returns the index of a plane, at most [`MAX_POSITIONS`].
+fn small(index: u64) -> f64 {
+    f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 /// Returns the name that the metadata of the image have, else that of the node.
 fn name(stack: &ImageStack<'_>) -> String {
-    let image = ome_image(stack.context);
-    let name = image.and_then(|image| image.get("name")?.as_str());
-    let name = name.filter(|name| !name.is_empty() && is_plain(name));
+    let name = stack.description.name.as_deref();
+    let name = name.filter(|name| is_plain(name));
     match name {
         Some(name) => name.to_owned(),
         None if is_plain(stack.name) => stack.name.to_owned(),
@@ -125,34 +181,8 @@ fn fastest_first(slowest_first: &[StackAxis]) -> String {
     slowest_first.iter().rev().map(letter).collect()
 }
 
-/// Returns a channel in the `omero` member of the group (OME-NGFF 0.4, 3.5).
-fn channel(stack: &ImageStack<'_>, index: u64) -> Channel {
-    let found = || {
-        let attributes = stack.context.pyramid()?;
-        let omero = attributes.get("ome").and_then(|ome| ome.get("omero"));
-        let channels = attributes.get("omero").or(omero)?.get("channels")?;
-        channels.get(usize::try_from(index).ok()?)
-    };
-    found().map_or_else(Channel::default, parsed)
-}
-
-fn parsed(channel: &Json) -> Channel {
-    let label = channel.get("label").and_then(Json::as_str);
-    let label = label.filter(|label| !label.is_empty() && is_plain(label));
-    let color = channel.get("color").and_then(Json::as_str);
-    let color = color.map(|color| color.trim_start_matches('#'));
-    let color = color.filter(|color| color.len() == 6);
-    let color = color.and_then(|color| u32::from_str_radix(color, 16).ok());
-    Channel {
-        label: label.map(str::to_owned),
-        color: color.map(|color| (color << 8 | 0xFF).cast_signed()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -162,17 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn channels_have_labels_and_colors() {
-        let channel = parsed(&json!({"label": "DAPI", "color": "0000FF"}));
-        assert_eq!(channel.label.as_deref(), Some("DAPI"));
-        assert_eq!(channel.color, Some(0x0000_FFFF));
-        assert_eq!(parsed(&json!({"color": "FF0000"})).color, Some(-16_776_961));
-        for hostile in [
-            json!(1),
-            json!({"label": 1, "color": "red"}),
-            json!({"label": "a\u{0}b", "color": "€€"}),
-        ] {
-            assert_eq!(parsed(&hostile), Channel::default(), "{hostile}");
-        }
+    fn colors_are_signed_numbers_with_an_opacity() {
+        assert_eq!(opaque([0, 0, 255]), 0x0000_FFFF);
+        assert_eq!(opaque([255, 0, 0]), -16_776_961);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use crate::conventions::description::{Axis, AxisKind};
 use crate::view::array_view::ArrayView;
 use crate::view::content::ContentError;
+use crate::view::description::Description;
 use crate::view::georef::RasterMetadata;
-use crate::view::georef::context::Notes;
+use crate::view::georef::context::{Context, Groups, Notes};
 use crate::view::georef::crs::Crs;
 use crate::view::georef::epsg::{CrsKind, Unit};
-use crate::view::georef::spacing::{Spacing, spacings};
 use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
 use crate::view::number::Value;
@@ -147,45 +148,187 @@ fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
     })
 }
 
-/// Returns the lines of an NRRD header ("Definition of NRRD File Format", per-axis fields): steps of OME
-/// axes, of evenly spaced coordinates, or of the transform.
+/// Returns the lines of an NRRD header ("Definition of NRRD File Format", per-axis fields and "space"): kinds, names,
+/// and spacings with origins, or the directions of axes that are turned or have an orientation.
 ///
 /// # Errors
 /// Errors of the store.
-pub(super) fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<String, ContentError> {
-    Ok(lines(&spacings(view, nodes, &mut Notes::default())?))
+pub(super) fn nrrd(
+    view: &ArrayView<'_>,
+    nodes: &dyn NodeResolver,
+    notes: &mut Notes,
+) -> Result<String, ContentError> {
+    let groups = Groups::above(view, nodes, notes)?;
+    let context = Context::new(view, nodes, &groups);
+    let description = Description::of_axes(&context, notes)?;
+    Ok(lines(&description))
 }
 
 /// Returns the lines, fastest axis first; `nan` for unknown numbers.
-fn lines(axes: &[Spacing]) -> String {
-    if axes.iter().all(|axis| axis.distance.is_none()) {
-        return String::new();
-    }
-    let number = |value: Option<f64>| value.map_or("nan".to_owned(), float);
-    let of_each = |pick: &dyn Fn(&Spacing) -> String| {
+fn lines(description: &Description) -> String {
+    let axes = &description.axes;
+    let of_each = |pick: &dyn Fn(&Axis) -> String| {
         let words: Vec<String> = axes.iter().rev().map(pick).collect();
         words.join(" ")
     };
-    let mut text = format!("spacings: {}\n", of_each(&|axis| number(axis.distance)));
+    let mut text = String::new();
+    // Writing to a String is infallible.
+    if axes.iter().any(|axis| axis.name.is_some()) {
+        let label = |axis: &Axis| quoted(axis.name.as_deref());
+        let _ = writeln!(text, "labels: {}", of_each(&label));
+    }
+    if axes.iter().any(|axis| kind(axis) != UNKNOWN) {
+        let _ = writeln!(text, "kinds: {}", of_each(&|axis| kind(axis).to_owned()));
+    }
+    if let Some(space) = Space::of(description) {
+        return text + &space.lines();
+    }
+    if axes.iter().all(|axis| axis.spacing.is_none()) {
+        return text;
+    }
+    let number = |value: Option<f64>| value.map_or("nan".to_owned(), float);
+    let _ = writeln!(text, "spacings: {}", of_each(&|axis| number(axis.spacing)));
     // The coordinate is that of the centre of an element.
-    let _ = writeln!(text, "axis mins: {}", of_each(&|axis| number(axis.first)));
-    let centers = of_each(&|axis| axis.first.map_or("???", |_| "node").to_owned());
+    let _ = writeln!(text, "axis mins: {}", of_each(&|axis| number(axis.origin)));
+    let centers = of_each(&|axis| axis.origin.map_or(UNKNOWN, |_| "node").to_owned());
     let _ = writeln!(text, "centers: {centers}");
-    let unit = |axis: &Spacing| {
-        let unit = axis.unit.as_deref().unwrap_or_default();
-        let is_plain = unit.len() <= 60 && !unit.contains(['"', '\\']);
-        let is_plain = is_plain && !unit.chars().any(char::is_control);
-        format!("\"{}\"", if is_plain { unit } else { "" })
-    };
     if axes.iter().any(|axis| axis.unit.is_some()) {
+        let unit = |axis: &Axis| quoted(axis.unit.as_deref());
         let _ = writeln!(text, "units: {}", of_each(&unit));
     }
     text
 }
 
+/// An unknown kind or centre of an axis.
+const UNKNOWN: &str = "???";
+
+fn kind(axis: &Axis) -> &'static str {
+    match axis.kind {
+        AxisKind::Time => "time",
+        AxisKind::Channel => "list",
+        AxisKind::Space | AxisKind::Unknown => UNKNOWN,
+    }
+}
+
+/// Returns a quoted text; an empty one for texts that a line cannot hold.
+fn quoted(text: Option<&str>) -> String {
+    let text = text.unwrap_or_default();
+    let is_plain = text.len() <= 60 && !text.contains(['"', '\\']);
+    let is_plain = is_plain && !text.chars().any(char::is_control);
+    format!("\"{}\"", if is_plain { text } else { "" })
+}
+
+/// The axes of an array in a space (NRRD, "Space and orientation information").
+struct Space {
+    /// `space: right-anterior-superior`, or the number of coordinates.
+    name: String,
+    /// The direction of each axis of the array in the order of the file; `None` for axes that are not in space.
+    directions: Vec<Option<Vec<f64>>>,
+    origin: Vec<f64>,
+    units: Vec<String>,
+}
+
+impl Space {
+    /// Returns the space of an array with a transform, or with an orientation for each of three axes in space;
+    /// `None` for other arrays.
+    fn of(description: &Description) -> Option<Self> {
+        let rank = description.axes.len();
+        let step = |place: usize, axis: &Axis| {
+            let mut row = vec![0.0; rank + 1];
+            *row.get_mut(place)? = axis.spacing?;
+            *row.last_mut()? = axis.origin.unwrap_or(0.0);
+            Some(row)
+        };
+        let (axes, rows): (&[Axis], Vec<Option<Vec<f64>>>) = match &description.transform {
+            Some(transform) => {
+                let rows = (0..transform.affine.outputs()).map(|row| transform.affine.row(row));
+                (
+                    &transform.coordinates,
+                    rows.map(|row| row.map(<[f64]>::to_vec)).collect(),
+                )
+            }
+            None => {
+                let axes = description.axes.iter().enumerate();
+                (
+                    &description.axes,
+                    axes.map(|(place, axis)| step(place, axis)).collect(),
+                )
+            }
+        };
+        let in_space = axes
+            .iter()
+            .zip(rows)
+            .filter(|(axis, _)| axis.kind == AxisKind::Space);
+        let mut coordinates: Vec<(&Axis, Vec<f64>)> = in_space
+            .map(|(axis, row)| Some((axis, row?)))
+            .collect::<Option<_>>()?;
+        let oriented: Option<Vec<usize>> = coordinates
+            .iter()
+            .map(|(axis, _)| Some(axis.orientation?.direction))
+            .collect();
+        let is_patient = oriented.is_some_and(|mut all| {
+            all.sort_unstable();
+            all == [0, 1, 2]
+        });
+        if is_patient {
+            let place = |axis: &Axis| axis.orientation.map_or(0, |found| found.direction);
+            coordinates.sort_by_key(|(axis, _)| place(axis));
+            for (axis, row) in &mut coordinates {
+                let sign = axis.orientation.map_or(1.0, |found| found.sign());
+                // The sum turns -0 into 0.
+                row.iter_mut()
+                    .for_each(|number| *number = *number * sign + 0.0);
+            }
+        } else if description.transform.is_none() {
+            return None;
+        } else {
+            // As the axes of the file: the fastest first.
+            coordinates.reverse();
+        }
+        let column = |place: usize| -> Option<Vec<f64>> {
+            let column = coordinates.iter().map(|(_, row)| row.get(place).copied());
+            let column: Vec<f64> = column.collect::<Option<_>>()?;
+            column.iter().any(|number| *number != 0.0).then_some(column)
+        };
+        Some(Self {
+            name: match is_patient {
+                true => "space: right-anterior-superior".to_owned(),
+                false => format!("space dimension: {}", coordinates.len()),
+            },
+            directions: (0..rank).rev().map(column).collect(),
+            origin: coordinates
+                .iter()
+                .filter_map(|(_, row)| row.last().copied())
+                .collect(),
+            units: coordinates
+                .iter()
+                .map(|(axis, _)| quoted(axis.unit.as_deref()))
+                .collect(),
+        })
+    }
+
+    fn lines(&self) -> String {
+        let vector = |numbers: &[f64]| {
+            let words: Vec<String> = numbers.iter().map(|number| float(*number)).collect();
+            format!("({})", words.join(","))
+        };
+        let directions: Vec<String> = (self.directions.iter())
+            .map(|one| one.as_deref().map_or("none".to_owned(), vector))
+            .collect();
+        let units = self.units.join(" ");
+        format!(
+            "{}\nspace directions: {}\nspace origin: {}\nspace units: {units}\n",
+            self.name,
+            directions.join(" "),
+            vector(&self.origin)
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conventions::description::Orientation;
 
     #[test]
     fn map_info_is_written_for_north_up_rasters() {
@@ -214,17 +357,51 @@ mod tests {
 
     #[test]
     fn spacings_are_those_of_the_fastest_axis_first() {
-        let known = Spacing {
-            distance: Some(0.5),
-            first: Some(3.0),
+        let known = Axis {
+            spacing: Some(0.5),
+            origin: Some(3.0),
             unit: Some("micrometer".into()),
-            ..Spacing::default()
+            ..Axis::default()
         };
-        let text = lines(&[Spacing::default(), known]);
+        let of = |axes: &[Axis]| {
+            lines(&Description {
+                axes: axes.to_vec(),
+                ..Description::default()
+            })
+        };
         assert_eq!(
-            text,
+            of(&[Axis::default(), known]),
             "spacings: 0.5 nan\naxis mins: 3 nan\ncenters: node ???\nunits: \"micrometer\" \"\"\n"
         );
-        assert_eq!(lines(&[Spacing::default()]), "");
+        assert_eq!(of(&[Axis::default()]), "");
+    }
+
+    #[test]
+    fn axes_with_orientations_are_in_the_space_of_a_patient() {
+        let axis = |name: &str, spacing: f64, orientation: &str| Axis {
+            name: Some(name.into()),
+            kind: AxisKind::of_name(name),
+            spacing: Some(spacing),
+            origin: Some(10.0),
+            unit: Some("mm".into()),
+            orientation: Orientation::of_value(orientation),
+        };
+        let axes = vec![
+            axis("t", 1.0, ""),
+            axis("z", 2.0, "inferior-to-superior"),
+            axis("y", 3.0, "anterior-to-posterior"),
+            axis("x", 4.0, "right-to-left"),
+        ];
+        let text = lines(&Description {
+            axes,
+            ..Description::default()
+        });
+        assert_eq!(
+            text,
+            "labels: \"x\" \"y\" \"z\" \"t\"\nkinds: ??? ??? ??? time\n\
+             space: right-anterior-superior\n\
+             space directions: (-4,0,0) (0,-3,0) (0,0,2) none\nspace origin: (-10,-10,10)\n\
+             space units: \"mm\" \"mm\" \"mm\"\n"
+        );
     }
 }

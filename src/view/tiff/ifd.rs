@@ -42,6 +42,9 @@ pub(in crate::view) mod tag {
     pub(in crate::view) const GEO_KEY_DIRECTORY: u16 = 34_735;
     pub(in crate::view) const GEO_DOUBLE_PARAMS: u16 = 34_736;
     pub(in crate::view) const GEO_ASCII_PARAMS: u16 = 34_737;
+    /// Private tags of ImageJ (ij.io.TiffDecoder).
+    pub(in crate::view) const IMAGEJ_BYTE_COUNTS: u16 = 50_838;
+    pub(in crate::view) const IMAGEJ_PROPERTIES: u16 = 50_839;
     /// Private tags of GDAL ("GTiff - GeoTIFF File Format").
     pub(in crate::view) const GDAL_METADATA: u16 = 42_112;
     pub(in crate::view) const GDAL_NODATA: u16 = 42_113;
@@ -52,8 +55,12 @@ pub(in crate::view) mod tag {
 pub(in crate::view) enum FieldValue {
     /// `SHORT`.
     Shorts(Vec<u16>),
+    /// `BYTE`.
+    Bytes(Vec<u8>),
     /// `LONG`.
     Long(u32),
+    /// Several of `LONG`.
+    Longs(Vec<u32>),
     /// `RATIONAL`: numerator and denominator.
     Rational(u32, u32),
     /// `DOUBLE`.
@@ -146,9 +153,16 @@ impl FieldValue {
                     .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
                 (3, values.len() as u64, bytes)
             }
+            Self::Bytes(values) => (1, values.len() as u64, values.clone()),
             Self::Long(value) => {
                 put(&mut bytes, order, value.to_le_bytes());
                 (4, 1, bytes)
+            }
+            Self::Longs(values) => {
+                values
+                    .iter()
+                    .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
+                (4, values.len() as u64, bytes)
             }
             Self::Rational(numerator, denominator) => {
                 put(&mut bytes, order, numerator.to_le_bytes());
@@ -172,7 +186,9 @@ impl FieldValue {
     fn size_bytes(&self) -> u64 {
         match self {
             Self::Shorts(values) => 2 * values.len() as u64,
+            Self::Bytes(values) => values.len() as u64,
             Self::Long(_) => 4,
+            Self::Longs(values) => 4 * values.len() as u64,
             Self::Rational(..) => 8,
             Self::Doubles(values) => 8 * values.len() as u64,
             Self::Text(text) => text.len() as u64 + 1,
