@@ -26,6 +26,7 @@ mod changes;
 mod chunks;
 mod claims;
 mod conflicts;
+mod conventions;
 mod discovery;
 mod extensions;
 mod geometry;

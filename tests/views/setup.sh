@@ -18,6 +18,8 @@ requirements+=" nibabel==5.4.2 SimpleITK==2.5.3 mrcfile==1.5.4 astropy==8.0.2 pi
 # Readers of tables.
 requirements+=" pyarrow==26.0.1 pandas==3.1.1 duckdb==2.0.0"
 anndata="anndata==0.12.19"
+# The writer of OME-Zarr 0.4 to 0.6.
+ngff="ngff-zarr==0.50.0 numpy==2.4.6"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
@@ -28,6 +30,8 @@ need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin list
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
 # shellcheck disable=SC2086
 need_venv "$here/.venv" $requirements
+# shellcheck disable=SC2086
+need_venv "$here/.venv-ngff" $ngff
 
 # anndata needs another pandas than other programs may: that comes before the packages of the first environment.
 cells=$here/.venv-anndata
