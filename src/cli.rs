@@ -166,9 +166,15 @@ pub struct UmountArgs {
     /// Where hierarchies are mounted
     #[arg(required_unless_present = "all", value_name = "MOUNTPOINT")]
     pub mountpoints: Vec<PathBuf>,
-    /// Unmount all mounts of this user; of root, all mounts of zarrfs
+    /// Unmount all mounts of this user, and print them
     #[arg(long, conflicts_with = "mountpoints")]
     pub all: bool,
+    /// With --all: the mounts of all users; only for root
+    #[arg(long, requires = "all")]
+    pub all_users: bool,
+    /// With --all: only mounts at this directory or below it
+    #[arg(long, requires = "all", value_name = "DIR")]
+    pub below: Option<PathBuf>,
     /// Detach at once, even if files are open; the daemon ends when the last one is closed
     #[arg(short, long)]
     pub lazy: bool,

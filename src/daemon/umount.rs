@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -51,27 +51,50 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
     Ok(all.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Unmounts and waits for the daemons to end.
+/// Unmounts and waits for the daemons to end. Prints each mount that `--all` ends.
 ///
 /// # Errors
 /// An error for each mountpoint that is not a mount of zarrfs, or is busy. The others are unmounted.
 pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
-    let mut paths = arguments.mountpoints.clone();
-    if arguments.all {
-        let all = mountpoint::all(kernel::FS_TYPE)?;
-        let own = all.into_iter().filter(|(_, entry)| may_unmount(entry));
-        paths = own.map(|(path, _)| path).collect();
-        // A mount inside another mount is unmounted first.
-        paths.reverse();
+    let mut failures = Vec::new();
+    for path in &arguments.mountpoints {
+        failures.extend(one(path, arguments.lazy).err());
     }
-    let failures = paths
-        .iter()
-        .filter_map(|path| one(path, arguments.lazy).err());
-    let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
+    for (path, source) in selected(arguments)? {
+        match one(&path, arguments.lazy) {
+            Ok(()) => writeln!(io::stdout(), "{} ({source})", path.display())?,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
     match failures.is_empty() {
         true => Ok(()),
         false => Err(failures.join("\nzarrfs: ").into()),
     }
+}
+
+/// Returns the mounts that `--all` selects with their sources; mounts inside other mounts come first.
+fn selected(arguments: &UmountArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
+    if !arguments.all {
+        return Ok(Vec::new());
+    }
+    let user = rustix::process::geteuid();
+    if arguments.all_users && !user.is_root() {
+        return Err("only root can unmount the mounts of all users: leave out --all-users".into());
+    }
+    let below = arguments.below.as_ref().map(|directory| {
+        let found = mountpoint::resolve(directory);
+        found.map_err(|e| format!("{}: {e}", directory.display()))
+    });
+    let below = below.transpose()?;
+    let is_selected = |(path, entry): &(PathBuf, mountpoint::MountEntry)| {
+        let is_own = entry.user_id.is_none_or(|owner| owner == user.as_raw());
+        let is_below = below.as_ref().is_none_or(|below| path.starts_with(below));
+        (is_own || arguments.all_users) && is_below
+    };
+    let all = mountpoint::all(kernel::FS_TYPE)?;
+    let selected = all.into_iter().rev().filter(is_selected);
+    Ok(selected.map(|(path, entry)| (path, entry.source)).collect())
 }
 
 fn one(given: &Path, lazy: bool) -> Result<(), Failure> {

@@ -90,8 +90,58 @@ fn all_mounts_of_a_namespace_are_unmounted() {
     let output = run(alone
         .arg(zarrfs().get_program())
         .arg(&place.path)
-        .arg(other));
-    assert_eq!(output, "");
+        .arg(&other));
+    let lines: Vec<&str> = output.lines().collect();
+    let own = [&place.path, &other].map(|path| format!("{} (demo)", path.display()));
+    assert!(
+        own.iter().all(|line| lines.contains(&&line[..])),
+        "{output}"
+    );
+}
+
+#[test]
+fn unmounting_all_below_a_directory_affects_no_mounts_beside_it() {
+    let place = Place::new();
+    let (inside, beside) = (place.make_dir("a").join("mount"), place.make_dir("ab"));
+    fs::create_dir(&inside).unwrap();
+    for path in [&inside, &beside] {
+        output_of(zarrfs().arg("demo:").arg(path)).ok();
+    }
+    let umount = |arguments: &[&str]| {
+        let below = inside.parent().unwrap();
+        output_of(zarrfs().args(arguments).arg("--below").arg(below))
+    };
+    let ended = umount(&["umount", "--all"]).ok().out.clone();
+    assert_eq!(ended, format!("{} (demo)\n", inside.display()));
+    assert!(!is_mounted(&inside) && is_mounted(&beside));
+    assert_eq!(umount(&["umount", "--all"]).ok().out, "");
+    umount(&["umount"]).failed(2, &["--all"]);
+    output_of(zarrfs().arg("umount").arg(&beside)).ok();
+}
+
+#[test]
+fn mounts_of_other_users_are_unmounted_only_by_root_and_all_users() {
+    if !is_root() {
+        return skipped("needs root");
+    }
+    let place = Place::new();
+    let binary = place.open_to_nobody();
+    let script = r#"
+        nobody="setpriv --reuid=nobody --regid=nogroup --clear-groups --"
+        chown nobody "$1"
+        $nobody "$0" demo: "$1"
+        "$0" umount --all --below "$1"
+        findmnt -no FSTYPE "$1"
+        ! $nobody "$0" umount --all --all-users --below "$1" 2>/dev/null
+        findmnt -no FSTYPE "$1"
+        "$0" umount --all --all-users --below "$1"
+    "#;
+    let mut command = Command::new("bash");
+    let output = run(command.args(["-euc", script]).arg(binary).arg(&place.path));
+    let ended = format!("{} (demo)", place.path.display());
+    let expected = ["fuse.zarrfs", "fuse.zarrfs", &ended[..]];
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    assert!(!is_mounted(&place.path));
 }
 
 #[test]
