@@ -54,7 +54,9 @@ pub use readahead::{Readahead, Window};
 pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};
-pub use remote::{RemoteMemory, RemoteOpenError, RemoteOptions, TransferCounters, TransferStats};
+pub use remote::{
+    RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TransferCounters, TransferStats,
+};
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};

@@ -86,6 +86,7 @@ impl RemoteArgs {
             memory: defaults.memory,
             disk: None,
             is_public_only: false,
+            redirects: None,
         }
     }
 }

@@ -48,7 +48,7 @@ pub use client::RemoteMemory;
 pub(super) use client::label;
 pub use error::RemoteError as RemoteOpenError;
 pub(super) use open::{OpenedSource, open, other_format_error};
-pub use options::RemoteOptions;
+pub use options::{RedirectPolicy, RemoteOptions};
 pub(super) use reference_target::{AllowedBy, FirstRead, RemoteTarget, RemoteTargets};
 pub use transfer_stats::{TransferCounters, TransferStats};
 #[cfg(feature = "fuzzing")]

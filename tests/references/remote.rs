@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use rustix::io::Errno;
+use url::Url;
 
 use crate::servers::{Moto, Nginx};
 use crate::support::*;
@@ -109,6 +110,41 @@ fn targets_at_another_server_need_an_option() {
         is_equal(&mount, "combined");
         mount.unmount();
     }
+}
+
+#[test]
+fn a_target_that_redirects_leads_only_where_targets_may_be() {
+    let (directory, other) = (copied(), Nginx::start(&fixtures()));
+    let nginx = Nginx::start(directory.path());
+    let host = other.url("");
+    let port = Url::parse(&host).unwrap().port().unwrap();
+    let text = fs::read_to_string(directory.path().join("templates.json")).unwrap();
+    for (name, prefix) in [
+        ("away.json", format!("to/{port}/")),
+        ("here.json", "redirect/".into()),
+    ] {
+        let text = text.replace("PREFIX", &nginx.url(&prefix));
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    for args in [&[][..], &["--allow-target", "any"]] {
+        let mount = Mount::with(nginx.url("away.json"), args);
+        let refused = read(mount.join("v/1.0.0"));
+        assert_eq!(errno(refused), Errno::ACCESS.raw_os_error());
+        let log = mount.log();
+        assert!(log.contains("it is redirected to 127.0.0.1"), "{log}");
+        assert!(
+            log.contains(&format!("--allow-target {}", host.trim_end_matches('/'))),
+            "{log}"
+        );
+        mount.unmount();
+    }
+    assert_eq!(other.requests().len(), 0, "a refused target was requested");
+    let mount = Mount::with(nginx.url("away.json"), &["--allow-target", &host]);
+    is_equal(&mount, "combined");
+    mount.unmount();
+    let mount = Mount::new(nginx.url("here.json"));
+    is_equal(&mount, "combined");
+    mount.unmount();
 }
 
 #[test]

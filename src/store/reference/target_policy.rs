@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::store::remote::{AllowedBy, is_public};
+use crate::store::remote::{AllowedBy, RedirectPolicy, is_public};
 
 /// Supported schemes of targets. Their URLs name files or objects that can be read in ranges.
 const SCHEMES: [&str; 13] = [
@@ -340,6 +340,16 @@ impl TargetPolicy {
                 "its host has a private address, which has to be named ({OPTION} {prefix} allows it)"
             ),
         }))
+    }
+}
+
+impl RedirectPolicy for TargetPolicy {
+    fn judge(&self, url: &str) -> Result<bool, String> {
+        match self.resolve(url) {
+            Ok(TargetLocation::Remote { allowed_by, .. }) => Ok(allowed_by == AllowedBy::Any),
+            Ok(TargetLocation::File { .. }) => Err("it is a file".into()),
+            Err(TargetError::Denied(reason) | TargetError::Unsupported(reason)) => Err(reason),
+        }
     }
 }
 

@@ -137,7 +137,7 @@ type TargetCell = Arc<OnceCell<Arc<Target>>>;
 /// All targets of a store.
 #[derive(Debug)]
 pub(in crate::store) struct Targets {
-    policy: TargetPolicy,
+    policy: Arc<TargetPolicy>,
     /// When the references were written, if newer targets are refused.
     written: Option<SystemTime>,
     dir: DirOptions,
@@ -156,11 +156,12 @@ impl Targets {
         written: Option<SystemTime>,
     ) -> Self {
         let targets = &options.targets;
+        let policy = Arc::new(TargetPolicy::new(base, targets.allowed.clone()));
         Self {
-            policy: TargetPolicy::new(base, targets.allowed.clone()),
+            policy: Arc::clone(&policy),
             written: written.filter(|_| !targets.allow_newer),
             dir: options.dir,
-            remote: RemoteTargets::new(&options.remote, options.classes),
+            remote: RemoteTargets::new(&options.remote, options.classes, policy),
             open: Mutex::new(LruCache::new(MAX_OPEN)),
             versions: Mutex::default(),
             directories: Mutex::default(),

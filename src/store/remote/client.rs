@@ -109,7 +109,12 @@ impl Client {
         if let Some(hdfs) = HdfsUrl::parse(url, variable) {
             let hdfs = hdfs.map_err(invalid(hidden(url)))?;
             let (label, identity, file_name) = (hdfs.label(), hdfs.identity(), hdfs.file_name());
-            let web = web::open(Address::new(&hdfs.http), headers, options, classes);
+            // Name nodes redirect reads to data nodes.
+            let options = RemoteOptions {
+                redirects: None,
+                ..options.clone()
+            };
+            let web = web::open(Address::new(&hdfs.http), headers, &options, classes);
             let web = web.map_err(invalid(label.clone()))?;
             return Ok(Self {
                 remote: hdfs::open(web, hdfs),

@@ -1,5 +1,6 @@
 //! Options of remote sources.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,18 @@ pub struct RemoteOptions {
     pub disk: Option<Arc<DiskCache>>,
     /// Whether host names must not resolve to private addresses.
     pub is_public_only: bool,
+    /// Where redirects of targets of references may lead. `None` for sources that the user names: they may lead to
+    /// any other public server.
+    pub redirects: Option<Arc<dyn RedirectPolicy>>,
+}
+
+/// Judges the URLs to which redirects of targets lead, as the targets themselves.
+pub trait RedirectPolicy: fmt::Debug + Send + Sync {
+    /// Returns whether a URL may lead only to public addresses.
+    ///
+    /// # Errors
+    /// The reason why the URL may not be read, with the option that allows it.
+    fn judge(&self, url: &str) -> Result<bool, String>;
 }
 
 impl RemoteOptions {
@@ -88,6 +101,7 @@ impl Default for RemoteOptions {
             memory: RemoteMemory::default(),
             disk: None,
             is_public_only: false,
+            redirects: None,
         }
     }
 }

@@ -25,7 +25,7 @@ use super::error::RemoteError;
 use super::store::{RemoteSource, panicked};
 use super::value::{GAP_BYTES, fetch, insert_parts, joined};
 use super::web::Address;
-use super::{ByteRange, Get, Meta, RemoteOptions, RequestError, TransferStats};
+use super::{ByteRange, Get, Meta, RedirectPolicy, RemoteOptions, RequestError, TransferStats};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
@@ -66,9 +66,17 @@ pub(in crate::store) struct RemoteTargets {
 }
 
 impl RemoteTargets {
-    pub(in crate::store) fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+    /// `redirects` judges where redirects of targets may lead.
+    pub(in crate::store) fn new(
+        options: &RemoteOptions,
+        classes: KeyClasses,
+        redirects: Arc<dyn RedirectPolicy>,
+    ) -> Self {
         Self {
-            options: options.clone(),
+            options: RemoteOptions {
+                redirects: Some(redirects),
+                ..options.clone()
+            },
             classes,
             shared: Shared::new(options, classes),
             origins: Mutex::new(LruCache::new(MAX_ORIGINS)),

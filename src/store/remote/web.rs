@@ -2,7 +2,8 @@
 //!
 //! Redirects are followed by this module and not by the library. At most five are followed, never from
 //! https to http, never from a public address to a private one or to a metadata service of a machine.
-//! Neither credentials nor the user's headers are sent to another host.
+//! Neither credentials nor the user's headers are sent to another host. A redirect of a target of references leads only
+//! where a target may be.
 
 mod address;
 mod index;
@@ -34,7 +35,8 @@ pub(super) use response::{body, is_markup, refusal, retry_after, wanted};
 
 use super::transfer_stats::{headers_received, request_sent};
 use super::{
-    ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError,
+    ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, RedirectPolicy, Refusal, Remote,
+    RemoteOptions, RequestError,
 };
 use crate::store::{Key, KeyClasses};
 
@@ -55,6 +57,44 @@ pub(super) struct Web {
     classes: KeyClasses,
     /// Whether the server labels documents, and so probably everything, as HTML pages.
     labels_all: AtomicBool,
+    /// Where redirects of targets may lead.
+    redirects: Option<Redirects>,
+}
+
+/// The policy for redirects of targets, and a client whose host names resolve only to public addresses, for those that
+/// only `--allow-target any` allows.
+#[derive(Debug)]
+pub(super) struct Redirects {
+    policy: Arc<dyn RedirectPolicy>,
+    public: Client,
+}
+
+impl Redirects {
+    /// Returns the client that may follow a redirect.
+    ///
+    /// # Errors
+    /// The reason why no client may.
+    fn client<'a>(
+        &'a self,
+        own: &'a Client,
+        first: &Url,
+        next: &Url,
+    ) -> Result<&'a Client, RequestError> {
+        let mut judged = next.clone();
+        if address::is_upgrade(first, next) {
+            // The origin of the references stays the same one.
+            let _ = judged.set_scheme("http");
+        }
+        let host = next.host_str().unwrap_or_default();
+        match self.policy.judge(judged.as_str()) {
+            Ok(true) => Ok(&self.public),
+            Ok(false) => Ok(own),
+            Err(reason) => Err(RequestError::Denied(Refusal {
+                what: format!("it is redirected to {host}: {reason}"),
+                status: None,
+            })),
+        }
+    }
 }
 
 /// Selects the TLS cryptography of the process.
@@ -154,6 +194,7 @@ impl Web {
         address: Address,
         mut headers: HeaderMap,
         classes: KeyClasses,
+        redirects: Option<Redirects>,
     ) -> Self {
         if let Some(authorization) = address.authorization() {
             headers.entry(AUTHORIZATION).or_insert(authorization);
@@ -164,6 +205,7 @@ impl Web {
             headers,
             classes,
             labels_all: AtomicBool::new(false),
+            redirects,
         }
     }
 
@@ -181,8 +223,9 @@ impl Web {
     ) -> Result<Response, RequestError> {
         let first = url.clone();
         let mut url = url;
+        let mut client = &self.client;
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = self.client.request(method.clone(), url.clone());
+            let mut request = client.request(method.clone(), url.clone());
             request = request.headers(extra.clone());
             if is_same_host(&first, &url) {
                 request = request.headers(self.headers.clone());
@@ -206,6 +249,9 @@ impl Web {
                 return Err(RequestError::IsPrefix);
             }
             is_allowed(&first, &url, &next).map_err(RequestError::lasting)?;
+            if let Some(redirects) = &self.redirects {
+                client = redirects.client(&self.client, &first, &next)?;
+            }
             url = next;
         }
         let what = format!("more than {MAX_REDIRECTS} redirects");
@@ -482,6 +528,16 @@ pub(super) fn open(
     options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Web, String> {
-    let client = client(options.timeout, options.is_public_only)?;
-    Ok(Web::new(client, address, headers, classes))
+    let own = client(options.timeout, options.is_public_only)?;
+    let redirects = options.redirects.as_ref().map(|policy| {
+        Ok::<_, String>(Redirects {
+            policy: Arc::clone(policy),
+            public: match options.is_public_only {
+                true => own.clone(),
+                false => client(options.timeout, true)?,
+            },
+        })
+    });
+    let redirects = redirects.transpose()?;
+    Ok(Web::new(own, address, headers, classes, redirects))
 }

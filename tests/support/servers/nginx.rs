@@ -20,6 +20,7 @@ use super::{Port, Process, Remote, http};
 /// | `/norange/`  | every range request returns the whole file                   |
 /// | `/auth/`     | only for `USER` with `PASSWORD`                              |
 /// | `/redirect/` | redirects to the file below `/`                              |
+/// | `/to/PORT/`  | redirects to the file below `/` of another port              |
 /// | `/noetag/`   | no ETag: versions of a file differ only in `Last-Modified`   |
 /// | `/closed/`   | a missing file returns 403                                   |
 /// | `/slow/`     | 1 MiB per second on each connection                          |
@@ -77,6 +78,7 @@ http {
             auth_basic_user_file @DIR@/users;
         }
         location /redirect/ { return 302 $below_redirect; }
+        location ~ ^/to/(?<other_port>\d+)(?<other_path>/.*)$ { return 302 http://127.0.0.1:$other_port$other_path; }
         location /noetag/ { alias "@ROOT@/"; etag off; }
         location /closed/ { alias "@ROOT@/"; error_page 404 = @denied; }
         location @denied { return 403; }

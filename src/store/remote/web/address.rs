@@ -1,6 +1,6 @@
 //! The URLs of keys, and the redirects that may be followed.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -142,6 +142,15 @@ pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
+/// Whether a redirect leads from http to https at the same host, both at their usual ports.
+pub(super) fn is_upgrade(from: &Url, to: &Url) -> bool {
+    from.scheme() == "http"
+        && to.scheme() == "https"
+        && from.host() == to.host()
+        && from.port().is_none()
+        && to.port().is_none()
+}
+
 /// Whether a redirect from `url` to `next`, whose header is `location`, appends a slash. Servers escape
 /// other characters than this module, or none.
 pub(super) fn is_directory_of(url: &Url, next: &Url, location: &str) -> bool {
@@ -175,7 +184,7 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
         scheme => return Err(format!("it leads to a URL of the kind {scheme}")),
     }
     match (reach(first), reach(to)) {
-        (_, NetworkScope::LinkLocal) => Err(format!(
+        (_, NetworkScope::Local) => Err(format!(
             "it leads to {host}, where machines keep credentials"
         )),
         (NetworkScope::Public, NetworkScope::Private) => {
@@ -192,13 +201,13 @@ pub(in crate::store) fn is_public(url: &Url) -> bool {
 
 /// Whether an address is neither a private nor a link-local one.
 pub(super) fn is_public_address(address: IpAddr) -> bool {
-    scope_of(address.to_canonical()) == NetworkScope::Public
+    scope_of(address) == NetworkScope::Public
 }
 
 fn reach(url: &Url) -> NetworkScope {
     match url.host() {
         Some(Host::Ipv4(address)) => scope_of(address.into()),
-        Some(Host::Ipv6(address)) => scope_of(address.to_canonical()),
+        Some(Host::Ipv6(address)) => scope_of(address.into()),
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
             match name == "localhost" || name.ends_with(".localhost") {
@@ -215,27 +224,71 @@ fn reach(url: &Url) -> NetworkScope {
 enum NetworkScope {
     Public,
     Private,
-    /// Only the local link. Cloud machines have their metadata services at such addresses.
-    LinkLocal,
+    /// Only the local link, or the network of a provider. Cloud machines have their metadata services at such
+    /// addresses, so no redirect and no name that is not written by the user leads there.
+    Local,
 }
+
+/// The special-purpose addresses of IPv4 (RFC 6890 and the registry of IANA), with the length of the prefix.
+const SPECIAL_V4: [([u8; 4], u32, NetworkScope); 12] = [
+    ([0, 0, 0, 0], 8, NetworkScope::Local),
+    ([10, 0, 0, 0], 8, NetworkScope::Private),
+    // Shared address space (RFC 6598): one provider has its metadata service there.
+    ([100, 64, 0, 0], 10, NetworkScope::Local),
+    ([127, 0, 0, 0], 8, NetworkScope::Private),
+    ([169, 254, 0, 0], 16, NetworkScope::Local),
+    ([172, 16, 0, 0], 12, NetworkScope::Private),
+    // Protocol assignments: another provider has its metadata service there.
+    ([192, 0, 0, 0], 24, NetworkScope::Local),
+    ([192, 168, 0, 0], 16, NetworkScope::Private),
+    // Tests of devices.
+    ([198, 18, 0, 0], 15, NetworkScope::Private),
+    // Multicast, and addresses that are reserved for future use.
+    ([224, 0, 0, 0], 4, NetworkScope::Local),
+    ([240, 0, 0, 0], 5, NetworkScope::Private),
+    ([248, 0, 0, 0], 5, NetworkScope::Private),
+];
 
 fn scope_of(address: IpAddr) -> NetworkScope {
     match address {
-        IpAddr::V4(v4) if v4.is_link_local() || v4.is_unspecified() => NetworkScope::LinkLocal,
-        IpAddr::V4(v4) if v4.is_private() || v4.is_loopback() => NetworkScope::Private,
-        // Shared address space (RFC 6598), where one cloud provider has its metadata service.
-        IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => {
-            NetworkScope::Private
+        IpAddr::V4(v4) => {
+            let is_in = |prefix: [u8; 4], length: u32| {
+                (u32::from(v4) ^ u32::from_be_bytes(prefix)).leading_zeros() >= length
+            };
+            let special = SPECIAL_V4
+                .iter()
+                .find(|(prefix, length, _)| is_in(*prefix, *length));
+            match special {
+                Some((_, _, NetworkScope::Private)) => NetworkScope::Private,
+                Some(_) => NetworkScope::Local,
+                None => NetworkScope::Public,
+            }
         }
-        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_unspecified() => {
-            NetworkScope::LinkLocal
-        }
-        // The IPv6 address of one cloud provider's metadata service.
-        IpAddr::V6(v6) if v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => {
-            NetworkScope::LinkLocal
-        }
-        IpAddr::V6(v6) if v6.is_unique_local() || v6.is_loopback() => NetworkScope::Private,
-        _ => NetworkScope::Public,
+        IpAddr::V6(v6) => match (embedded(v6), v6.segments()) {
+            (Some(v4), _) => scope_of(v4.into()),
+            // The metadata service of one cloud provider.
+            (None, [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]) => NetworkScope::Local,
+            _ if v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast() => {
+                NetworkScope::Local
+            }
+            // Site-local addresses (RFC 3879) are those of an organisation.
+            (None, [0xfec0..=0xfeff, ..]) => NetworkScope::Private,
+            _ if v6.is_unique_local() || v6.is_loopback() => NetworkScope::Private,
+            _ => NetworkScope::Public,
+        },
+    }
+}
+
+/// Returns the IPv4 address to which packets for an IPv6 address go: mapped addresses, those of translators (RFC 6052,
+/// RFC 8215) and of 6to4 (RFC 3056).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        | [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
     }
 }
 
@@ -304,5 +357,49 @@ mod tests {
         assert!(!allowed("http://127.0.0.1/x", "http://169.254.169.254/x"));
         assert!(!allowed("http://a/x", "http://[::ffff:169.254.169.254]/x"));
         assert!(!allowed("http://a/x", "file:///etc/passwd"));
+    }
+
+    #[test]
+    fn special_addresses_are_not_public() {
+        let scope = |text: &str| scope_of(text.parse().unwrap());
+        for address in [
+            "169.254.169.254",
+            "100.100.100.200",
+            "192.0.0.192",
+            "0.1.2.3",
+            "224.0.0.1",
+            "fe80::1",
+            "::",
+            "ff02::1",
+            "fd00:ec2::254",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+        ] {
+            assert_eq!(scope(address), NetworkScope::Local, "{address}");
+        }
+        for address in [
+            "10.0.0.1",
+            "172.31.0.1",
+            "192.168.1.1",
+            "127.1.2.3",
+            "198.19.0.1",
+            "255.255.255.255",
+            "::1",
+            "fc00::1",
+            "fec0::1",
+            "64:ff9b::7f00:1",
+        ] {
+            assert_eq!(scope(address), NetworkScope::Private, "{address}");
+        }
+        for address in [
+            "100.128.0.1",
+            "172.32.0.1",
+            "8.8.8.8",
+            "2001:4860::1",
+            "64:ff9b::808:808",
+        ] {
+            assert_eq!(scope(address), NetworkScope::Public, "{address}");
+        }
     }
 }
