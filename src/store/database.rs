@@ -12,6 +12,7 @@
 //! Lock order: the lock of a database, then the locks of the versions and of `value_cache`.
 
 mod dbm;
+mod file_state;
 mod listing;
 mod lmdb;
 mod object;
@@ -148,6 +149,11 @@ trait Snapshot {
 
     /// When the database was last changed.
     fn modified(&self) -> SystemTime;
+
+    /// Whether another process has the database open and may write to it. False if that is not known.
+    fn may_have_writer(&self) -> bool {
+        false
+    }
 
     /// Returns the first key at or after `bound`, in byte order.
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure>;

@@ -13,6 +13,7 @@ mod damage;
 mod dbm;
 mod hierarchies;
 mod mongodb;
+mod overwrites;
 mod redis;
 mod schemas;
 mod writers;

@@ -4,6 +4,8 @@ usage: write.py hierarchy DIRECTORY       one hierarchy in a zip and in each kin
        write.py redis PORT PASSWORD PREFIX ZIP  the same hierarchy in Redis, and in a zip
        write.py mongodb PORT ZIP                the same in MongoDB
        write.py update KIND PATH SECONDS  transactions that change all values; prints the last number
+       write.py once KIND PATH NUMBER     the values of one number, in a database that is made anew
+       write.py grow KIND PATH            transactions that add values for a second, to those of one number
        write.py hang KIND PATH            a transaction that is begun and waits, or nothing after `close`
        write.py small KIND PATH           values that fit into pages, and two that do not
 """
@@ -44,8 +46,8 @@ class Sqlite:
 
 
 class Lmdb:
-    def __init__(self, path, engine):
-        self.environment = lmdb.open(path, lib_version=engine, map_size=1 << 40, writemap=True, sync=False)
+    def __init__(self, path, engine, map_size=1 << 40):
+        self.environment = lmdb.open(path, lib_version=engine, map_size=map_size, writemap=True, sync=False)
 
     def put(self, items, commit=True):
         transaction = self.environment.begin(write=True)
@@ -140,6 +142,26 @@ def update(kind, path, seconds):
             print("ready", flush=True)
         time.sleep(0.002)
     print(number % 256, flush=True)
+    database.close()
+
+
+def once(kind, path, number):
+    # The file has the size of the map, and programs that copy it write all of it.
+    database = Lmdb(path, int(kind[-1]), 1 << 24) if kind.startswith("lmdb") else KINDS[kind](path)
+    database.put(values_of(int(number)))
+    database.close()
+
+
+def grow(kind, path):
+    database = KINDS[kind](path)
+    database.put(values_of(1))
+    print("ready", flush=True)
+    end = time.monotonic() + 1.5
+    number = 0
+    while time.monotonic() < end:
+        number += 1
+        database.put([(f"w/{number}", b"w" * 100_000)])
+        time.sleep(0.005)
     database.close()
 
 

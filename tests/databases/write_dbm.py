@@ -124,6 +124,10 @@ def update(kind, path, seconds):
     print(number % 256, flush=True)
 
 
+def once(kind, path, number):
+    put(kind, path, values_of(int(number))).close()
+
+
 def hold(kind, path):
     put(kind, path, values_of(1)).close()
     print("ready", flush=True)

@@ -10,10 +10,17 @@
 //! state that an earlier call has proved is current if both meta pages are unchanged since then. So most
 //! calls read the meta pages once, after the pages that they need.
 //!
+//! That holds for writers that use liblmdb. A program such as cp(1) overwrites any page, and the new database can
+//! have the transactions of the old one. So the state of the file is a part of each state, cached pages and meta
+//! pages are of one state of the file, and a read is valid if the file was settled before it and is the same
+//! after it. A writer also changes the times of the file, at any moment of its transaction. While another
+//! process has the lock file of a database open, the meta pages alone prove a read.
+//!
 //! Pages are untrusted: numbers, kinds, levels, bounds, and the order of keys within a page and between
 //! a page and those above it are checked. Damage is an error, and never the absence of a key.
 
 mod format;
+mod lock_file;
 mod page;
 mod read_txn;
 
@@ -24,13 +31,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher13;
 
 use self::format::{Format, MAX_HEAD_BYTES, META_BYTES, Meta, format_of};
+use self::lock_file::LockFiles;
 use self::page::Page;
 use self::read_txn::ReadTxn;
+use super::file_state::FileState;
 use super::{Database, Failure, Wait, Work, corrupt, file_error};
 use crate::store::{Extent, Key, StoreError};
 use crate::sync::Mutex;
@@ -47,16 +55,16 @@ pub(super) fn is_lmdb(header: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct LmdbDatabase {
     path: PathBuf,
+    lock_files: LockFiles,
     file: Mutex<Arc<DataFile>>,
     cache_bytes: usize,
 }
 
-/// An open data file.
+/// An open data file in one state.
 #[derive(Debug)]
 struct DataFile {
     file: File,
-    device: u64,
-    inode: u64,
+    state: FileState,
     format: Format,
     cache_bytes: usize,
     cache: Mutex<Cache>,
@@ -104,42 +112,60 @@ impl LmdbDatabase {
         let cache_bytes = part.min(CACHE_BYTES);
         let file = Mutex::new(Arc::new(DataFile::open(&path, cache_bytes)?));
         Ok(Self {
+            lock_files: LockFiles::of(&path),
             path,
             file,
             cache_bytes,
         })
     }
 
-    /// Returns the file at the path, and when it was modified.
-    fn current(&self) -> Result<(Arc<DataFile>, SystemTime), Failure> {
-        let failed = |error| Failure::Failed(file_error(error));
-        let there = fs::metadata(&self.path).map_err(failed)?;
+    fn state(&self) -> Result<FileState, Failure> {
+        FileState::at(&self.path).map_err(|error| Failure::Failed(file_error(error)))
+    }
+
+    /// Returns the file at the path in its present state.
+    fn current(&self) -> Result<Arc<DataFile>, Failure> {
+        let state = self.state()?;
         let mut file = self.file.lock();
-        if (file.device, file.inode) != (there.dev(), there.ino()) {
-            *file = Arc::new(DataFile::open(&self.path, self.cache_bytes).map_err(failed)?);
+        if file.state != state {
+            let opened = DataFile::open(&self.path, self.cache_bytes);
+            *file = Arc::new(opened.map_err(|error| Failure::Failed(file_error(error)))?);
         }
-        Ok((Arc::clone(&file), there.modified().unwrap_or(UNIX_EPOCH)))
+        Ok(Arc::clone(&file))
+    }
+
+    /// Whether a read of a file that was settled or not when it began is of one state of the file.
+    fn is_of_one_state(&self, file: &DataFile, was_settled: bool) -> Result<bool, Failure> {
+        let is_same = was_settled && self.state()? == file.state;
+        Ok(is_same || self.lock_files.are_in_use())
     }
 }
+
+/// What a read waits for while the file changes.
+const UNSETTLED: &str = "end of a write to the database";
 
 impl Database for LmdbDatabase {
     fn read(&self, _: Wait, work: &mut Work<'_>) -> Result<(), Failure> {
         for _ in 0..MAX_ATTEMPTS {
-            let (file, modified) = self.current()?;
+            let file = self.current()?;
+            let was_settled = file.state.is_settled();
+            if !was_settled && !self.lock_files.are_in_use() {
+                return Err(Failure::Busy(UNSETTLED));
+            }
             let last = file.last.lock().clone();
             let is_fresh = last.is_none();
-            let Some(metas) = last.map_or_else(|| file.state(), |last| Ok(Some(last)))? else {
+            let Some(metas) = last.map_or_else(|| file.metas(), |last| Ok(Some(last)))? else {
                 continue;
             };
             let meta = metas.meta;
-            let mut snapshot = ReadTxn::new(&file, meta, modified);
+            let mut snapshot = ReadTxn::new(&file, meta, &self.lock_files);
             let result = work(&mut snapshot);
             let read = snapshot.into_branches();
-            let is_proved = match is_fresh {
+            let has_metas = match is_fresh {
                 true => file.meta_page(meta.page_bytes, meta.txn & 1)? == metas.own(),
                 false => file.has_meta_pages(meta.page_bytes, &metas.pages)?,
             };
-            if is_proved {
+            if has_metas && self.is_of_one_state(&file, was_settled)? {
                 file.remember(&meta, read);
                 *file.last.lock() = Some(metas);
                 return result;
@@ -154,10 +180,10 @@ impl Database for LmdbDatabase {
     fn extent(&self) -> Extent {
         // The apparent size is often the size of the map, which writers choose to be large.
         let blocks = |file: fs::Metadata| file.blocks().saturating_mul(512);
-        let state = || self.current().ok()?.0.state().ok()?;
+        let metas = || self.current().ok()?.metas().ok()?;
         Extent {
             bytes: fs::metadata(&self.path).map_or(0, blocks),
-            keys: state().map_or(0, |metas| metas.meta.entries),
+            keys: metas().map_or(0, |metas| metas.meta.entries),
         }
     }
 }
@@ -165,15 +191,14 @@ impl Database for LmdbDatabase {
 impl DataFile {
     fn open(path: &Path, cache_bytes: usize) -> io::Result<Self> {
         let file = File::open(path)?;
-        let there = file.metadata()?;
+        let state = FileState::of(&file.metadata()?);
         let mut header = [0; 64];
         let filled = file.read_at(&mut header, 0)?;
         let header = header.get(..filled).unwrap_or_default();
         let format = format_of(header).ok_or_else(|| io::Error::other("no LMDB data file"))?;
         Ok(Self {
             file,
-            device: there.dev(),
-            inode: there.ino(),
+            state,
             format,
             cache_bytes,
             cache: Mutex::default(),
@@ -218,7 +243,7 @@ impl DataFile {
     ///
     /// Meta page 0 is read again after page 1. A page that is being written is that of the older state, and
     /// both pages would have to change to make the older state look like the newer one.
-    fn state(&self) -> Result<Option<Metas>, Failure> {
+    fn metas(&self) -> Result<Option<Metas>, Failure> {
         let first = self.meta_page(0, 0)?;
         let state = self.parse_metas(&first);
         if self.meta_page(0, 0)? != first {
@@ -256,7 +281,7 @@ impl DataFile {
 
     fn generation(&self, txn: u64) -> u64 {
         let mut hasher = SipHasher13::new();
-        (self.device, self.inode, txn).hash(&mut hasher);
+        (self.state, txn).hash(&mut hasher);
         hasher.finish()
     }
 

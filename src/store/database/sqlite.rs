@@ -74,9 +74,14 @@ struct State {
 
 impl State {
     /// Reads without locks; `None` if that is impossible, or the file has changed.
-    fn read_unlocked(&mut self, path: &Path, work: &mut Work<'_>) -> Option<Result<(), Failure>> {
+    fn read_unlocked(
+        &mut self,
+        path: &Path,
+        wait: Wait,
+        work: &mut Work<'_>,
+    ) -> Option<Result<(), Failure>> {
         let open = self.unlocked.as_mut()?;
-        match open.transaction(path, &mut self.generation, work) {
+        match open.transaction(path, wait, &mut self.generation, work) {
             TransactionEnd::Read(result) => Some(result),
             // A transaction with locks finds the reason.
             TransactionEnd::Failed(_) | TransactionEnd::Moved => {
@@ -114,7 +119,7 @@ impl Database for SqliteDatabase {
                 .try_lock()
                 .ok_or(Failure::Busy("connection to the database"))?,
         };
-        if let Some(result) = state.read_unlocked(&self.path, work) {
+        if let Some(result) = state.read_unlocked(&self.path, wait, work) {
             return result;
         }
         let State {
@@ -138,15 +143,15 @@ impl Database for SqliteDatabase {
                 }
             };
             let is_in_the_way = open.is_in_the_way();
-            match open.transaction(&self.path, generation, work) {
+            match open.transaction(&self.path, wait, generation, work) {
                 TransactionEnd::Read(result) => {
                     if is_in_the_way && used.replace(Instant::now()).is_none() {
                         runtime::spawn(close_when_idle(Arc::clone(&self.state))).detach();
                     }
                     // If this fails, reads continue with locks.
-                    let files = open.take_unlocked();
-                    *unlocked = files.and_then(|files| {
-                        Session::open_unlocked(&self.path, self.heap_bytes, files).ok()
+                    let file = open.take_unlocked();
+                    *unlocked = file.and_then(|file| {
+                        Session::open_unlocked(&self.path, self.heap_bytes, file).ok()
                     });
                     return result;
                 }
@@ -284,6 +289,10 @@ impl Snapshot for Transaction<'_> {
 
     fn modified(&self) -> SystemTime {
         self.modified
+    }
+
+    fn may_have_writer(&self) -> bool {
+        self.session.is_in_the_way()
     }
 
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure> {

@@ -3,7 +3,8 @@
 //! The hash of a small value is its version. A long value has no number that every writer changes: SQLite
 //! keeps the row of an updated value, and LMDB reuses pages. Within one generation of the database,
 //! its content cannot change. From one generation to the next, a digest of all its bytes proves that.
-//! Once a writer was noticed, digests are computed when values are opened.
+//! Once a writer was noticed, digests are computed when values are opened. A generation is one state of the files
+//! of a database, so a database that is overwritten by another one has a new generation, whatever its header says.
 
 use std::hash::{Hash as _, Hasher};
 use std::sync::OnceLock;
@@ -117,10 +118,11 @@ impl ValueVersions {
         proof.version
     }
 
-    /// Whether the database has changed since the first snapshot.
+    /// Whether the database has changed since the first snapshot, or another process may change it.
     fn has_writer(&self, snapshot: &dyn Snapshot) -> bool {
         let generation = snapshot.generation();
         *self.first_generation.get_or_init(|| generation) != generation
+            || snapshot.may_have_writer()
     }
 }
 

@@ -118,6 +118,20 @@ pub(in crate::store) fn set_lock(file: &OwnedFd, offset: i64, is_locked: bool) -
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
 }
 
+/// Whether another process has a lock on any part of a file (fcntl(2), `F_GETLK`).
+pub(in crate::store) fn is_locked_elsewhere(file: &File) -> nix::Result<bool> {
+    let kind = |kind: libc::c_int| libc::c_short::try_from(kind).unwrap_or(libc::c_short::MAX);
+    let mut lock = libc::flock {
+        l_type: kind(libc::F_WRLCK),
+        l_whence: kind(libc::SEEK_SET),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_GETLK(&mut lock))?;
+    Ok(lock.l_type != kind(libc::F_UNLCK))
+}
+
 /// File systems on which a write through a memory map updates no time: tmpfs and ramfs.
 const UNTIMED: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 

@@ -19,46 +19,11 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::bytes::Bytes;
+use crate::store::database::file_state::FileState;
 use crate::store::database::{Failure, file_error};
-use crate::store::snapshot::{SETTLING, time};
+use crate::store::snapshot::time;
 use crate::store::system::Watch;
 use crate::sync::Mutex;
-
-/// Identifies one state of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct FileState {
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileState {
-    fn of(file: &Metadata) -> Self {
-        Self {
-            device: file.dev(),
-            inode: file.ino(),
-            size_bytes: file.len(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        }
-    }
-
-    fn is_same_file(&self, other: &Self) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
-    }
-
-    /// Whether any write after this moment gives the file another time.
-    fn is_settled(&self) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let nanoseconds = u64::try_from(nanoseconds).unwrap_or(0);
-        let changed = time((seconds, nanoseconds));
-        // A time in the future does not tell when it was set.
-        let age = SystemTime::now().duration_since(changed);
-        age.map_or(true, |age| age >= SETTLING)
-    }
-}
 
 /// One state of the files of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,9 +36,10 @@ pub(super) struct FilesState {
 
 impl FilesState {
     pub(super) fn modified(&self) -> SystemTime {
-        let newest = [Some(self.index), self.values].into_iter().flatten();
-        let (seconds, nanoseconds) = newest.map(|file| file.modified).max().unwrap_or_default();
-        time((seconds, u64::try_from(nanoseconds).unwrap_or(0)))
+        let values = self.values.map(|file| file.modified());
+        values.map_or(self.index.modified(), |values| {
+            values.max(self.index.modified())
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use super::DataFile;
 use super::format::{Format, Head, Meta, OVERFLOW};
+use super::lock_file::LockFiles;
 use super::page::{LeafValue, Page};
 use crate::store::database::versions::identity_of;
 use crate::store::database::{
@@ -21,7 +22,7 @@ pub(super) struct ReadTxn<'a> {
     file: &'a DataFile,
     meta: Meta,
     generation: u64,
-    modified: SystemTime,
+    lock_files: &'a LockFiles,
     /// Branches that this state has read and that are not in the cache.
     read: HashMap<u64, Arc<Page>>,
     /// The leaf that was read last, and its number; the next call most likely needs the same leaf.
@@ -132,12 +133,12 @@ fn child(branch: &Page, index: usize) -> Result<u64, Failure> {
 }
 
 impl<'a> ReadTxn<'a> {
-    pub(super) fn new(file: &'a DataFile, meta: Meta, modified: SystemTime) -> Self {
+    pub(super) fn new(file: &'a DataFile, meta: Meta, lock_files: &'a LockFiles) -> Self {
         Self {
             file,
             meta,
             generation: file.generation(meta.txn),
-            modified,
+            lock_files,
             read: HashMap::new(),
             leaf: None,
             ahead: LeafReadahead::default(),
@@ -375,7 +376,11 @@ impl Snapshot for ReadTxn<'_> {
     }
 
     fn modified(&self) -> SystemTime {
-        self.modified
+        self.file.state.modified()
+    }
+
+    fn may_have_writer(&self) -> bool {
+        self.lock_files.are_in_use()
     }
 
     fn seek(&mut self, bound: &[u8]) -> Result<Option<Vec<u8>>, Failure> {

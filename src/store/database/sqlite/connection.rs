@@ -9,6 +9,13 @@
 //!
 //! A database whose `-wal` file has content is never opened as immutable: SQLite would ignore that content.
 //!
+//! Programs such as cp(1) and rsync(1) overwrite a file without locks, and the new database can have the change
+//! counter of the old one, for which SQLite keeps its page cache. So a read with locks is valid if the state of
+//! the file is the same before and after it, and if the file was settled, for which a transaction waits while
+//! its lock excludes writers. If the file changes although no transaction was committed, the connection is
+//! replaced, and its database has another generation. In WAL mode a checkpoint has that effect too, and it can
+//! run during a read, so there the state is compared only between reads.
+//!
 //! After many reads without a change, a database that is not in WAL mode is opened a second time, as
 //! immutable, beside the connection with locks. The state of its files was recorded in a transaction with
 //! locks, when no writer was active, and every write changes the times of the file. So a read is valid if
@@ -30,6 +37,8 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 use super::files::{self, Files};
 use super::schema::{self, Table};
 use super::{Failure, MAGIC, Transaction, Work, corrupt, file_error, unsupported};
+use crate::store::database::Wait;
+use crate::store::database::file_state::FileState;
 use crate::store::{Key, StoreError};
 
 /// A connection and the state of its database.
@@ -42,14 +51,16 @@ pub(super) struct Session {
     /// Whether the database was in WAL mode when it was opened.
     is_wal: bool,
     state: Option<LastState>,
-    /// The files in the last transaction, if reads without locks are worthwhile and can be proved.
-    unlocked: Option<Files>,
+    /// The file in the last transaction, if reads without locks are worthwhile and can be proved.
+    unlocked: Option<FileState>,
 }
 
 /// The state of the database in the last transaction.
 #[derive(Debug)]
 struct LastState {
     data_version: i64,
+    /// The database file; of an immutable database, its files are compared instead.
+    database: FileState,
     modified: SystemTime,
     table: Table,
     /// Number of transactions since then.
@@ -90,7 +101,7 @@ impl Session {
         let files = Files::of(path).map_err(failed)?;
         let is_wal = is_wal(path).map_err(failed)?;
         let is_immutable = is_wal && !files.has_wal() && !files.has_journal();
-        if is_immutable && !files.is_settled() {
+        if is_immutable && !files.database().is_settled() {
             return Err(Failure::Busy("end of a write to the database"));
         }
         if is_wal && files.has_wal() && !files::beside(path, "-shm").exists() {
@@ -102,14 +113,14 @@ impl Session {
         Self::connect(path, heap_bytes, files, is_wal, is_immutable)
     }
 
-    /// Opens the database at an absolute path for reads without locks. `files` was returned by
+    /// Opens the database at an absolute path for reads without locks. `database` was returned by
     /// [`Session::take_unlocked`].
     pub(super) fn open_unlocked(
         path: &Path,
         heap_bytes: u64,
-        files: Files,
+        database: FileState,
     ) -> Result<Self, Failure> {
-        Self::connect(path, heap_bytes, files, false, true)
+        Self::connect(path, heap_bytes, Files::alone(database), false, true)
     }
 
     fn connect(
@@ -148,8 +159,8 @@ impl Session {
     pub(super) fn is_current(&self, path: &Path) -> Result<bool, Failure> {
         let is_current = match (self.is_immutable, self.is_wal) {
             (true, true) => Files::of(path).map(|files| files == self.files),
-            (true, false) => Files::of_database(path).map(|files| files == self.files),
-            (false, _) => self.files.is_file_at(path),
+            (true, false) => FileState::at(path).map(|file| file == *self.files.database()),
+            (false, _) => FileState::at(path).map(|file| file.is_same_file(self.files.database())),
         };
         is_current.map_err(|error| Failure::Failed(file_error(error)))
     }
@@ -168,22 +179,26 @@ impl Session {
     pub(super) fn transaction(
         &mut self,
         path: &Path,
+        wait: Wait,
         generation: &mut u64,
         work: &mut Work<'_>,
     ) -> TransactionEnd {
-        let result = self
-            .begin(path, generation)
-            .and_then(|()| self.work(*generation, work));
+        let result = match self.begin(path, wait, generation) {
+            Ok(true) => self.work(*generation, work),
+            Ok(false) => return TransactionEnd::Moved,
+            Err(failure) => Err(failure),
+        };
         self.unlocked = match &result {
-            Ok(()) => self.files_without_locks(path),
+            Ok(()) => self.file_without_locks(path),
             Err(_) => None,
         };
+        let is_proved = self.is_unchanged(path);
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("COMMIT")
         {
             return TransactionEnd::Failed(error);
         }
-        if self.is_immutable && !self.is_current(path).unwrap_or(false) {
+        if !is_proved {
             return TransactionEnd::Moved;
         }
         match result {
@@ -196,36 +211,52 @@ impl Session {
         }
     }
 
+    /// Whether no program has written to the files during a transaction.
+    fn is_unchanged(&self, path: &Path) -> bool {
+        match &self.state {
+            _ if self.is_immutable => self.is_current(path).unwrap_or(false),
+            Some(state) if !self.has_checkpoints() => {
+                FileState::at(path).is_ok_and(|file| file == state.database)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a program may write to the database file while the connection has the lock of a reader.
+    fn has_checkpoints(&self) -> bool {
+        self.is_wal && !self.is_immutable
+    }
+
     fn execute(&self, sql: &str) -> Result<(), Failure> {
         let statement = self.connection.prepare_cached(sql);
         let executed = statement.and_then(|mut statement| statement.execute([]));
         executed.map(|_| ()).map_err(failure)
     }
 
-    /// Returns the files for [`Session::open_unlocked`], once, in a transaction whose locks exclude writers.
-    fn files_without_locks(&mut self, path: &Path) -> Option<Files> {
+    /// Returns the file for [`Session::open_unlocked`], once, in a transaction whose locks exclude writers.
+    fn file_without_locks(&mut self, path: &Path) -> Option<FileState> {
         let state = self.state.as_mut().filter(|_| !self.is_immutable)?;
         state.reads = state.reads.wrapping_add(1);
         if !state.reads.is_multiple_of(READS_WITH_LOCKS) {
             return None;
         }
-        let files = Files::of_database(path).ok()?;
+        let database = state.database;
         // A writer may have changed the mode since the database was opened.
         let mode = self.connection.prepare_cached("PRAGMA main.journal_mode");
         let mode = mode.and_then(|mut it| it.query_row([], |row| row.get::<_, String>(0)));
         let has_rollback_journal = !self.is_wal && mode.is_ok_and(|mode| mode == "delete");
-        (has_rollback_journal && self.files.is_same_file(&files) && files.has_exact_times(path))
-            .then_some(files)
+        (has_rollback_journal && files::has_exact_times(path, &database)).then_some(database)
     }
 
-    /// Returns the files for reads without locks, if the last transaction has recorded them.
-    pub(super) fn take_unlocked(&mut self) -> Option<Files> {
+    /// Returns the file for reads without locks, if the last transaction has recorded it.
+    pub(super) fn take_unlocked(&mut self) -> Option<FileState> {
         self.unlocked.take()
     }
 
-    fn begin(&mut self, path: &Path, generation: &mut u64) -> Result<(), Failure> {
+    /// Begins a transaction; returns false if the file has changed and no commit explains that.
+    fn begin(&mut self, path: &Path, wait: Wait, generation: &mut u64) -> Result<bool, Failure> {
         if self.is_immutable && self.state.is_some() {
-            return Ok(());
+            return Ok(true);
         }
         self.execute("BEGIN")?;
         let data_version = {
@@ -233,19 +264,45 @@ impl Session {
             let version = statement.and_then(|mut it| it.query_row([], |row| row.get(0)));
             version.map_err(failure)?
         };
+        let Some(database) = self.settled_file(path, wait)? else {
+            return Ok(false);
+        };
         match &self.state {
-            Some(state) if state.data_version == data_version => return Ok(()),
+            Some(state) if state.data_version == data_version => {
+                return Ok(state.database == database);
+            }
             Some(_) => *generation = generation.wrapping_add(1),
             None => {}
         }
         self.state = None;
         self.state = Some(LastState {
             data_version,
+            database,
             modified: files::modified(path),
             table: schema::find(&self.connection)?,
             reads: 0,
         });
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns the state of the database file in a transaction, once any later write would change it; `None`
+    /// if it has changed meanwhile.
+    fn settled_file(&self, path: &Path, wait: Wait) -> Result<Option<FileState>, Failure> {
+        let state = || FileState::at(path).map_err(|error| Failure::Failed(file_error(error)));
+        let database = state()?;
+        if !database.is_same_file(self.files.database()) {
+            return Ok(None);
+        }
+        let left = database.settles_in();
+        if left.is_zero() || self.is_immutable || self.has_checkpoints() {
+            return Ok(Some(database));
+        }
+        if wait == Wait::NonBlocking {
+            return Err(Failure::Busy("end of a write to the database"));
+        }
+        // The lock of the transaction keeps writers from changing the file again.
+        std::thread::sleep(left);
+        Ok((state()? == database).then_some(database))
     }
 
     fn work(&self, generation: u64, work: &mut Work<'_>) -> Result<(), Failure> {

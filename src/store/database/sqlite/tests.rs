@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::files::Files;
+use super::files::has_exact_times;
 use super::*;
+use crate::store::database::file_state::FileState;
 
 const KEYS: u32 = 200;
 
@@ -47,9 +48,9 @@ fn read_until_unlocked(database: &SqliteDatabase, byte: u8) -> bool {
     while database.state.lock().unlocked.is_none() {
         let (found, _) = read(database).unwrap();
         assert!(found.iter().all(|first| *first == byte));
-        let files = Files::of_database(&database.path).unwrap();
+        let file = FileState::at(&database.path).unwrap();
         if begun.elapsed() > Duration::from_secs(10) {
-            assert!(!files.has_exact_times(&database.path), "locks are needed");
+            assert!(!has_exact_times(&database.path, &file), "locks are needed");
             return false;
         }
     }
