@@ -22,6 +22,7 @@ mod incomplete;
 mod loader;
 mod metadata;
 mod names;
+mod own;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
+use self::own::{CopiedNode, OwnDocuments, Unchecked};
 use super::document::is_document;
 use super::n5::from_root;
 use crate::cache::SingleFlight;
@@ -51,6 +53,7 @@ pub struct MetadataListingStore {
     loads: SingleFlight<(Key, Depth), Loaded, StoreError>,
     /// Set once the inner store has answered that it does not support listings.
     lists_nothing: AtomicBool,
+    unchecked: Unchecked,
 }
 
 /// The result of resolving a key.
@@ -90,6 +93,7 @@ impl MetadataListingStore {
             inner,
             loads: SingleFlight::default(),
             lists_nothing: AtomicBool::new(false),
+            unchecked: Unchecked::default(),
         }
     }
 
@@ -132,27 +136,39 @@ impl MetadataListingStore {
             .await
     }
 
-    /// Returns the meaning of a key by cached metadata: of the root, or else of the first prefix from the
-    /// root with consolidated metadata that name the key, or else of the nearest prefix.
-    fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
-        let cache = &self.loader.cache;
-        let meaning = |above: &Key| {
-            let (metadata, since) = cache.metadata(above)?;
-            let is_absence_fresh = cache.is_absence_fresh(since);
-            let meaning = metadata.classify(below(key, above), is_absence_fresh);
+    /// Returns the meaning of a key by cached metadata, and the prefix with them: the root, or else the first prefix
+    /// from the root with consolidated metadata that name the key, or else the nearest prefix.
+    fn copied_meaning(&self, key: &Key) -> Option<(Key, Arc<PrefixMetadata>, KeyMeaning)> {
+        let meaning = |above: Key| {
+            let (metadata, since) = self.loader.cache.metadata(&above)?;
+            let is_absence_fresh = self.loader.cache.is_absence_fresh(since);
+            let meaning = metadata.classify(below(key, &above), is_absence_fresh);
             let is_known = !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_));
-            is_known.then_some((metadata, meaning))
+            is_known.then_some((above, metadata, meaning))
         };
-        let mut found = meaning(&Key::root());
+        let mut found = meaning(Key::root());
         if found.is_some() {
             return found;
         }
-        for known in ancestors(key).filter_map(|above| meaning(&above)) {
-            if found.is_none() || known.0.is_consolidated() {
+        for known in ancestors(key).filter_map(meaning) {
+            if found.is_none() || known.1.is_consolidated() {
                 found = Some(known);
             }
         }
         found
+    }
+
+    /// Returns the meaning of a key by cached metadata. The own documents of a node decide, if they were compared.
+    fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
+        let (at, metadata, meaning) = self.copied_meaning(key)?;
+        let node = CopiedNode::of(key, &at, &metadata).map(|node| node.key);
+        match node.and_then(|node| Some((self.loader.own(&node)?, node))) {
+            Some((OwnDocuments::Other(own), node)) => {
+                let meaning = own.classify(below(key, &node), true);
+                Some((own, meaning))
+            }
+            _ => Some((metadata, meaning)),
+        }
     }
 
     /// Returns the meaning of a key by the consolidated metadata of a prefix above it: the first from the root
@@ -218,20 +234,22 @@ impl MetadataListingStore {
         let cache = &self.loader.cache;
         let root_depth = if key.is_root() { depth } else { Depth::Node };
         let metadata = self.load(&root, root_depth).await?;
-        let since = cache.metadata(&root).map(|(_, since)| since);
+        let since = self.loader.current(&root).map(|(_, since)| since);
         let is_absence_fresh = since.is_none_or(|since| cache.is_absence_fresh(since));
         let meaning = metadata.classify(key.as_bytes(), is_absence_fresh);
         if !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_)) {
-            return Ok(ResolvedKey::Metadata(metadata, meaning));
+            let copied = (metadata, meaning);
+            return self.by_own_documents(key, &root, copied, depth).await;
         }
-        if let Some((metadata, meaning)) = self.cached_meaning(key) {
+        if let Some((at, metadata, meaning)) = self.copied_meaning(key) {
             // The metadata of the node itself may lack documents.
             let is_own = meaning == KeyMeaning::Node(String::new());
             let metadata = match is_own && depth == Depth::Listing {
                 true => self.load(key, depth).await?,
                 false => metadata,
             };
-            return Ok(ResolvedKey::Metadata(metadata, meaning));
+            let copied = (metadata, meaning);
+            return self.by_own_documents(key, &at, copied, depth).await;
         }
         if is_document(key) {
             return self.inner.stat(key).await.map(ResolvedKey::Inner);
@@ -322,6 +340,26 @@ impl MetadataListingStore {
         }
     }
 
+    /// Returns the directory of chunks that a key is by the document of an array above it. The document is loaded, so
+    /// that the names of the directory do not depend on what is cached.
+    ///
+    /// # Errors
+    /// The document cannot be read for now.
+    async fn chunk_directory(&self, key: &Key) -> Result<Option<ResolvedKey>, StoreError> {
+        for above in from_root(key).into_iter().filter(|above| above != key) {
+            let metadata = match self.load(&above, Depth::Node).await {
+                // A key can be readable below a prefix that is not.
+                Err(StoreError::Denied { .. }) => continue,
+                loaded => loaded?,
+            };
+            let meaning = metadata.classify(below(key, &above), true);
+            if let KeyMeaning::ChunkDirectory(..) = meaning {
+                return Ok(Some(ResolvedKey::Metadata(metadata, meaning)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Checks whether a key can be a value, with cached metadata only.
     ///
     /// # Errors
@@ -394,7 +432,15 @@ impl MetadataListingStore {
             names.push(document.name().as_bytes(), Kind::Object, None);
         }
         for child in metadata.children(path) {
-            names.push(child.as_bytes(), Kind::Prefix, None);
+            let is_absent = metadata.is_consolidated() && self.is_known_absent(prefix, child);
+            if !is_absent {
+                names.push(child.as_bytes(), Kind::Prefix, None);
+            }
+        }
+        if let Some(OwnDocuments::More(own)) = self.loader.own(prefix) {
+            for child in own.children("") {
+                names.push(child.as_bytes(), Kind::Prefix, None);
+            }
         }
         let is_listed = match metadata.contents(path) {
             NodeChildren::Array(chunks) => {
@@ -479,11 +525,22 @@ impl Store for MetadataListingStore {
     }
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
-        self.loader.cached(&Key::root(), Depth::Node)?;
+        self.loader.cache.metadata(&Key::root())?;
         let absent = || Some(Err(StoreError::NotFound { key: key.clone() }));
-        match self.cached_meaning(key) {
+        match self.compared_meaning(key)? {
             Some((_, KeyMeaning::AbsentDocument)) => absent(),
-            Some((_, KeyMeaning::InnerKey | KeyMeaning::Unknown)) => self.inner.try_stat(key),
+            Some((_, KeyMeaning::InnerKey | KeyMeaning::Unknown)) => {
+                let found = self.inner.try_stat(key)?;
+                match &found {
+                    // The document of the array may name a directory of chunks there.
+                    Err(StoreError::NotFound { .. }) if self.is_unchecked(key) => None,
+                    Ok(stat) => {
+                        self.unchecked.stat_found(stat);
+                        Some(found)
+                    }
+                    Err(_) => Some(found),
+                }
+            }
             Some((metadata, meaning)) => Some(Ok(metadata.stat(&meaning))),
             None if is_document(key) => self.inner.try_stat(key),
             None => match self.loader.cache.stat(key)? {
@@ -494,16 +551,24 @@ impl Store for MetadataListingStore {
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        match self.resolve(key, Depth::Node).await? {
-            ResolvedKey::Inner(stat) => Ok(stat),
+        let stat = match self.resolve(key, Depth::Node).await? {
+            ResolvedKey::Inner(stat) => stat,
             ResolvedKey::Metadata(_, KeyMeaning::AbsentDocument) => {
-                Err(StoreError::NotFound { key: key.clone() })
+                return Err(StoreError::NotFound { key: key.clone() });
             }
             ResolvedKey::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
-                self.inner.stat(key).await
+                match self.inner.stat(key).await {
+                    Err(why @ StoreError::NotFound { .. }) => {
+                        let directory = self.directory_by_document(key).await?;
+                        directory.ok_or(why)?
+                    }
+                    found => found?,
+                }
             }
-            ResolvedKey::Metadata(metadata, meaning) => Ok(metadata.stat(&meaning)),
-        }
+            ResolvedKey::Metadata(metadata, meaning) => metadata.stat(&meaning),
+        };
+        self.unchecked.stat_found(&stat);
+        Ok(stat)
     }
 
     async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
@@ -516,6 +581,10 @@ impl Store for MetadataListingStore {
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         self.check_value(key).await?;
+        // The native tree opens documents in this way.
+        if hint == AccessHint::Ranges {
+            self.check_listed(key).await?;
+        }
         self.inner.open(key, hint).await
     }
 
@@ -525,12 +594,18 @@ impl Store for MetadataListingStore {
             resolved = self.with_consolidated(prefix, resolved).await?;
         }
         let (mut names, is_listed) = self.assemble(prefix, &resolved).await?;
-        if !is_listed && resolved.may_lack_nodes() {
+        if !is_listed
+            && matches!(resolved, ResolvedKey::Inner(_))
+            && let Some(chunks) = self.chunk_directory(prefix).await?
+        {
+            (names, _) = self.assemble(prefix, &chunks).await?;
+        } else if !is_listed && resolved.may_lack_nodes() {
             resolved = self.with_consolidated(prefix, resolved).await?;
             if !resolved.may_lack_nodes() {
                 (names, _) = self.assemble(prefix, &resolved).await?;
             }
         }
+        self.record_listed(prefix);
         Ok(Box::new(names))
     }
 

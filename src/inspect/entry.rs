@@ -1,7 +1,11 @@
-//! A node of the hierarchy with the names of its children, from consolidated metadata if available.
+//! A node of the hierarchy with the names of its children. Where each document takes a request, they come from
+//! consolidated metadata if available; elsewhere from the documents, which are compared with the consolidated
+//! metadata.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::is_listed_here;
 use super::node::{self, NodeState};
 use crate::store::{Key, Store, list_prefixes};
 use crate::zarr::Consolidated;
@@ -61,19 +65,27 @@ impl Entry {
         })
     }
 
-    /// Reads the node at a key, from consolidated metadata if available.
+    /// Reads the node at a key; that of a remote store from consolidated metadata if available.
     pub(super) async fn read(
         store: &dyn Store,
         key: &Key,
         consolidated: Option<ConsolidatedNode>,
         with_children: bool,
     ) -> Self {
-        if let Some(node) = consolidated {
+        let is_listed = is_listed_here(store);
+        if let Some(node) = consolidated.clone().filter(|_| !is_listed) {
             return Self::from_consolidated(node, with_children);
         }
-        let directory = node::read(store, key).await;
+        let copies = consolidated.as_ref();
+        let copies = copies.map(|node| (&*node.metadata, node.path.as_str()));
+        let directory = node::read_compared(store, key, copies).await;
         let mut entry = Self {
-            notes: directory.ignored,
+            notes: directory
+                .ignored
+                .into_iter()
+                .chain(directory.stale)
+                .collect(),
+            consolidated,
             ..Self::new(directory.state)
         };
         let is_group = match &entry.state {
@@ -84,7 +96,9 @@ impl Entry {
         if !with_children || !is_group {
             return entry;
         }
-        if let NodeState::Node(node) = &entry.state {
+        if let NodeState::Node(node) = &entry.state
+            && entry.consolidated.is_none()
+        {
             match node::consolidated(store, key, node).await {
                 Ok(Some(metadata)) => {
                     let node = ConsolidatedNode {
@@ -93,14 +107,17 @@ impl Entry {
                     };
                     entry.children = node.child_names();
                     entry.consolidated = Some(node);
-                    return entry;
                 }
                 Ok(None) => {}
                 Err(reason) => entry.notes.push(format!("consolidated metadata: {reason}")),
             }
+            if entry.consolidated.is_some() && !is_listed {
+                return entry;
+            }
         }
         match list_prefixes(store, key, usize::MAX).await {
             Ok(names) => {
+                entry.notes.extend(entry.missing_children(&names));
                 entry.children = names;
                 let unknown = store.incomplete_listing(key).await;
                 // A listing that failed names nothing.
@@ -113,6 +130,20 @@ impl Entry {
             }
         }
         entry
+    }
+
+    /// Returns a note about the children in consolidated metadata that a complete listing lacks.
+    fn missing_children(&self, listed: &[Vec<u8>]) -> Option<String> {
+        let listed: HashSet<&[u8]> = listed.iter().map(Vec::as_slice).collect();
+        let names = self.consolidated.as_ref()?.child_names();
+        let missing = names
+            .iter()
+            .filter(|name| !listed.contains(name.as_slice()));
+        let missing: Vec<_> = missing.map(|name| String::from_utf8_lossy(name)).collect();
+        let names = missing.join(", ");
+        (!missing.is_empty()).then(|| {
+            format!("the consolidated metadata are stale: in them, and not there any more: {names}")
+        })
     }
 
     fn from_consolidated(node: ConsolidatedNode, with_children: bool) -> Self {

@@ -34,12 +34,17 @@ pub(super) struct DirectoryNode {
     pub(super) state: NodeState,
     /// Documents that were not read, because another document describes the node.
     pub(super) ignored: Vec<String>,
+    /// How the documents differ from their copies in consolidated metadata.
+    pub(super) stale: Option<String>,
 }
 
 impl From<NodeState> for DirectoryNode {
     fn from(state: NodeState) -> Self {
-        let ignored = Vec::new();
-        Self { state, ignored }
+        Self {
+            state,
+            ignored: Vec::new(),
+            stale: None,
+        }
     }
 }
 
@@ -80,6 +85,15 @@ impl From<CodecError> for ArrayProblem {
 
 /// Reads the documents of a directory. An unreadable document makes the node broken.
 pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
+    read_compared(store, key, None).await
+}
+
+/// Reads the documents of a directory, and compares them with the copies that consolidated metadata have at a path.
+pub(super) async fn read_compared(
+    store: &dyn Store,
+    key: &Key,
+    copies: Option<(&Consolidated, &str)>,
+) -> DirectoryNode {
     let mut texts: [Option<Vec<u8>>; 4] = Default::default();
     let [documents @ .., _] = Document::ALL;
     let found = map_concurrent(documents, |document| read_text(store, key, document)).await;
@@ -89,6 +103,17 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
             Err(error) => return error.into_state(*document).into(),
         }
     }
+    let stale = copies.and_then(|(consolidated, path)| {
+        let [zarr_json, zarray, zgroup, zattrs] = &texts;
+        let own = Documents {
+            zarr_json: zarr_json.as_deref(),
+            zarray: zarray.as_deref(),
+            zgroup: zgroup.as_deref(),
+            zattrs: zattrs.as_deref(),
+            attributes_json: None,
+        };
+        consolidated.difference(path, &own)
+    });
     if let [None, Some(zarray), ..] = &mut texts {
         match with_separator(store, key, zarray).await {
             Ok(Cow::Owned(complete)) => *zarray = complete,
@@ -128,7 +153,10 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
         attributes_json: attributes_json.as_deref(),
     };
     let Some(detected) = documents.node() else {
-        return NodeState::Directory.into();
+        return DirectoryNode {
+            stale,
+            ..NodeState::Directory.into()
+        };
     };
     let read = detected.read;
     let state = match detected.node {
@@ -144,6 +172,7 @@ pub(super) async fn read(store: &dyn Store, key: &Key) -> DirectoryNode {
     DirectoryNode {
         state,
         ignored: ignored.collect(),
+        stale,
     }
 }
 

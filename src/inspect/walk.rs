@@ -1,16 +1,17 @@
 //! The walk over a source for a check, which turns every key into one task.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::NoMetadata;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
-use super::node::{self, ArrayProblem, NodeState};
+use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::store::{Key, Store, StoreError};
 use crate::zarr::node::Group;
-use crate::zarr::{Array, FillValue, Node, ZarrFormat};
+use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
 
 /// A key to read.
 #[derive(Debug)]
@@ -54,13 +55,14 @@ pub(super) async fn walk(
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     let mut pending = vec![root.clone()];
+    let mut copies = ConsolidatedCopies::default();
     let mut is_zarr = false;
     while let Some(key) = pending.pop() {
-        let directory = node::read(&**store, &key).await;
+        let directory = copies.read(&**store, &key).await;
         is_zarr |= !matches!(directory.state, NodeState::Directory);
         let mut reported = None;
-        for ignored in directory.ignored {
-            sink.finding(Severity::Warning, None, &key, ignored)?;
+        for warning in directory.ignored.into_iter().chain(directory.stale) {
+            sink.finding(Severity::Warning, None, &key, warning)?;
         }
         match directory.state {
             NodeState::Node(node) => match *node {
@@ -70,9 +72,13 @@ pub(super) async fn walk(
                 }
                 Node::Group(ref group) => {
                     check_group(group, &key, sink)?;
-                    if let Err(reason) = node::consolidated(&**store, &key, &node).await {
-                        let cause = format!("consolidated metadata: {reason}");
-                        sink.finding(Severity::Bad, None, &key, cause)?;
+                    match node::consolidated(&**store, &key, &node).await {
+                        Ok(Some(consolidated)) => copies.add(&key, consolidated),
+                        Ok(None) => {}
+                        Err(reason) => {
+                            let cause = format!("consolidated metadata: {reason}");
+                            sink.finding(Severity::Bad, None, &key, cause)?;
+                        }
                     }
                 }
             },
@@ -100,6 +106,9 @@ pub(super) async fn walk(
             sink.finding(Severity::Unlisted, None, &key, cause)?;
         }
     }
+    for (key, warning) in copies.missing(&**store).await {
+        sink.finding(Severity::Warning, None, &key, warning)?;
+    }
     let missing = match no_metadata {
         Some(no_metadata) => Some(no_metadata.description()),
         None => (!is_zarr).then(|| "neither a group nor an array is here".to_owned()),
@@ -108,6 +117,53 @@ pub(super) async fn walk(
         sink.finding(Severity::Bad, None, root, cause)?;
     }
     ControlFlow::Continue(())
+}
+
+/// The consolidated metadata of the groups that were walked.
+#[derive(Debug, Default)]
+struct ConsolidatedCopies {
+    groups: Vec<(Key, Consolidated)>,
+    /// The nodes that were read.
+    read: HashSet<Key>,
+}
+
+impl ConsolidatedCopies {
+    fn add(&mut self, group: &Key, consolidated: Consolidated) {
+        self.groups.push((group.clone(), consolidated));
+    }
+
+    /// Reads the documents of a directory, and compares them with the copies nearest to the root.
+    async fn read(&mut self, store: &dyn Store, key: &Key) -> DirectoryNode {
+        if !self.groups.is_empty() {
+            self.read.insert(key.clone());
+        }
+        let copies = self.groups.iter().find_map(|(group, consolidated)| {
+            let path = std::str::from_utf8(key.below(group)?).ok()?;
+            Some((consolidated, path))
+        });
+        node::read_compared(store, key, copies).await
+    }
+
+    /// Returns the nodes in consolidated metadata that were not read, if they do not exist.
+    async fn missing(self, store: &dyn Store) -> Vec<(Key, String)> {
+        let mut missing = Vec::new();
+        for (group, consolidated) in &self.groups {
+            for path in consolidated.paths() {
+                let Ok(below) = Key::new(path.as_bytes()) else {
+                    continue;
+                };
+                let key = group.join_key(&below);
+                if below.is_root() || self.read.contains(&key) {
+                    continue;
+                }
+                let copies = Some((consolidated, path));
+                let node = node::read_compared(store, &key, copies).await;
+                let is_missing = matches!(node.state, NodeState::Directory);
+                missing.extend(node.stale.filter(|_| is_missing).map(|stale| (key, stale)));
+            }
+        }
+        missing
+    }
 }
 
 fn check_group(group: &Group, key: &Key, sink: &mut impl TaskSink) -> ControlFlow<()> {

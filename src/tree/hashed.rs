@@ -86,7 +86,7 @@ impl InodeRange {
         let (prefix, name) = (prefix.as_bytes(), listed.name);
         Some(match &listed.stat {
             None if listed.kind == Kind::Object && listed.next <= MAX_PLACE => {
-                let directory = self.hashed(&[prefix], None).0 & !MAX_PLACE;
+                let directory = self.hashed(&[prefix], None).0 & !MAX_PLACE & !self.directory_bit();
                 self.of(directory | listed.next)
             }
             stat if prefix.is_empty() => self.hashed(&[name], stat.as_ref()),
@@ -111,7 +111,18 @@ impl InodeRange {
             hasher.write_u8(0);
             hasher.write_u64(stat.version.0);
         }
-        self.of(hasher.finish() >> 1)
+        let ino = self.of(hasher.finish() >> 1);
+        match stat.is_some_and(|stat| stat.kind == Kind::Object) {
+            true => Ino(ino.0 & !self.directory_bit()),
+            false => Ino(ino.0 | self.directory_bit()),
+        }
+    }
+
+    /// Returns the bit that only the numbers of directories have: a program that sorts a directory by number, as cp(1)
+    /// does, reads the values in a directory, with its documents, before the directories in it.
+    fn directory_bit(self) -> u64 {
+        let bits = (self.mask & !self.base).checked_ilog2().unwrap_or_default();
+        (1 << bits) & self.mask & !self.base
     }
 }
 

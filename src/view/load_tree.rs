@@ -183,6 +183,12 @@ impl Nodes {
                 continue;
             }
             budget.take(child.memory_bytes)?;
+            if child.is_implicit && self.is_gone(&child).await? {
+                let why = "consolidated metadata name it, and the source has no documents of it: it was removed after \
+                           the metadata were consolidated";
+                tree.omitted.push((child.key().clone(), why.into()));
+                continue;
+            }
             if let Some(why) = child.broken() {
                 // The nodes below it may be the chunks of an array.
                 tree.omitted.push((child.key().clone(), why.to_owned()));
@@ -416,6 +422,18 @@ impl Nodes {
         match self.store().incomplete_listing(node.key()).await? {
             Some(unknown) => Err(ContentError::Absent(unknown.what)),
             None => Ok(()),
+        }
+    }
+
+    /// Returns whether a node that was listed does not exist: the names in consolidated metadata can be older than the
+    /// source.
+    async fn is_gone(&self, node: &ViewNode) -> Result<bool, StoreError> {
+        if self.store().capabilities().listing == ListingSupport::Complete {
+            return Ok(false);
+        }
+        match self.store().stat(node.key()).await {
+            Err(StoreError::NotFound { .. }) => Ok(true),
+            found => found.map(|_| false),
         }
     }
 

@@ -119,6 +119,18 @@ impl ChunkNames {
         }
     }
 
+    /// Returns whether a larger grid of the same array can have a directory with this number of components below the
+    /// array.
+    pub fn can_have_directory(&self, components: usize) -> bool {
+        let axes = self.counts.len();
+        !self.is_empty()
+            && match self.style {
+                Style::Flat(_) => false,
+                Style::Nested { prefix } => components < axes + usize::from(prefix),
+                Style::Reversed => components < axes,
+            }
+    }
+
     /// Returns whether the grid has no chunk keys.
     pub fn is_empty(&self) -> bool {
         self.len(ChunkDir::default()) == 0

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::chunk_names::ChunkNames;
 use super::document::{object, parse, parse_object};
 use super::error::{MetadataError, excerpt};
-use super::node::{DOCUMENT_NAMES, Node, ZARR_JSON, document_name};
+use super::node::{DOCUMENT_NAMES, Documents, Node, ZARR_JSON, document_name};
 use super::{v2, v3};
 
 /// The documents of the nodes of a hierarchy as parsed JSON, by the node's path and the document's name.
@@ -140,28 +140,74 @@ impl Consolidated {
             .collect()
     }
 
-    /// Returns whether the copy of a document differs from the document itself as JSON, ignoring the
-    /// consolidated metadata of a v3 group.
-    ///
-    /// # Errors
-    /// The document is not JSON.
-    pub fn differs(&self, path: &str, name: &str, bytes: &[u8]) -> Result<bool, MetadataError> {
-        let without_copies = |value: &Value| {
-            let mut value = value.clone();
-            if let Some(members) = value.as_object_mut() {
-                members.remove("consolidated_metadata");
+    /// Returns how the documents of a node differ from their copies, as a sentence for users. `None` if all are equal
+    /// as JSON, ignoring the consolidated metadata of a v3 group. Documents that are not JSON are not compared.
+    pub fn difference(&self, path: &str, own: &Documents<'_>) -> Option<String> {
+        let documents = [
+            (ZARR_JSON, own.zarr_json),
+            (".zarray", own.zarray),
+            (".zgroup", own.zgroup),
+            (".zattrs", own.zattrs),
+        ];
+        let mut nodes = documents.iter().take(3);
+        let is_node = nodes.any(|(_, text)| text.is_some());
+        let is_copied = self.documents(path).any(|name| name != ".zattrs");
+        match (is_copied, is_node) {
+            // The consolidated metadata of a v3 group do not contain the group.
+            (false, true) if path.is_empty() => return None,
+            (false, true) => return Some(format!("{STALE}: it is not in them")),
+            (true, false) => {
+                return Some(format!("{STALE}: it is in them, and not there any more"));
             }
-            value
-        };
-        let copy = self.document(path, name);
-        let own = parse(bytes)?;
-        Ok(copy.map(without_copies) != Some(without_copies(&own)))
+            (false, false) => return None,
+            (true, true) => {}
+        }
+        let mut differing = documents.into_iter().filter_map(|(name, text)| {
+            let copy = self.document(path, name);
+            let own = match text {
+                Some(text) => Some(parse(text).ok()?),
+                None => None,
+            };
+            let is_same = copy.map(without_copies) == own.as_ref().map(without_copies);
+            (!is_same).then(|| difference(name, copy, own.as_ref()))
+        });
+        let difference = differing.next()?;
+        Some(format!("{STALE}: {difference}"))
     }
 
     /// Returns the number of entries that are not documents of nodes, or have an invalid path.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
+}
+
+/// The beginning of the sentence about a difference.
+const STALE: &str = "the consolidated metadata are stale";
+
+/// Returns a document without the consolidated metadata of a v3 group.
+fn without_copies(document: &Value) -> Value {
+    let mut document = document.clone();
+    if let Some(members) = document.as_object_mut() {
+        members.remove("consolidated_metadata");
+    }
+    document
+}
+
+/// Returns the difference between a document and its copy, of which one may not exist.
+fn difference(name: &str, copy: Option<&Value>, own: Option<&Value>) -> String {
+    let (copy, own) = match (copy, own) {
+        (Some(copy), Some(own)) => (copy, own),
+        (None, _) => return format!("{name} is not in them"),
+        (Some(_), None) => return format!("{name} is in them, and not there any more"),
+    };
+    for member in ["node_type", "shape"] {
+        let [copied, own] = [copy, own].map(|document| document.get(member));
+        if copied != own {
+            let [copied, own] = [copied, own].map(|value| excerpt(value.unwrap_or(&Value::Null)));
+            return format!("{member} {copied} in them, {own} in {name}");
+        }
+    }
+    format!("another {name} is in them")
 }
 
 /// Returns whether a path is valid: no component is empty, `.` or `..`, or contains NUL. The root is the
@@ -265,19 +311,43 @@ mod tests {
     #[test]
     fn consolidated_copies_are_compared_as_json() {
         let copy = Consolidated::from_zmetadata(V2).unwrap();
-        let differs = |path: &str, name: &str, bytes: &[u8]| copy.differs(path, name, bytes);
-        assert_eq!(
-            differs("a", ".zgroup", b"{ \"zarr_format\" : 2 }"),
-            Ok(false)
+        let own = |zarray: &'static str, zattrs: &'static str| Documents {
+            zarray: Some(zarray.as_bytes()).filter(|text| !text.is_empty()),
+            zattrs: Some(zattrs.as_bytes()).filter(|text| !text.is_empty()),
+            ..Documents::default()
+        };
+        let zarray = r#"{"fill_value": 0, "zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2"}"#;
+        let longer = r#"{"fill_value": 0, "zarr_format":2,"shape":[3],"chunks":[2],"dtype":"<i2"}"#;
+        let differs = |path: &str, own: Documents<'_>| copy.difference(path, &own);
+        assert_eq!(differs("a/b/c", own(zarray, r#"{"units": "K"}"#)), None);
+        assert_eq!(differs("a/b/c", own("{", r#"{"units": "K"}"#)), None);
+        assert_eq!(differs("x", own("", "")), None);
+        let says = |path: &str, own: Documents<'_>, what: &str| {
+            let found = differs(path, own).unwrap();
+            assert_eq!(found, format!("{STALE}: {what}"));
+        };
+        let shapes = "shape [2] in them, [3] in .zarray";
+        says("a/b/c", own(longer, r#"{"units": "K"}"#), shapes);
+        says("a/b/c", own(zarray, "{}"), "another .zattrs is in them");
+        says(
+            "a/b/c",
+            own(zarray, ""),
+            ".zattrs is in them, and not there any more",
         );
-        assert_eq!(differs("a/b/c", ".zattrs", br#"{"units":"K"}"#), Ok(false));
-        assert_eq!(differs("a/b/c", ".zattrs", br#"{"units":"m"}"#), Ok(true));
-        assert_eq!(differs("a", ".zattrs", b"{}"), Ok(true));
-        assert_eq!(differs("nothing", ".zgroup", b"{}"), Ok(true));
-        assert!(differs("a", ".zgroup", b"{").is_err());
+        says(
+            "a/b/c",
+            own("", ""),
+            "it is in them, and not there any more",
+        );
+        says("added", own(zarray, ""), "it is not in them");
         let copy = v3(V3).unwrap();
-        let own = br#"{"zarr_format":3,"node_type":"group","attributes":{"d":0}}"#;
-        assert_eq!(copy.differs("g", "zarr.json", own), Ok(false));
+        let group = br#"{"zarr_format":3,"node_type":"group","attributes":{"d":0}}"#;
+        let own = Documents {
+            zarr_json: Some(group),
+            ..Documents::default()
+        };
+        assert_eq!(copy.difference("g", &own), None);
+        assert_eq!(copy.difference("", &own), None);
     }
 
     #[test]

@@ -34,4 +34,5 @@ mod listings;
 mod redirects;
 mod server;
 mod server_s3;
+mod stale_metadata;
 mod stalls;

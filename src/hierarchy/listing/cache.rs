@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::metadata::PrefixMetadata;
+use super::own::ComparedDocuments;
 use crate::cache::WeightedLru;
 use crate::store::{Key, Stat};
 use crate::sync::Mutex;
@@ -22,6 +23,8 @@ pub(super) struct MetadataCache {
     absent_ttl: Duration,
     metadata: Mutex<WeightedLru<Key, (Arc<PrefixMetadata>, Instant)>>,
     stats: Mutex<WeightedLru<Key, (CachedStat, Instant)>>,
+    /// Comparisons of nodes' own documents with consolidated metadata.
+    own: Mutex<WeightedLru<Key, ComparedDocuments>>,
     /// Whether the inner store lists a prefix.
     is_listed: Mutex<WeightedLru<Key, (bool, Instant)>>,
 }
@@ -43,6 +46,7 @@ impl MetadataCache {
             absent_ttl,
             metadata: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_ENTRIES)),
             stats: Mutex::new(WeightedLru::new(u64::MAX, MAX_ENTRIES)),
+            own: Mutex::new(WeightedLru::new(MAX_BYTES, MAX_ENTRIES)),
             is_listed: Mutex::new(WeightedLru::new(u64::MAX, MAX_ENTRIES)),
         }
     }
@@ -101,6 +105,19 @@ impl MetadataCache {
     pub(super) fn insert_stat(&self, key: &Key, stat: CachedStat) {
         let entry = (stat, Instant::now());
         let _evicted = self.stats.lock().insert(key.clone(), entry, 0);
+    }
+
+    /// Returns the comparison of a node's own documents with consolidated metadata.
+    pub(super) fn own(&self, node: &Key) -> Option<ComparedDocuments> {
+        let mut cached = self.own.lock();
+        let compared = cached.get(node)?;
+        (compared.since.elapsed() < self.ttl).then(|| compared.clone())
+    }
+
+    /// Inserts the comparison of a node's own documents with consolidated metadata.
+    pub(super) fn insert_own(&self, node: &Key, compared: ComparedDocuments) {
+        let bytes = compared.own.memory_bytes();
+        let _evicted = self.own.lock().insert(node.clone(), compared, bytes);
     }
 
     /// Returns whether the inner store has listed a prefix; `None` if it was not asked for a while.

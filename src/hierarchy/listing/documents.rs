@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::hierarchy::document::{Document, read_document};
-use crate::store::{Key, Kind, Store, StoreError, map_concurrent};
+use crate::store::{Key, Kind, Store, StoreError, Version, map_concurrent};
 
 /// A set of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +28,10 @@ impl Documents {
 
     pub(super) fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
+    }
+
+    pub(super) fn intersection(self, others: Self) -> Self {
+        Self(self.0 & others.0)
     }
 
     pub(super) fn difference(self, others: Self) -> Self {
@@ -60,6 +64,8 @@ pub(super) enum FetchedDocument {
         /// The text; `None` if only its name is needed, or if the document can never be read.
         text: Option<Vec<u8>>,
         modified: SystemTime,
+        /// The version; `None` if the document cannot be read.
+        version: Option<Version>,
     },
     /// The store proves that the document does not exist.
     Absent,
@@ -92,6 +98,7 @@ fn from_error(error: StoreError) -> FetchedDocument {
             FetchedDocument::Present {
                 text: None,
                 modified: UNIX_EPOCH,
+                version: None,
             }
         }
         error => FetchedDocument::Failed(error),
@@ -120,6 +127,7 @@ async fn stat(
         Kind::Object => FetchedDocument::Present {
             text: None,
             modified: stat.modified,
+            version: Some(stat.version),
         },
     })
 }
@@ -143,5 +151,6 @@ async fn read(
     Ok(FetchedDocument::Present {
         text,
         modified: stored.modified,
+        version: Some(stored.version),
     })
 }

@@ -8,10 +8,11 @@ use tokio::sync::Mutex;
 use super::cache::MetadataCache;
 use super::documents::{Documents, FetchedDocument, fetch};
 use super::metadata::PrefixMetadata;
+use super::own::OwnDocuments;
 use crate::hierarchy::document::Document;
 use crate::hierarchy::n5::from_root;
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, Store, StoreError};
+use crate::store::{Key, Kind, Store, StoreError, Version};
 use crate::zarr;
 
 /// Documents of a prefix with more bytes in total are parsed for one prefix at a time, because
@@ -47,9 +48,38 @@ impl Loader {
         }
     }
 
+    /// Returns the cached metadata of a prefix, if the inner store knows no other version of a document by now, and
+    /// the time when their fetch began.
+    pub(super) fn current(&self, prefix: &Key) -> Option<Loaded> {
+        let cached = self.cache.metadata(prefix)?;
+        self.are_current(prefix, cached.0.versions())
+            .then_some(cached)
+    }
+
+    /// Returns the cached comparison of a node's own documents with consolidated metadata, if the inner store knows
+    /// no other version of a document by now.
+    pub(super) fn own(&self, node: &Key) -> Option<OwnDocuments> {
+        let compared = self.cache.own(node)?;
+        self.are_current(node, &compared.versions)
+            .then_some(compared.own)
+    }
+
+    /// Returns whether the inner store knows no other versions of documents.
+    fn are_current(&self, prefix: &Key, versions: &[(Document, Option<Version>)]) -> bool {
+        versions.iter().all(|(document, version)| {
+            let key = prefix.join(document.name().as_bytes());
+            let known = key.ok().and_then(|key| self.inner.try_stat(&key));
+            match known {
+                Some(Ok(stat)) if stat.kind == Kind::Object => *version == Some(stat.version),
+                Some(Err(StoreError::NotFound { .. })) => version.is_none(),
+                _ => true,
+            }
+        })
+    }
+
     /// Returns the cached metadata of a prefix, if they are complete enough for `depth`.
     pub(super) fn cached(&self, prefix: &Key, depth: Depth) -> Option<Arc<PrefixMetadata>> {
-        let (metadata, _) = self.cache.metadata(prefix)?;
+        let (metadata, _) = self.current(prefix)?;
         let is_enough = depth == Depth::Node || metadata.missing().is_empty();
         is_enough.then_some(metadata)
     }
@@ -59,7 +89,7 @@ impl Loader {
     /// # Errors
     /// The errors of [`Loader::checked`].
     pub(super) async fn load_node(&self, prefix: &Key) -> Result<Loaded, StoreError> {
-        if let Some(cached) = self.cache.metadata(prefix) {
+        if let Some(cached) = self.current(prefix) {
             return Ok(cached);
         }
         let since = Instant::now();
@@ -76,7 +106,7 @@ impl Loader {
         prefix: &Key,
         node: Loaded,
     ) -> Result<Loaded, StoreError> {
-        let (metadata, since) = self.cache.metadata(prefix).unwrap_or(node);
+        let (metadata, since) = self.current(prefix).unwrap_or(node);
         let missing = metadata.missing();
         if missing.is_empty() {
             return Ok((metadata, since));
@@ -149,7 +179,8 @@ impl Loader {
         })
     }
 
-    async fn parse(
+    /// Parses documents; long ones of one prefix at a time.
+    pub(super) async fn parse(
         &self,
         fetched: &[(Document, FetchedDocument)],
         parse: impl FnOnce(&[(Document, FetchedDocument)]) -> PrefixMetadata,

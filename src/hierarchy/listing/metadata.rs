@@ -23,6 +23,8 @@ pub(super) struct PrefixMetadata {
     /// Documents that consolidated metadata contain for every node that has them.
     listed: Documents,
     is_consolidated: bool,
+    /// The versions of the documents of the prefix itself; `None` for one that does not exist.
+    versions: Vec<(Document, Option<Version>)>,
     /// The time of the last modification of any document.
     pub(super) modified: SystemTime,
     /// The reason why a document could not be fetched. Other errors take precedence over a denied request.
@@ -83,6 +85,7 @@ impl PrefixMetadata {
             denied: Documents::default(),
             listed: Documents::default(),
             is_consolidated: false,
+            versions: Vec::new(),
             modified: UNIX_EPOCH,
             failure: None,
         };
@@ -90,15 +93,25 @@ impl PrefixMetadata {
         let mut texts = Vec::new();
         for (document, fetched) in fetched {
             match fetched {
-                FetchedDocument::Absent => metadata.absent.insert(*document),
+                FetchedDocument::Absent => {
+                    metadata.absent.insert(*document);
+                    metadata.versions.push((*document, None));
+                }
                 FetchedDocument::Failed(error) => {
                     if matches!(error, StoreError::Denied { .. }) {
                         metadata.denied.insert(*document);
                     }
                     metadata.fail(error.clone());
                 }
-                FetchedDocument::Present { text, modified } => {
+                FetchedDocument::Present {
+                    text,
+                    modified,
+                    version,
+                } => {
                     own.insert(*document);
+                    if version.is_some() {
+                        metadata.versions.push((*document, *version));
+                    }
                     metadata.modified = metadata.modified.max(*modified);
                     texts.push((*document, text));
                 }
@@ -245,6 +258,7 @@ impl PrefixMetadata {
         extended.absent = extended.absent.union(self.absent).difference(own);
         extended.denied = extended.denied.union(self.denied);
         extended.modified = extended.modified.max(self.modified);
+        extended.versions.extend(&self.versions);
         if extended.is_consolidated && self.absent.contains(Document::ZarrJson) {
             extended.listed.insert(Document::ZarrJson);
         }
@@ -252,6 +266,44 @@ impl PrefixMetadata {
             extended.fail(error.clone());
         }
         extended
+    }
+
+    /// Returns the versions of the documents of the prefix itself; `None` for one that does not exist.
+    pub(super) fn versions(&self) -> &[(Document, Option<Version>)] {
+        &self.versions
+    }
+
+    /// Returns the documents that consolidated metadata contain for every node that has them.
+    pub(super) fn listed(&self) -> Documents {
+        self.listed
+    }
+
+    /// Returns the path of the node at a path, or of the array above it, if consolidated metadata name it below the
+    /// prefix.
+    pub(super) fn copied_node<'a>(&self, path: &'a [u8]) -> Option<&'a str> {
+        let path = str::from_utf8(path).ok().filter(|_| self.is_consolidated)?;
+        if self.nodes.contains_key(path) {
+            return Some(path).filter(|path| !path.is_empty());
+        }
+        let mut above = path;
+        while let Some((parent, _)) = above.rsplit_once('/') {
+            above = parent;
+            if let Some(entry) = self.nodes.get(above) {
+                return (entry.contents != NodeChildren::Group).then_some(above);
+            }
+        }
+        None
+    }
+
+    /// Returns the metadata of an array from its own main document, with the documents that consolidated metadata
+    /// name for it.
+    pub(super) fn of_copied_array(mut self, named: Documents, listed: Documents) -> Self {
+        let entry = self.nodes.entry("".into()).or_default();
+        entry.documents = entry.documents.union(named);
+        self.absent = self.absent.union(listed).difference(entry.documents);
+        // No node is below an array, and its chunks are known.
+        self.is_consolidated = true;
+        self
     }
 
     /// Returns the documents of a node.
