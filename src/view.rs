@@ -49,6 +49,7 @@ mod render;
 mod resolve;
 mod sidecar;
 mod source_name;
+mod stale_copies;
 mod table;
 mod texts;
 mod tiff;

@@ -104,6 +104,17 @@ impl Nodes {
             }
         }
         self.add_unexpressed(node, &mut readme, &mut inputs).await?;
+        match self.stale_copies(node).await {
+            Ok(stale) => {
+                let stale = stale.into_iter().map(Diagnostic::of_node);
+                readme.diagnostics.extend(stale);
+            }
+            Err(error) => {
+                inputs.has_failed_input = true;
+                let problem = Diagnostic::of_node(format!("consolidated metadata: {error}"));
+                readme.diagnostics.push(problem);
+            }
+        }
         if node.key == self.options().root {
             self.add_translations(node, &mut readme, &mut inputs).await;
         }

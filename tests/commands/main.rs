@@ -20,5 +20,6 @@ mod messages;
 mod pages;
 mod remote;
 mod show;
+mod stale_metadata;
 mod stores;
 mod without_fuse;
