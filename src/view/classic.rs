@@ -193,9 +193,26 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
     }
 }
 
-/// Returns the slowest dimension of the first variable that is too large for a fixed size. Other variables
-/// that are too large and lack this dimension are left out.
+/// Returns the unlimited dimension: the slowest dimension of the first variable that is too large for a fixed
+/// size, else that of the first variable that has no elements along it, since only the unlimited dimension may
+/// have length 0. Other variables that need one and lack this dimension are left out.
 fn record_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
+    let of_large = (version != Version::Cdf5).then(|| large_dimension(dataset, version));
+    let empty = |variable: &dataset::Variable| {
+        let shape = variable.shape(&dataset.dimensions);
+        let first = variable.dimensions.first().copied();
+        first.filter(|_| is_empty_record(&shape))
+    };
+    let of_empty = || dataset.root.variables.iter().find_map(empty);
+    of_large.flatten().or_else(of_empty)
+}
+
+/// Returns whether an array has no elements along its first axis, and only there.
+fn is_empty_record(shape: &[u64]) -> bool {
+    matches!(shape, [0, rest @ ..] if !rest.contains(&0))
+}
+
+fn large_dimension(dataset: &Dataset, version: Version) -> Option<usize> {
     let mut found = None;
     for variable in &dataset.root.variables {
         let Some(kind) = target(variable.item, version) else {
@@ -240,10 +257,7 @@ impl Planner {
         Self {
             version,
             dimensions: Dimensions::of(dataset.dimensions.clone()),
-            record: match version {
-                Version::Cdf5 => None,
-                _ => record_dimension(dataset, version),
-            },
+            record: record_dimension(dataset, version),
             padding: Padding::default(),
             notes: dataset.notes.clone(),
         }
@@ -285,7 +299,7 @@ impl Planner {
         let in_record = shape.get(usize::from(is_record)..).unwrap_or_default();
         let size_bytes = self.size_bytes(kind, characters, in_record)?;
         let elements = elements(variable, kind, texts)?;
-        if matches!(elements, VariableElements::Bytes(_)) && is_record {
+        if matches!(elements, VariableElements::Bytes(_)) && is_record && !shape.contains(&0) {
             return Err("text along the unlimited dimension".into());
         }
         let is_wide = matches!(variable.item, VariableType::Number(number)
@@ -308,7 +322,9 @@ impl Planner {
 
     fn shape(&self, variable: &dataset::Variable) -> Result<Vec<u64>, String> {
         let shape = variable.shape(&self.dimensions.all);
-        if shape.contains(&0) {
+        let is_record =
+            self.record.is_some() && variable.dimensions.first() == self.record.as_ref();
+        if shape.contains(&0) && !(is_record && is_empty_record(&shape)) {
             return Err("it has no elements".into());
         }
         let too_long = shape.iter().find(|length| **length > MAX_LENGTH);
@@ -565,6 +581,8 @@ fn segments(
                 .checked_add(padding)?;
         }
         match planned.elements {
+            // There are no records.
+            VariableElements::Bytes(_) if planned.is_record => continue,
             VariableElements::Bytes(bytes) => segments.push(Segment::Bytes(bytes)),
             VariableElements::Array(reader, extent) => {
                 let source = sources.len();
