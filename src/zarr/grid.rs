@@ -2,6 +2,8 @@
 //!
 //! A grid is validated on creation: no product of its sizes overflows a `u64`.
 
+use std::iter::repeat;
+
 use serde_json::Value;
 
 use super::codec_chain::named_configuration;
@@ -29,15 +31,15 @@ impl ChunkGrid {
     /// Returns a regular grid.
     ///
     /// # Errors
-    /// The ranks differ or exceed [`MAX_RANK`], an edge is 0, or a product exceeds `u64::MAX`: elements of
-    /// the array, elements of a chunk, or chunks of the grid.
+    /// The ranks differ or exceed [`MAX_RANK`], an edge is 0 along an axis that has elements, or a product
+    /// exceeds `u64::MAX`: elements of the array, elements of a chunk, or chunks of the grid.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Result<Self, MetadataError> {
         let axes = chunk_shape.iter().map(|edge| Axis::Regular(*edge));
         Self::new(shape, axes.collect())
     }
 
     /// Returns a grid with one axis description for each axis of the array.
-    fn new(shape: &[u64], axes: Vec<Axis>) -> Result<Self, MetadataError> {
+    fn new(shape: &[u64], mut axes: Vec<Axis>) -> Result<Self, MetadataError> {
         let invalid = |what: String| MetadataError::invalid("chunk grid", what);
         if shape.len() != axes.len() {
             let (chunk, array) = (axes.len(), shape.len());
@@ -49,6 +51,7 @@ impl ChunkGrid {
             let what = format!("an array of {} axes (the limit is {MAX_RANK})", shape.len());
             return Err(MetadataError::unsupported(what));
         }
+        replace_unused_edges(shape, &mut axes);
         if let Some(axis) = axes.iter().position(|axis| axis.largest_edge() == 0) {
             return Err(invalid(format!("the chunk shape is 0 along axis {axis}")));
         }
@@ -100,12 +103,10 @@ impl ChunkGrid {
                     return Err(MetadataError::unsupported(what));
                 }
                 let axes = list("chunk_grid", member("chunk_shapes"))?;
-                let axes: Result<Vec<_>, _> = axes.iter().map(Axis::from_rectilinear).collect();
-                let mut axes = axes?;
-                if axes.len() == shape.len() {
-                    let within = |(axis, extent): (Axis, &u64)| axis.within(*extent);
-                    axes = axes.into_iter().zip(shape).map(within).collect();
-                }
+                let extents = shape.iter().map(|extent| Some(*extent)).chain(repeat(None));
+                let axes = axes.iter().zip(extents);
+                let axes = axes.map(|(axis, extent)| Axis::from_rectilinear(axis, extent));
+                let axes = axes.collect::<Result<Vec<_>, _>>()?;
                 let mut grid = Self::new(shape, axes)?;
                 grid.check_covered()?;
                 grid.axes = grid.axes.into_iter().map(Axis::simplified).collect();
@@ -259,6 +260,22 @@ impl ChunkGrid {
     }
 }
 
+/// Edges of a chunk without elements of the array are used up to this number of elements, for the items and
+/// codecs of which the number of bytes cannot overflow either.
+const MAX_UNUSED_ELEMENTS: u64 = 1 << 40;
+
+/// Replaces edges along axes of length 0 by 1 if they are 0 or so large that sizes could overflow. No chunk
+/// exists along these axes, so that any edge is valid: zarr-python writes `chunks: [0, 4]` for `shape: [0, 4]`.
+fn replace_unused_edges(shape: &[u64], axes: &mut [Axis]) {
+    let edges = axes.iter().map(|axis| axis.largest_edge().max(1));
+    let is_large = product(edges).is_none_or(|elements| elements > MAX_UNUSED_ELEMENTS);
+    for (extent, axis) in shape.iter().zip(axes) {
+        if *extent == 0 && (is_large || axis.largest_edge() == 0) {
+            *axis = Axis::Regular(1);
+        }
+    }
+}
+
 /// Returns the product of sizes; 0 if a size is 0, even if the others overflow.
 pub(super) fn product(sizes: impl Iterator<Item = u64> + Clone) -> Option<u64> {
     if sizes.clone().any(|size| size == 0) {
@@ -369,6 +386,38 @@ mod tests {
             "an array of 1000 axes (the limit is 64) is not supported"
         );
         assert!(ChunkGrid::regular(&[1; 64], &[1; 64]).is_ok());
+    }
+
+    #[test]
+    fn an_axis_of_length_0_has_chunks_of_any_edge() {
+        for edges in [[0, 4], [1, 4], [7, 4], [u64::MAX, 4], [1 << 62, 4]] {
+            let grid = ChunkGrid::regular(&[0, 4], &edges).unwrap();
+            assert_eq!((grid.chunk_count(), grid.element_count()), (0, 0));
+            assert_eq!(grid.shape(), [0, 1]);
+            let expected = if edges[0] == 7 { 7 } else { 1 };
+            assert_eq!(grid.regular_chunk_shape(), Some(vec![expected, 4]));
+        }
+        let found = message(ChunkGrid::regular(&[0, 4], &[0, 0]));
+        assert_eq!(found, "chunk grid: the chunk shape is 0 along axis 1");
+        assert!(ChunkGrid::regular(&[0, 4, 4], &[0, u64::MAX, 2]).is_err());
+        for edges in [
+            json!([0, 4]),
+            json!([[0], 4]),
+            json!([[[0, 3], 0, [5, 0]], [4]]),
+            json!([[], 4]),
+        ] {
+            let grid = rectilinear(&[0, 4], edges.clone()).unwrap();
+            assert_eq!(grid.regular_chunk_shape(), Some(vec![1, 4]), "{edges}");
+        }
+        for edges in [
+            json!([4, 0]),
+            json!([4, [4, 0]]),
+            json!([4, [[0, 4]]]),
+            json!(["a", 4]),
+            json!([[-1], 4]),
+        ] {
+            assert!(rectilinear(&[0, 4], edges.clone()).is_err(), "{edges}");
+        }
     }
 
     #[test]

@@ -259,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn an_axis_of_length_0_has_blocks_of_any_size() {
+        let changes = json!({"dimensions": [4, 0], "blockSize": [4, 0]});
+        let Node::Array(array) = node(dataset(changes).to_string().as_bytes()).unwrap() else {
+            panic!("a group");
+        };
+        assert_eq!(array.grid.unwrap().regular_chunk_shape(), Some(vec![1, 4]));
+    }
+
+    #[test]
     fn fields_that_are_wrong_fail_alone_and_are_named() {
         let cases = [
             (

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::ZarrFormat;
 use super::array::{Array, checked_grid};
 use super::chunk_key::ChunkKeys;
 use super::chunk_names::ChunkNames;
@@ -14,6 +13,7 @@ use super::error::{MetadataError, Unsupported, excerpt, json_type, printable};
 use super::fill_value::FillValue;
 use super::grid::{ChunkGrid, list, sizes};
 use super::node::{Group, Node};
+use super::{ZarrFormat, unused_edges};
 
 /// The known members of an array's document; other members need `must_understand: false`.
 const ARRAY_MEMBERS: [&str; 12] = [
@@ -139,6 +139,10 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
             })
         }),
     };
+    let mut codecs = required("codecs").and_then(CodecChain::from_v3);
+    if let (Ok(grid), Ok(codecs)) = (&grid, &mut codecs) {
+        unused_edges::replace(codecs, grid);
+    }
     Ok(Array {
         format: ZarrFormat::V3,
         dimension_names: dimension_names(member("dimension_names"), shape.len())?,
@@ -147,7 +151,7 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
         chunk_keys: required("chunk_key_encoding").and_then(ChunkKeys::from_v3),
         data_type,
         fill_value,
-        codecs: required("codecs").and_then(CodecChain::from_v3),
+        codecs,
         extensions,
         shape,
     })

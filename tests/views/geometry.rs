@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -72,6 +73,81 @@ fn b03_geometry_that_cannot_be_counted_is_refused_and_rank_0_works() {
     );
     assert_eq!(read(view(&mount, "none", "none.bin")).unwrap(), [0; 0]);
     assert_eq!(names(view(&mount, "none", "chunks")), [""; 0]);
+    assert_others_served(&mount, &stores);
+}
+
+/// zarr-python writes such chunks: `chunks=False` in version 2, `chunks=(0, 4)` in version 3.
+#[test]
+fn b03_an_axis_of_length_0_has_chunks_of_any_edge_and_views() {
+    let stores = Stores::new();
+    stores.put("zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#);
+    let shape = json!([0, 4]);
+    let sharded = |inner: [u64; 2]| {
+        let configuration = json!({"chunk_shape": inner, "codecs": [little()]});
+        json!([{"name": "sharding_indexed", "configuration": configuration}])
+    };
+    let rectilinear = json!({"name": "rectilinear",
+        "configuration": {"kind": "inline", "chunk_shapes": [[[0, 2]], 4]}});
+    for (node, changes) in [
+        ("regular", json!({"chunk_grid": grid(&[0, 4])})),
+        ("huge", json!({"chunk_grid": grid(&[u64::MAX, 4])})),
+        ("rectilinear", json!({"chunk_grid": rectilinear})),
+        (
+            "inner",
+            json!({"chunk_grid": grid(&[0, 4]), "codecs": sharded([0, 2])}),
+        ),
+        (
+            "shards",
+            json!({"chunk_grid": grid(&[8, 4]), "codecs": sharded([0, 2])}),
+        ),
+    ] {
+        let mut changes = changes;
+        changes["shape"] = shape.clone();
+        stores.v3(node, changes, &[]);
+    }
+    stores.v2("v2", json!({"shape": shape, "chunks": [0, 4]}), &[]);
+    stores.v2("other", json!({"shape": shape, "chunks": [0, 0]}), &[]);
+    let inner = json!({"shape": shape, "chunk_grid": grid(&[8, 4]), "codecs": sharded([8, 0])});
+    stores.v3("otherinner", inner, &[]);
+    let mount = stores.mount(&[]);
+    for node in ["regular", "huge", "rectilinear", "inner", "shards", "v2"] {
+        assert_eq!(
+            read(view(&mount, node, &format!("{node}.bin"))).unwrap(),
+            [0; 0]
+        );
+        let npy = read(view(&mount, node, &format!("{node}.npy"))).unwrap();
+        assert!(
+            npy.windows(16).any(|part| part == b"'shape': (0, 4),"),
+            "{node}"
+        );
+        assert_eq!(names(view(&mount, node, "chunks")), [""; 0]);
+        run(zarrfs().arg("check").arg(stores.path().join(node)));
+    }
+    for name in ["root.nc", "root.cdf.nc"] {
+        let text = run(Command::new("ncdump").arg(mount.join(".zarrfs").join(name)));
+        for node in ["regular", "inner", "v2"] {
+            assert!(text.contains(&format!("int {node}(")), "{name}: {text}");
+        }
+    }
+    // Readers divide by the edges.
+    for (node, name, expected) in [
+        ("v2", "as-v3/v2/zarr.json", json!([1, 4])),
+        ("regular", "as-v2/regular/.zarray", json!([1, 4])),
+        ("shards", "as-v2/shards/.zarray", json!([8, 2])),
+    ] {
+        let document: serde_json::Value =
+            serde_json::from_slice(&read(mount.join(".zarrfs").join(name)).unwrap()).unwrap();
+        let v3 = document.pointer("/chunk_grid/configuration/chunk_shape");
+        assert_eq!(v3.or(document.get("chunks")), Some(&expected), "{node}");
+    }
+    has_no_views(&mount, &stores, "other", ".zarray", "0 along axis 1");
+    has_no_views(
+        &mount,
+        &stores,
+        "otherinner",
+        "zarr.json",
+        "[8, 0] do not divide",
+    );
     assert_others_served(&mount, &stores);
 }
 

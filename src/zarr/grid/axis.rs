@@ -29,13 +29,17 @@ pub struct Run {
 
 impl Axis {
     /// Parses one axis of a rectilinear grid: an edge for all chunks, or a list of edges and of pairs of an
-    /// edge and its number of repetitions.
-    pub(super) fn from_rectilinear(value: &Value) -> Result<Self, MetadataError> {
+    /// edge and its number of repetitions. The chunks beyond `extent` elements are left out; along an axis of
+    /// length 0, edges may be 0.
+    pub(super) fn from_rectilinear(
+        value: &Value,
+        extent: Option<u64>,
+    ) -> Result<Self, MetadataError> {
         let invalid = |value: &Value| {
             let what = format!("edges of rectilinear chunks: {}", excerpt(value));
             MetadataError::invalid("chunk_grid", what)
         };
-        let positive = |value: &Value| value.as_u64().filter(|n| *n > 0);
+        let positive = |value: &Value| value.as_u64().filter(|n| *n > 0 || extent == Some(0));
         if value.is_number() {
             return positive(value)
                 .map(Self::Regular)
@@ -73,7 +77,13 @@ impl Axis {
                 }),
             }
         }
-        Ok(Self::Runs(runs))
+        let axis = Self::Runs(runs);
+        Ok(match extent {
+            // A run may have edge 0 here.
+            Some(0) => Self::Regular(1),
+            Some(extent) => axis.within(extent),
+            None => axis,
+        })
     }
 
     /// Returns the length of the longest chunk, in elements.
@@ -121,7 +131,7 @@ impl Axis {
     }
 
     /// Returns the axis without the chunks beyond `extent` elements.
-    pub(super) fn within(self, extent: u64) -> Self {
+    fn within(self, extent: u64) -> Self {
         let Self::Runs(mut runs) = self else {
             return self;
         };

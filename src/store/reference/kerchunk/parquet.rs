@@ -75,13 +75,16 @@ impl Field {
         let (Some(shape), Some(chunks)) = (numbers("shape"), numbers("chunks")) else {
             return Err(invalid("no shape or chunks"));
         };
-        if shape.len() != chunks.len() || shape.len() > MAX_DIMENSIONS || chunks.contains(&0) {
+        // Without elements, any edge of the chunks is valid.
+        let is_valid = |(all, one): (&u64, &u64)| *one > 0 || *all == 0;
+        let are_valid = shape.iter().zip(&chunks).all(is_valid);
+        if shape.len() != chunks.len() || shape.len() > MAX_DIMENSIONS || !are_valid {
             return Err(invalid("its shape and chunks do not fit together"));
         }
         let grid: Vec<u64> = shape
             .iter()
             .zip(&chunks)
-            .map(|(all, one)| all.div_ceil(*one))
+            .map(|(all, one)| all.div_ceil((*one).max(1)))
             .collect();
         let product = grid
             .iter()
