@@ -20,6 +20,7 @@ mod n5;
 pub mod narrow_float;
 pub mod node;
 pub mod real;
+mod unused_edges;
 pub mod v1;
 mod v2;
 mod v3;

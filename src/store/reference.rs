@@ -9,6 +9,7 @@
 //! **Architecture Invariant:** only the index proves absence. A target that is missing, refused, changed
 //! or too short is an error of the key.
 
+mod embedded;
 mod index;
 mod kerchunk;
 mod listing;

@@ -117,6 +117,19 @@ fn ranges_beyond_the_end_of_a_target_are_corrupt() {
 }
 
 #[test]
+fn values_in_targets_that_are_damaged_or_too_short_are_errors_of_their_keys() {
+    for (target, why) in [
+        (json!(["data:;base64,A"]), "no base64"),
+        (json!(["base64:%%"]), "no base64"),
+        (json!(["data:text/plain"]), "without a comma"),
+        (json!(["data:,abc", 2, 2]), "has 3 bytes"),
+        (json!(["base64:AAE=", 3, 1]), "has 2 bytes"),
+    ] {
+        fails(target, &[], Errno::IO, why);
+    }
+}
+
+#[test]
 fn lists_that_are_no_references_refuse_the_mount() {
     let directory = scratch();
     let path = directory.path().join("refs.json");

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use rustix::io::Errno;
+use serde_json::json;
 
 use crate::support::*;
 use crate::{copied, fixtures, is_equal, is_equal_at};
@@ -130,6 +131,59 @@ fn names_of_templates_are_replaced() {
         fs::write(&path, text.replace("\"PREFIX\"", &format!("\"{prefix}\""))).unwrap();
         let mount = Mount::new(&path);
         is_equal(&mount, "combined");
+        mount.unmount();
+    }
+}
+
+/// Writes references to an array of 6 numbers, in 2 chunks whose values are in these targets. `long` is a template
+/// with more bytes than a URL may have.
+fn with_values(path: &std::path::Path, chunks: [serde_json::Value; 2]) {
+    let zarray = json!({
+        "zarr_format": 2, "shape": [6], "chunks": [3], "dtype": "<i2", "fill_value": 7,
+        "order": "C", "compressor": null, "filters": null
+    });
+    let long = format!(
+        "data:application/octet-stream;base64,{}AAECAwQF",
+        "A".repeat(40_000)
+    );
+    let templates = json!({"u": "data:;base64,AAECAwQF", "v": "base64:AAECAwQF", "long": long, "t": "AAECAwQF"});
+    let refs = json!({
+        ".zgroup": "{\"zarr_format\": 2}", "x/.zarray": zarray.to_string(), "x/0": chunks[0], "x/1": chunks[1],
+    });
+    let references = json!({"version": 1, "templates": templates, "refs": refs});
+    fs::write(path, references.to_string()).unwrap();
+}
+
+#[test]
+fn targets_that_are_values_are_decoded_also_by_a_template() {
+    let directory = scratch();
+    let path = directory.path().join("values.json");
+    for target in [
+        json!(["data:text/plain;base64,AAECAwQF"]),
+        json!(["data:;base64,AAECAwQF", 0, 6]),
+        json!(["data:,%00%01%02%03%04%05"]),
+        json!(["base64:AAECAwQF"]),
+        json!(["base64:/wABAgMEBQ", 1, 6]),
+        json!(["{{u}}"]),
+        json!(["{{ u }}", 0, 6]),
+        json!(["{{v}}"]),
+        json!(["{{long}}", 30_000, 6]),
+        json!(["data:;base64,{{t}}"]),
+    ] {
+        with_values(&path, [target.clone(), json!(["{{u}}"])]);
+        let mount = Mount::new(&path);
+        assert_eq!(
+            read(mount.join("x/0")).unwrap(),
+            [0, 1, 2, 3, 4, 5],
+            "{target}"
+        );
+        assert_eq!(
+            fs::metadata(mount.join("x/0")).unwrap().len(),
+            6,
+            "{target}"
+        );
+        let elements = read(mount.join("x/.zarrfs/x.bin")).unwrap();
+        assert_eq!(elements, [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5], "{target}");
         mount.unmount();
     }
 }

@@ -1,5 +1,6 @@
 //! An in-memory index of references: sorted, 32 bytes per key besides its last name, and each URL only once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use log::warn;
 
+use super::embedded::TargetText;
 use super::{Child, Entry, Page, Reference, ReferenceError};
 use crate::store::{Key, StoreError, check_component};
 
@@ -246,7 +248,7 @@ impl IndexBuilder {
     pub(super) fn finish(
         mut self,
         label: &dyn Display,
-        mut url: impl FnMut(&str) -> Result<Arc<str>, ReferenceError>,
+        mut url: impl FnMut(&str) -> Result<Cow<'_, str>, ReferenceError>,
     ) -> Result<ReferenceIndex, ReferenceError> {
         self.by_url = HashTable::new();
         if let Some((first, count)) = &self.invalid {
@@ -254,11 +256,10 @@ impl IndexBuilder {
                 "{label}: {count} keys are no names of files and are not shown, such as {first:?}"
             );
         }
-        let urls = self
-            .urls
-            .iter()
-            .map(|text| url(text))
-            .collect::<Result<_, _>>()?;
+        let mut targets = Vec::with_capacity(self.urls.len());
+        for text in std::mem::take(&mut self.urls) {
+            targets.push(TargetText::new(&*url(&text)?));
+        }
         let names = &self.names;
         let place = |node: &Node| (node.directory, name_of(names, node));
         if !self
@@ -293,7 +294,7 @@ impl IndexBuilder {
             inline: self.inline,
             directories: self.directories,
             by_key: self.by_key,
-            urls,
+            targets,
         })
     }
 
@@ -336,7 +337,7 @@ pub(super) struct ReferenceIndex {
     inline: Vec<u8>,
     directories: Vec<Directory>,
     by_key: HashMap<Key, u32>,
-    urls: Vec<Arc<str>>,
+    targets: Vec<TargetText>,
 }
 
 impl ReferenceIndex {
@@ -357,23 +358,19 @@ impl ReferenceIndex {
     fn reference(&self, node: &Node) -> Result<Reference, StoreError> {
         let lost = || StoreError::internal("a reference without its URL or value");
         let (start, end) = (node.start, node.start.saturating_add(node.length));
-        let url = || self.urls.get(node.url as usize).cloned().ok_or_else(lost);
-        Ok(match node.form {
+        let range = match node.form {
             Form::Inline => {
                 let range = crate::store::in_memory(start)?..crate::store::in_memory(end)?;
                 let bytes = self.inline.get(range).ok_or_else(lost)?;
-                Reference::Inline(Arc::new(bytes.to_vec()))
+                return Ok(Reference::Inline(Arc::new(bytes.to_vec())));
             }
-            Form::Part => Reference::Target {
-                url: url()?,
-                range: Some(start..end),
-                precondition: None,
-            },
-            Form::Whole => Reference::Target {
-                url: url()?,
-                range: None,
-                precondition: None,
-            },
+            Form::Part => Some(start..end),
+            Form::Whole => None,
+        };
+        let target = self.targets.get(node.url as usize).ok_or_else(lost)?;
+        target.reference(range).map_err(|what| StoreError::Corrupt {
+            key: Key::root(),
+            what,
         })
     }
 
@@ -394,7 +391,8 @@ impl ReferenceIndex {
             return Ok(Entry::Prefix);
         }
         if let Some(node) = self.value(key) {
-            return self.reference(node).map(Entry::Value);
+            let reference = self.reference(node).map(Entry::Value);
+            return reference.map_err(|error| error.with_key(key.clone()));
         }
         let mut above = key.parent();
         while !above.is_root() && !self.by_key.contains_key(&above) {
@@ -435,7 +433,10 @@ impl ReferenceIndex {
                 }
                 (None, Some(node)) => Child {
                     name: name_of(&self.names, node).into(),
-                    reference: Some(self.reference(node)?),
+                    reference: Some(match self.reference(node) {
+                        Err(StoreError::Corrupt { .. }) => Reference::Unreadable,
+                        reference => reference?,
+                    }),
                 },
                 (None, None) => break,
             };

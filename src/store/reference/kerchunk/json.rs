@@ -10,7 +10,6 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use memchr::memchr2;
 use serde_core::de::IgnoredAny;
@@ -160,10 +159,16 @@ impl JsonReader {
         }
         self.check_document()?;
         let templates = self.templates;
-        let unsupported = |what| ReferenceError::Unsupported(what);
-        let index = self.index.finish(label, |url| match url.contains("{{") {
-            true => templates.apply(url).map(Arc::from).map_err(unsupported),
-            false => Ok(Arc::from(url)),
+        let limit_bytes = self.limit_bytes;
+        let mut applied_bytes = 0_u64;
+        let index = self.index.finish(label, |url| {
+            if !url.contains("{{") {
+                return Ok(Cow::Borrowed(url));
+            }
+            let left_bytes = limit_bytes.saturating_sub(applied_bytes);
+            let applied = templates.apply(url, left_bytes)?;
+            applied_bytes = applied_bytes.saturating_add(applied.len() as u64);
+            Ok(Cow::Owned(applied))
         })?;
         Ok(index)
     }

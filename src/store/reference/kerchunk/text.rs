@@ -6,6 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr2;
 
+use super::super::ReferenceError;
+use super::super::embedded::is_embedded;
+
 /// Prefix of an encoded value.
 const BASE64: &[u8] = b"base64:";
 
@@ -50,26 +53,31 @@ impl Templates {
         Ok(Self(texts))
     }
 
-    /// Replaces the template names in a URL.
+    /// Replaces the template names in a URL. A URL that is a value itself has up to `limit_bytes` bytes.
     ///
     /// # Errors
-    /// The name that no template has; or the URL would be longer than [`MAX_URL_BYTES`].
-    pub(super) fn apply(&self, url: &str) -> Result<String, String> {
-        let mut applied = String::with_capacity(url.len());
+    /// The name that no template has; the URL would be longer than `limit_bytes`, or than [`MAX_URL_BYTES`] if
+    /// it names an object.
+    pub(super) fn apply(&self, url: &str, limit_bytes: u64) -> Result<String, ReferenceError> {
+        let unsupported = ReferenceError::Unsupported;
+        let mut applied = String::new();
         let mut rest = url;
         while let Some((before, behind)) = rest.split_once("{{") {
             let (name, behind) = behind
                 .split_once("}}")
-                .ok_or_else(|| format!("`{url}` has `{{{{` without `}}}}`"))?;
-            let text = self.0.get(name.trim());
-            let text = text.ok_or_else(|| format!("no template has the name `{}`", name.trim()))?;
+                .ok_or_else(|| unsupported(format!("`{url}` has `{{{{` without `}}}}`")))?;
+            let text = self.0.get(name.trim()).ok_or_else(|| {
+                unsupported(format!("no template has the name `{}`", name.trim()))
+            })?;
+            let bytes = (applied.len() + before.len() + text.len()) as u64;
+            if bytes > limit_bytes {
+                return Err(ReferenceError::TooLarge { limit_bytes });
+            }
             applied.push_str(before);
             applied.push_str(text);
-            if applied.len() > MAX_URL_BYTES {
-                let most = MAX_URL_BYTES;
-                return Err(format!(
-                    "a URL of more than {most} bytes, with its templates"
-                ));
+            if applied.len() > MAX_URL_BYTES && !is_embedded(&applied) {
+                let what = format!("a URL of more than {MAX_URL_BYTES} bytes, with its templates");
+                return Err(unsupported(what));
             }
             rest = behind;
         }
@@ -179,15 +187,32 @@ mod tests {
     #[test]
     fn templates_are_replaced_by_name_and_functions_are_refused() {
         let templates = Templates::parse(br#"{"u": "s3://b", "v": "x"}"#).unwrap();
-        assert_eq!(
-            templates.apply("{{u}}/a/{{ v }}.nc").unwrap(),
-            "s3://b/a/x.nc"
-        );
-        assert_eq!(templates.apply("{u}").unwrap(), "{u}");
-        assert!(templates.apply("{{w}}").unwrap_err().contains("`w`"));
-        assert!(templates.apply("{{u").is_err());
+        let apply = |url: &str| templates.apply(url, 100).map_err(|error| error.to_string());
+        assert_eq!(apply("{{u}}/a/{{ v }}.nc").unwrap(), "s3://b/a/x.nc");
+        assert_eq!(apply("{u}").unwrap(), "{u}");
+        assert!(apply("{{w}}").unwrap_err().contains("`w`"));
+        assert!(apply("{{u").is_err());
+        assert!(apply(&"{{u}}".repeat(20)).is_err());
         let called = Templates::parse(br#"{"f": "file_{{c}}"}"#).unwrap_err();
         assert!(called.contains("`f`"), "{called}");
+    }
+
+    #[test]
+    fn a_template_may_be_a_long_value_but_no_long_url() {
+        let long = "A".repeat(4 * MAX_URL_BYTES);
+        let text = format!(r#"{{"v": "data:;base64,{long}", "w": "{long}"}}"#);
+        let templates = Templates::parse(text.as_bytes()).unwrap();
+        let apply = |url: &str| templates.apply(url, 5 * MAX_URL_BYTES as u64);
+        assert_eq!(apply("{{v}}").unwrap().len(), 13 + long.len());
+        assert_eq!(apply("base64:{{w}}").unwrap().len(), 7 + long.len());
+        assert!(matches!(
+            apply("s3://{{w}}"),
+            Err(ReferenceError::Unsupported(_))
+        ));
+        assert!(matches!(
+            apply("{{v}}{{w}}"),
+            Err(ReferenceError::TooLarge { .. })
+        ));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::super::Reference;
+use super::super::super::embedded::TargetText;
 use super::super::text::decode_value;
 use super::footer::{ColumnChunk, Footer, Type};
 use super::pages::{self, Defined, Hybrid, NULL, Sink, Values};
@@ -24,7 +25,7 @@ pub(in crate::store::reference::kerchunk) struct Partition {
     offsets: Vec<i64>,
     sizes: Vec<i64>,
     raws: Vec<u32>,
-    urls: Vec<Arc<str>>,
+    targets: Vec<TargetText>,
     values: Vec<Arc<Vec<u8>>>,
     bytes: u64,
 }
@@ -77,11 +78,11 @@ impl Partition {
             .saturating_mul(ROW_BYTES)
             .saturating_add(paths.bytes)
             .saturating_add(raws.bytes);
-        let url = |bytes: Vec<u8>| String::from_utf8(bytes).map(Arc::from);
-        let urls = paths
+        let target = |bytes: Vec<u8>| String::from_utf8(bytes).map(|text| TargetText::new(&text));
+        let targets = paths
             .values
             .into_iter()
-            .map(url)
+            .map(target)
             .collect::<std::result::Result<_, _>>();
         Ok(Self {
             rows: footer.rows,
@@ -89,7 +90,7 @@ impl Partition {
             offsets: offsets.rows,
             sizes: sizes.rows,
             raws: raws.rows,
-            urls: urls.map_err(|_| "a path is not in UTF-8")?,
+            targets: targets.map_err(|_| "a path is not in UTF-8")?,
             values: raws.values.into_iter().map(Arc::new).collect(),
             bytes,
         })
@@ -125,23 +126,20 @@ impl Partition {
                 Some(decoded) => decoded.map(|bytes| Some(Reference::Inline(Arc::new(bytes)))),
             };
         }
-        let url = self
+        let target = self
             .paths
             .get(row)
-            .and_then(|url| self.urls.get(*url as usize));
-        let Some(url) = url.filter(|url| !url.is_empty()) else {
+            .and_then(|target| self.targets.get(*target as usize));
+        let Some(target) = target.filter(|target| !target.is_empty()) else {
             return Ok(None);
         };
         let offset = self.offsets.get(row).copied().unwrap_or(0);
         let size = self.sizes.get(row).copied().unwrap_or(0);
         let range = range(offset, size)
             .ok_or_else(|| format!("{size} bytes at offset {offset} are no range of a file"))?;
-        Ok(Some(Reference::Target {
-            url: Arc::clone(url),
-            // A whole file has neither an offset nor a size.
-            range: (range != (0..0)).then_some(range),
-            precondition: None,
-        }))
+        // A whole file has neither an offset nor a size.
+        let range = (range != (0..0)).then_some(range);
+        target.reference(range).map(Some)
     }
 }
 
