@@ -13,14 +13,27 @@ pub enum Element {
     Bytes(Vec<u8>),
     /// The items of a one-dimensional array, as stored.
     Array(Vec<u8>),
-    /// Any value of `json2` and `msgpack2`. Numbers that are not finite are the strings `NaN`, `Infinity` and
-    /// `-Infinity`.
+    /// Any other value of `json2` and `msgpack2`. Numbers that are not finite are the strings `NaN`, `Infinity`
+    /// and `-Infinity`.
     Json(Box<Value>),
 }
 
 impl From<Value> for Element {
     fn from(value: Value) -> Self {
-        Self::Json(Box::new(value))
+        match value {
+            Value::String(text) => Self::Text(text),
+            value => Self::Json(Box::new(value)),
+        }
+    }
+}
+
+impl Element {
+    /// Returns an element of a chunk with numbers that are not finite: a string that may be one of them is no text.
+    pub(super) fn beside_constants(value: Value) -> Self {
+        match value.as_str() {
+            Some("NaN" | "Infinity" | "-Infinity") => Self::Json(Box::new(value)),
+            _ => Self::from(value),
+        }
     }
 }
 

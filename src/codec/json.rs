@@ -1,5 +1,7 @@
 //! `json2`: a JSON list of the elements, then the numpy type and the shape.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::element::{Budget, Element, NODE_BYTES, flatten};
@@ -19,10 +21,15 @@ pub(super) fn decode(
         .count();
     budget.take(nodes.saturating_mul(NODE_BYTES))?;
     budget.take(src.len())?;
-    let items: Vec<Value> = serde_json::from_slice(&quote_constants(src))
+    let text = quote_constants(src);
+    let items: Vec<Value> = serde_json::from_slice(&text)
         .map_err(|error| DecodeError::corrupt(format!("not a JSON list: {error}")))?;
+    let element = match text {
+        Cow::Borrowed(_) => Element::from,
+        Cow::Owned(_) => Element::beside_constants,
+    };
     let mut elements = budget.list(expected)?;
-    elements.extend(flatten(items, expected)?.into_iter().map(Element::from));
+    elements.extend(flatten(items, expected)?.into_iter().map(element));
     Ok(elements)
 }
 
@@ -58,7 +65,12 @@ mod tests {
             json!("NaN \" Infinity"),
             json!({"a": "Infinity"}),
         ];
-        assert_eq!(parse(text, 4).unwrap(), values(&expected));
+        let expected = expected.map(Element::beside_constants);
+        assert_eq!(parse(text, 4).unwrap(), expected);
+        assert!(matches!(expected[0], Element::Json(_)));
+        let text = r#"["NaN","Infinity","|O",[2]]"#;
+        let texts = ["NaN", "Infinity"].map(|text| Element::Text(text.into()));
+        assert_eq!(parse(text, 2).unwrap(), texts);
     }
 
     #[test]

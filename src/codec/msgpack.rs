@@ -17,7 +17,11 @@ pub(super) fn decode(
     expected: u64,
     budget: &mut Budget,
 ) -> Result<Vec<Element>, DecodeError> {
-    let mut reader = Reader { rest: src, budget };
+    let mut reader = Reader {
+        rest: src,
+        budget,
+        has_constants: false,
+    };
     let Value::Array(items) = reader.value(0)? else {
         return Err(DecodeError::corrupt("not a MessagePack list"));
     };
@@ -25,14 +29,20 @@ pub(super) fn decode(
         let n = reader.rest.len();
         return Err(DecodeError::corrupt(format!("{n} bytes after the list")));
     }
+    let element = match reader.has_constants {
+        false => Element::from,
+        true => Element::beside_constants,
+    };
     let mut elements = budget.list(expected)?;
-    elements.extend(flatten(items, expected)?.into_iter().map(Element::from));
+    elements.extend(flatten(items, expected)?.into_iter().map(element));
     Ok(elements)
 }
 
 struct Reader<'a, 'b> {
     rest: &'a [u8],
     budget: &'b mut Budget,
+    /// Whether a number was not finite.
+    has_constants: bool,
 }
 
 impl<'a> Reader<'a, '_> {
@@ -76,8 +86,14 @@ impl<'a> Reader<'a, '_> {
             0xc0 => Value::Null,
             0xc2 => false.into(),
             0xc3 => true.into(),
-            0xca => float(f64::from(f32::from_be_bytes(self.array()?))),
-            0xcb => float(f64::from_be_bytes(self.array()?)),
+            0xca => {
+                let number = f32::from_be_bytes(self.array()?).into();
+                self.float(number)
+            }
+            0xcb => {
+                let number = f64::from_be_bytes(self.array()?);
+                self.float(number)
+            }
             0xcc => self.u8()?.into(),
             0xcd => self.u16()?.into(),
             0xce => self.u32()?.into(),
@@ -123,6 +139,18 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
+    fn float(&mut self, v: f64) -> Value {
+        if let Some(number) = Number::from_f64(v) {
+            return Value::Number(number);
+        }
+        self.has_constants = true;
+        match v {
+            v if v.is_nan() => "NaN".into(),
+            f64::INFINITY => "Infinity".into(),
+            _ => "-Infinity".into(),
+        }
+    }
+
     fn text(&mut self, n: u32) -> Result<String, DecodeError> {
         let bytes = self.take(n as usize)?;
         self.budget.take(bytes.len())?;
@@ -151,15 +179,6 @@ impl<'a> Reader<'a, '_> {
             map.insert(key, self.value(depth + 1)?);
         }
         Ok(Value::Object(map))
-    }
-}
-
-fn float(v: f64) -> Value {
-    match Number::from_f64(v) {
-        Some(number) => Value::Number(number),
-        None if v.is_nan() => "NaN".into(),
-        None if v > 0.0 => "Infinity".into(),
-        None => "-Infinity".into(),
     }
 }
 
@@ -208,7 +227,7 @@ mod tests {
                 1
             )
             .unwrap()
-                == [Element::from(json!("NaN"))]
+                == [Element::beside_constants(json!("NaN"))]
         );
     }
 }

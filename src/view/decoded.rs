@@ -12,7 +12,7 @@ use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
-use crate::zarr::{ByteOrder, DataType, Fixed, Node, Scalar, Variable};
+use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Node, Scalar, Variable};
 
 /// The maximum size of the decoded text of one array, in bytes.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
@@ -89,18 +89,22 @@ impl Nodes {
                 let texts = texts.ok_or("not the code points of any text".to_owned());
                 Ok(Some(texts.map(Arc::new)))
             }
-            NodeElements::Variable(..) if is_text(node) => {
+            NodeElements::Variable(..) => {
+                let Some(kind) = text_kind(node) else {
+                    return Ok(None);
+                };
                 let Some(elements) = self.elements_of(node, most).await? else {
                     return Ok(None);
                 };
-                let of_text = |element: &Element| match element {
-                    Element::Text(text) => Some(text.as_str().to_owned()),
-                    _ => None,
-                };
-                Ok(Some(elements.and_then(|elements| {
-                    let texts: Option<Vec<String>> = elements.iter().map(of_text).collect();
-                    texts.map(Arc::new).ok_or("not text".to_owned())
-                })))
+                Ok(
+                    match (kind, elements.map(|elements| texts(&elements, &kind))) {
+                        (_, Err(why)) => Some(Err(why)),
+                        (_, Ok(Some(texts))) => Some(Ok(Arc::new(texts))),
+                        (TextKind::Declared, Ok(None)) => Some(Err("not text".to_owned())),
+                        // The values of objects that are no text are in `.json`.
+                        (TextKind::Objects { .. }, Ok(None)) => None,
+                    },
+                )
             }
             _ => Ok(None),
         }
@@ -233,10 +237,51 @@ fn too_much(most: u64) -> String {
     format!("more than {most} bytes of text or lists")
 }
 
-/// Returns whether the elements of an array are text of variable length.
-fn is_text(node: &ViewNode) -> bool {
-    let data_type = node.metadata().as_array().map(|array| &array.data_type);
-    matches!(data_type, Some(Ok(DataType::Variable(Variable::Text))))
+/// How an array of variable length may have text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextKind {
+    /// The data type is text.
+    Declared,
+    /// The data type is any object: kerchunk writes text with `json2`. Only the elements tell whether all are text.
+    Objects {
+        /// Whether the elements of chunks that do not exist are the number 0.
+        is_zero_filled: bool,
+    },
+}
+
+/// Returns how the elements of an array may be text of variable length; `None` if they are not.
+pub(super) fn text_kind(node: &ViewNode) -> Option<TextKind> {
+    let array = node.metadata().as_array()?;
+    match array.data_type.as_ref().ok()? {
+        DataType::Variable(Variable::Text) => Some(TextKind::Declared),
+        DataType::Variable(Variable::Object) => Some(TextKind::Objects {
+            is_zero_filled: matches!(&array.fill_value,
+                Ok(FillValue::Variable(value)) if value.as_u64() == Some(0)),
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the texts of an array; `None` if an element is no text. An object that is missing (null, and 0 if the
+/// array is filled with it) is the empty text, as `vlen-utf8` of numcodecs writes it, beside at least one text.
+fn texts(elements: &array::Elements, kind: &TextKind) -> Option<Vec<String>> {
+    let is_missing = |value: &serde_json::Value| match kind {
+        TextKind::Declared => false,
+        TextKind::Objects { is_zero_filled } => {
+            value.is_null() || *is_zero_filled && value.as_u64() == Some(0)
+        }
+    };
+    let mut has_text = *kind == TextKind::Declared || elements.iter().next().is_none();
+    let of_text = |element: &Element| match element {
+        Element::Text(text) => {
+            has_text = true;
+            Some(text.clone())
+        }
+        Element::Json(value) if is_missing(value) => Some(String::new()),
+        _ => None,
+    };
+    let texts: Option<Vec<String>> = elements.iter().map(of_text).collect();
+    texts.filter(|_| has_text)
 }
 
 /// Decodes text of 4-byte code points, without the NULs at its end.

@@ -188,6 +188,92 @@ fn targets_that_are_values_are_decoded_also_by_a_template() {
     }
 }
 
+/// Writes references to arrays of the texts `a`, `bc` and the empty text, in each object codec that can hold them, and
+/// to two arrays of objects that are no text.
+fn with_texts(path: &std::path::Path) {
+    let json2 = || json!({"id": "json2", "encoding": "utf-8", "allow_nan": true, "strict": true});
+    let labels = json!({"id": "categorize", "labels": ["a", "bc"], "dtype": "|O", "astype": "|u1"});
+    let mut refs = serde_json::Map::new();
+    refs.insert(".zgroup".into(), json!("{\"zarr_format\": 2}"));
+    for (name, codec, chunk) in [
+        ("json2", json2(), "[\"a\",\"bc\",\"\",\"|O\",[3]]"),
+        ("missing", json2(), "[\"a\",\"bc\",null,\"|O\",[3]]"),
+        (
+            "msgpack2",
+            json!({"id": "msgpack2"}),
+            "base64:laFhomJjoKJ8T5ED",
+        ),
+        ("categories", labels, "base64:AQIA"),
+        (
+            "vlen",
+            json!({"id": "vlen-utf8"}),
+            "base64:AwAAAAEAAABhAgAAAGJjAAAAAA==",
+        ),
+        ("number", json2(), "[\"a\",1,\"\",\"|O\",[3]]"),
+        ("nan", json2(), "[NaN,NaN,NaN,\"|O\",[3]]"),
+    ] {
+        let zarray = json!({
+            "zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "|O", "fill_value": null,
+            "order": "C", "compressor": null, "filters": [codec]
+        });
+        refs.insert(format!("{name}/.zarray"), json!(zarray.to_string()));
+        refs.insert(
+            format!("{name}/.zattrs"),
+            json!("{\"_ARRAY_DIMENSIONS\": [\"st\"]}"),
+        );
+        refs.insert(format!("{name}/0"), json!(chunk));
+    }
+    fs::write(path, json!({"version": 1, "refs": refs}).to_string()).unwrap();
+}
+
+const TEXTS: [&str; 5] = ["categories", "json2", "missing", "msgpack2", "vlen"];
+
+/// kerchunk writes the strings of NetCDF-4 with `json2`.
+#[test]
+fn objects_that_are_all_text_are_text_in_views() {
+    let directory = scratch();
+    let path = directory.path().join("texts.json");
+    with_texts(&path);
+    let mount = Mount::new(&path);
+    let views = mount.join(".zarrfs");
+    let view = |name: &str| views.join(name).display().to_string();
+    let nc = sh(&format!("ncdump {}", view("root.nc")));
+    let classic = sh(&format!("ncdump {}", view("root.cdf.nc")));
+    let h5 = sh(&format!("h5dump {}", view("root.h5")));
+    for name in TEXTS {
+        assert!(nc.contains(&format!("string {name}(st)")), "{nc}");
+        assert!(nc.contains(&format!("{name} = \"a\", \"bc\", _")), "{nc}");
+        assert!(
+            classic.contains(&format!("char {name}(st, string2)")),
+            "{classic}"
+        );
+        assert!(h5.contains(&format!("DATASET \"{name}\"")), "{h5}");
+    }
+    assert!(!nc.contains("number") && !nc.contains("nan"), "{nc}");
+    assert_eq!(
+        h5.matches("(0): \"a\", \"bc\", \"\"").count(),
+        TEXTS.len(),
+        "{h5}"
+    );
+    let csv = fs::read_to_string(views.join("root.csv")).unwrap();
+    let rows = [
+        "row,categories,json2,missing,msgpack2,vlen".to_owned(),
+        format!("0{}", ",\"a\"".repeat(5)),
+        format!("1{}", ",\"bc\"".repeat(5)),
+        format!("2{}", ",\"\"".repeat(5)),
+    ];
+    let lines: Vec<&str> = csv.lines().map(str::trim_start).collect();
+    assert_eq!(lines, rows);
+    assert!(
+        fs::read(views.join("root.parquet"))
+            .unwrap()
+            .starts_with(b"PAR1")
+    );
+    let readme = fs::read_to_string(views.join("README.txt")).unwrap();
+    assert!(readme.contains("nan is not in it: elements of variable length that are no text"));
+    mount.unmount();
+}
+
 #[test]
 fn many_files_become_one_netcdf_file() {
     let mount = Mount::new(fixtures().join("combined.json"));

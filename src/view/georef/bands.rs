@@ -175,12 +175,14 @@ fn places(
     }))
 }
 
-/// Returns whether the elements of an array are text.
+/// Returns whether the elements of an array are text, or may be.
 fn is_text(node: &ViewNode) -> bool {
     let data_type = node.metadata().as_array().map(|array| &array.data_type);
     match data_type {
         Some(Ok(DataType::Fixed(fixed))) => matches!(fixed.scalar, Scalar::Text(_)),
-        Some(Ok(DataType::Variable(variable))) => *variable == Variable::Text,
+        Some(Ok(DataType::Variable(variable))) => {
+            matches!(variable, Variable::Text | Variable::Object)
+        }
         _ => false,
     }
 }
