@@ -7,6 +7,7 @@
 
 mod anndata;
 mod array_view;
+mod beginning;
 mod calendar;
 mod cf;
 mod classic;

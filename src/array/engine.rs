@@ -106,6 +106,11 @@ impl Engine {
         self.arrays.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Returns the time limit of a request.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Returns the deadline of a request that starts now.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.timeout

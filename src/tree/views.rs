@@ -295,7 +295,10 @@ impl Tree for ViewTree {
         };
         self.check(&view).await?;
         let not_a_file = || StoreError::NotAPrefix { key: view.key() };
-        object.ok_or_else(not_a_file)?.open().await
+        let object = object.ok_or_else(not_a_file)?;
+        let opened = object.open().await?;
+        object.check_beginning(&*opened).await?;
+        Ok(opened)
     }
 
     fn try_open_dir(&self, _: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {

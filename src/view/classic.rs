@@ -22,6 +22,7 @@ use super::node::ViewNode;
 use super::number::{Number, NumberKind, Value};
 use super::padding::Padding;
 use crate::array::ArrayReader;
+use crate::store::StoreError;
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its
 /// first page returns that page, and netCDF-C takes the missing rest of the block for the end of the file, which
@@ -90,6 +91,8 @@ struct PlannedVariable {
 enum VariableElements {
     Bytes(Vec<u8>),
     Array(Arc<ArrayReader>, ArrayExtent),
+    /// The elements could not be read.
+    Unread(StoreError),
 }
 
 fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, String> {
@@ -117,6 +120,16 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         .record
         .filter(|_| planned.iter().any(|planned| planned.is_record))
         .and_then(|record| Some((record, dimensions.get(record)?.length)));
+    let sizes = planned
+        .iter()
+        .map(|planned| match (planned.is_record, record) {
+            (true, Some((_, records))) => planned.size_bytes.saturating_mul(records),
+            _ => planned.size_bytes,
+        });
+    // Elements that may fail to decode come after a gap, whatever their size.
+    let has_gap = tree.needs_gap()
+        || planned.iter().any(|planned| planned.is_inexact)
+        || layout::has_gap(sizes.fold(0, u64::saturating_add));
     let mut header = Header {
         version,
         dimensions: used,
@@ -125,12 +138,12 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
     };
     if version == Version::Cdf2 {
         header.version = Version::Cdf1;
-        if !has_small_offsets(&header, &planned) {
+        if !has_small_offsets(&header, &planned, has_gap) {
             header.version = Version::Cdf2;
         }
     }
-    let mut sources = Vec::new();
-    let segments = segments(&header, planned, &mut sources);
+    let (mut sources, mut errors) = (Vec::new(), Vec::new());
+    let segments = segments(&header, planned, has_gap, &mut sources, &mut errors);
     let layout = segments
         .and_then(FileLayout::new)
         .ok_or("no file can be so long")?;
@@ -139,12 +152,13 @@ fn render_version(tree: &GroupTree, version: Version) -> Result<VirtualFile, Str
         sources,
         notes,
         block_bytes: BLOCK_BYTES,
+        readability: tree.readability(errors, has_gap),
     })
 }
 
 /// Returns whether CDF-1 can express the offsets of all variables.
-fn has_small_offsets(header: &Header, planned: &[PlannedVariable]) -> bool {
-    let offsets = offsets(header, planned);
+fn has_small_offsets(header: &Header, planned: &[PlannedVariable], has_gap: bool) -> bool {
+    let offsets = offsets(header, planned, has_gap);
     offsets.is_some_and(|offsets| offsets.iter().all(|offset| *offset <= MAX_OFFSET_1))
 }
 
@@ -288,6 +302,8 @@ impl Planner {
         let shape = self.shape(variable)?;
         let texts = match &variable.data {
             Data::Texts(texts) => Some(self.pad(texts)?),
+            // The length of the texts is not known.
+            Data::Unread(..) => Some((1, Vec::new())),
             Data::Array(..) | Data::Records(..) | Data::Numbers(_) => None,
         };
         let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
@@ -299,7 +315,8 @@ impl Planner {
         let in_record = shape.get(usize::from(is_record)..).unwrap_or_default();
         let size_bytes = self.size_bytes(kind, characters, in_record)?;
         let elements = elements(variable, kind, texts)?;
-        if matches!(elements, VariableElements::Bytes(_)) && is_record && !shape.contains(&0) {
+        let is_array = matches!(elements, VariableElements::Array(..));
+        if !is_array && is_record && !shape.contains(&0) {
             return Err("text along the unlimited dimension".into());
         }
         let is_wide = matches!(variable.item, VariableType::Number(number)
@@ -375,7 +392,7 @@ impl Planner {
         let (found, name) = (&variable.attributes, &variable.name);
         let mut attributes = attributes(found, self.version, name, &mut self.notes);
         let has_encoding = attributes.iter().any(|it| it.name == "_Encoding");
-        if matches!(variable.data, Data::Texts(_)) && !has_encoding {
+        if matches!(variable.data, Data::Texts(_) | Data::Unread(..)) && !has_encoding {
             attributes.push(header::Attribute {
                 name: "_Encoding".into(),
                 kind: NcType::CHAR,
@@ -397,6 +414,7 @@ fn elements(
         (Data::Texts(_), texts) => {
             VariableElements::Bytes(texts.map_or_else(Vec::new, |(_, bytes)| bytes))
         }
+        (Data::Unread(error, _), _) => VariableElements::Unread(error.clone()),
         (Data::Records(..), _) => return Err("structures are only in NetCDF-4".into()),
         (Data::Numbers(values), _) => {
             let number = kind.number.ok_or("no numbers")?;
@@ -525,19 +543,11 @@ fn is_only_record(planned: &[PlannedVariable]) -> bool {
 }
 
 /// Returns the offset of each variable: first those of fixed size, then the parts of the first record.
-fn offsets(header: &Header, planned: &[PlannedVariable]) -> Option<Vec<u64>> {
+fn offsets(header: &Header, planned: &[PlannedVariable], has_gap: bool) -> Option<Vec<u64>> {
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let mut offsets = vec![0; planned.len()];
     let length = header.encode(&variables, &offsets).len() as u64;
-    let records = header.record.map_or(0, |(_, records)| records);
-    let sizes = planned.iter().map(|planned| match planned {
-        // Elements that may fail to decode come after a gap, whatever their size.
-        planned if planned.is_inexact => u64::MAX,
-        planned if planned.is_record => planned.size_bytes.saturating_mul(records),
-        planned => planned.size_bytes,
-    });
-    let size_bytes = sizes.fold(0, u64::saturating_add);
-    let mut at = layout::elements_start(length, size_bytes, BLOCK_BYTES)?;
+    let mut at = layout::elements_start(length, has_gap, BLOCK_BYTES)?;
     let is_only = is_only_record(planned);
     for is_record in [false, true] {
         for (planned, offset) in planned.iter().zip(&mut offsets) {
@@ -560,9 +570,11 @@ fn offsets(header: &Header, planned: &[PlannedVariable]) -> Option<Vec<u64>> {
 fn segments(
     header: &Header,
     planned: Vec<PlannedVariable>,
+    has_gap: bool,
     sources: &mut Vec<Arc<ArrayReader>>,
+    errors: &mut Vec<StoreError>,
 ) -> Option<Vec<Segment>> {
-    let offsets = offsets(header, &planned)?;
+    let offsets = offsets(header, &planned, has_gap)?;
     let variables: Vec<&Variable> = planned.iter().map(|planned| &planned.variable).collect();
     let bytes = header.encode(&variables, &offsets);
     let mut end = bytes.len() as u64;
@@ -582,7 +594,13 @@ fn segments(
         }
         match planned.elements {
             // There are no records.
-            VariableElements::Bytes(_) if planned.is_record => continue,
+            VariableElements::Bytes(_) | VariableElements::Unread(_) if planned.is_record => {
+                continue;
+            }
+            VariableElements::Unread(error) => {
+                errors.push(error);
+                segments.push(Segment::Unread(errors.len() - 1, planned.size_bytes));
+            }
             VariableElements::Bytes(bytes) => segments.push(Segment::Bytes(bytes)),
             VariableElements::Array(reader, extent) => {
                 let source = sources.len();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::layout::VirtualFile;
+use super::nodes::FileId;
 use crate::array::{ArrayReader, Reservation};
 use crate::store::StoreError;
 use crate::translate::HierarchyError;
@@ -44,6 +45,7 @@ pub(super) struct CachedText {
 /// A rendered file, with the memory of its headers.
 #[derive(Debug)]
 pub struct CachedFile {
+    pub(super) id: FileId,
     pub(super) file: VirtualFile,
     /// The identity of the content, if it depends on more than its own node.
     pub content_id: Option<ContentId>,
@@ -53,6 +55,8 @@ pub struct CachedFile {
     pub(super) _memory: Reservation,
 }
 
+/// How long a file is trusted if one of its inputs could not be read.
+const FAILED_INPUT_TTL: Duration = Duration::from_secs(1);
 /// A file is trusted for `--ttl` plus this multiple of the time that rendering took.
 const RENDER_TIME_FACTOR: u32 = 4;
 
@@ -67,8 +71,12 @@ impl CachedFile {
         {
             return false;
         }
-        let is_certain = is_immutable && !self.inputs.has_failed_input;
-        is_certain || self.inputs.oldest.elapsed() < trust(ttl, self.render_time)
+        let (age, has_failed_input) = (self.inputs.oldest.elapsed(), self.inputs.has_failed_input);
+        match has_failed_input {
+            // The input is read again as soon as errors of other reads would be.
+            true => age < trust(ttl.min(FAILED_INPUT_TTL), self.render_time),
+            false => is_immutable || age < trust(ttl, self.render_time),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use self::cell::CellFormat;
 pub(super) use self::rows::Rows;
 use self::rows::{CsvColumn, QuotedTexts};
 use super::group_tree::GroupTree;
-use super::layout::{FileLayout, Segment, VirtualFile};
+use super::layout::{FileLayout, Readability, Segment, VirtualFile};
 use super::node::ViewNode;
 use super::table::{ColumnData, Table};
 
@@ -57,6 +57,7 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
         sources: table.readers().cloned().collect(),
         notes: table.notes,
         block_bytes: 1,
+        readability: Readability::default(),
     })
 }
 

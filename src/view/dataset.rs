@@ -18,6 +18,7 @@ use super::group_tree::GroupTree;
 use super::number::{Conversion, Number, Value};
 use super::packed::StoredChunks;
 use crate::array::ArrayReader;
+use crate::store::StoreError;
 
 /// The data model of a file: a group, and all dimensions of the file.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ pub(super) enum Data {
     Records(Arc<Vec<u8>>, Arc<ArrayReader>),
     /// Computed numbers, in C order.
     Numbers(Arc<Vec<Value>>),
+    /// Text, or structures of an array, that could not be read for this reason.
+    Unread(StoreError, Option<Arc<ArrayReader>>),
 }
 
 /// An attribute: its name and value.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 
+use super::beginning::LastRead;
 use super::content::{CachedFile, Content, ContentId};
 use super::node::ViewNode;
 use super::nodes::Nodes;
@@ -26,7 +27,7 @@ pub struct ViewFile {
 enum FileContent {
     Text(Arc<Vec<u8>>),
     Elements(Arc<Nodes>, Arc<ViewNode>, ContentId),
-    File(Arc<CachedFile>),
+    File(Arc<Nodes>, Arc<CachedFile>, LastRead),
     Picture(OpenPicture),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
@@ -83,7 +84,7 @@ impl ViewFile {
             Content::File(file) if file.file.layout.picture().is_some() => {
                 FileContent::Picture(OpenPicture::new(nodes, file))
             }
-            Content::File(file) => FileContent::File(file),
+            Content::File(file) => FileContent::File(Arc::clone(nodes), file, LastRead::default()),
             Content::Chunks(..) | Content::Inner(..) => return None,
         };
         Some(Self::new(content, Version(node.version()), node.modified()))
@@ -92,6 +93,14 @@ impl ViewFile {
     /// Creates a file with a text.
     pub fn text(text: Vec<u8>, version: Version, modified: SystemTime) -> Self {
         Self::new(FileContent::Text(Arc::new(text)), version, modified)
+    }
+
+    /// Returns the rendered file and when its beginning was last read; `None` for other content.
+    pub(super) fn netcdf(&self) -> Option<(&Nodes, &CachedFile, &LastRead)> {
+        match &self.content {
+            FileContent::File(nodes, file, last) => Some((nodes, file, last)),
+            _ => None,
+        }
     }
 
     /// Opens the file.
@@ -169,7 +178,7 @@ impl FileContent {
     fn readers(&self) -> &[Arc<ArrayReader>] {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
-            Self::File(file) => &file.file.sources,
+            Self::File(_, file, _) => &file.file.sources,
             Self::Picture(picture) => &picture.file.file.sources,
             Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
         }
@@ -181,7 +190,7 @@ impl ViewFile {
         match &self.content {
             FileContent::Text(text) => text.len() as u64,
             FileContent::Elements(_, _, content_id) => content_id.size_bytes,
-            FileContent::File(file) => file.size_bytes(),
+            FileContent::File(_, file, _) => file.size_bytes(),
             FileContent::Picture(picture) => picture.file.size_bytes(),
             FileContent::Chunk(reader, chunk) => reader.chunk_bytes(*chunk),
             FileContent::Inner(reader, _) => reader.read_chunk_bytes(),
@@ -236,7 +245,7 @@ impl Object for OpenView {
                 let text = nodes.cached_text(node, *content_id)?;
                 Some(Ok(Data::part_of(&text, offset, size)))
             }
-            FileContent::File(file) => file.file.try_read(offset, size, buffer, served),
+            FileContent::File(_, file, _) => file.file.try_read(offset, size, buffer, served),
             FileContent::Picture(picture) => {
                 let content = picture.nodes.cached_picture(picture.id())?;
                 Some(Ok(Data::part_of(&content, offset, size)))
@@ -258,7 +267,7 @@ impl Object for OpenView {
                 let text = nodes.text(node, *content_id).await?;
                 Ok(Data::part_of(&text, offset, size))
             }
-            FileContent::File(file) => file.file.read(offset, size, served).await,
+            FileContent::File(_, file, _) => file.file.read(offset, size, served).await,
             FileContent::Picture(picture) => {
                 let (nodes, file) = (&picture.nodes, &picture.file);
                 let content = nodes.picture(picture.id(), file, self.file.served.as_ref());

@@ -16,7 +16,7 @@ use super::georef::samples::SampleMetadata;
 use super::georef::text::escape;
 use super::georef::transform::{self, Georef};
 use super::georef::{RasterMetadata, crs_metadata};
-use super::layout::{Segment, VirtualFile};
+use super::layout::{Readability, Segment, VirtualFile};
 use super::number::Conversion;
 use super::packed::swapped;
 use super::resolve::NodeResolver;
@@ -124,6 +124,7 @@ fn render_with<E: Clone + Into<Segment>>(
         sources,
         notes: notes.0,
         block_bytes: 1,
+        readability: Readability::default(),
     })
 }
 

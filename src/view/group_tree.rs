@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use super::georef::grid::Grid;
 use super::group_column::{GroupColumn, NullableElements};
+use super::layout::{READ_TO_OPEN_BYTES, Readability};
 use super::node::ViewNode;
 use super::packed::StoredChunks;
-use crate::store::Key;
+use crate::store::{Key, StoreError};
+
+/// The maximum number of chunks that opening a file may decode.
+const MAX_CHUNKS_WITHOUT_GAP: u64 = 1024;
 
 /// The nodes of a hierarchy that a file of a group contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct GroupTree {
     pub omitted_groups: Vec<String>,
     /// Nodes below the group that have no known type or no usable name, and the reasons.
     pub omitted: Vec<(Key, String)>,
+    /// Whether the elements of a small file also begin behind a gap.
+    pub(super) has_gap: bool,
 }
 
 impl GroupTree {
@@ -58,6 +64,33 @@ impl GroupTree {
             group_columns: Vec::new(),
             omitted_groups: Vec::new(),
             omitted: Vec::new(),
+            has_gap: false,
+        }
+    }
+
+    /// Returns whether the elements of the file begin behind a gap, whatever its size: elements at its beginning
+    /// cannot be read, or opening the file would decode very many chunks.
+    pub(super) fn needs_gap(&self) -> bool {
+        let arrays = self.all_arrays();
+        let chunks = arrays.iter().filter_map(|array| array.node.reader());
+        let chunks = chunks.map(|reader| match reader.chunks().inner_counts() {
+            Some(counts) => counts
+                .iter()
+                .fold(1, |n: u64, axis| n.saturating_mul(*axis)),
+            None => reader.chunks().grid().chunk_count(),
+        });
+        self.has_gap
+            || arrays.iter().any(|array| array.unread.is_some())
+            || chunks.fold(0, u64::saturating_add) > MAX_CHUNKS_WITHOUT_GAP
+    }
+
+    /// Returns the readability of a file of this tree, of which elements could not be read for these reasons.
+    pub(super) fn readability(&self, errors: Vec<StoreError>, has_gap: bool) -> Readability {
+        let has_failed_input = |array: &&GroupArray| array.unread_grid.is_some();
+        Readability {
+            errors,
+            has_failed_input: self.all_arrays().iter().any(has_failed_input),
+            read_to_open_bytes: if has_gap { 0 } else { READ_TO_OPEN_BYTES },
         }
     }
 
@@ -151,6 +184,10 @@ pub struct GroupArray {
     pub(super) grid: Option<Arc<Grid>>,
     /// The stored chunks, for a file that has them, or why the file has decoded elements.
     pub(super) stored: Option<Result<StoredChunks, String>>,
+    /// Why `texts`, `records` or `sequences`, which the file needs, could not be read.
+    pub(super) unread: Option<StoreError>,
+    /// Why the coordinates of the grid could not be read.
+    pub(super) unread_grid: Option<StoreError>,
 }
 
 /// Decoded text in C order, or why the text is not decoded.

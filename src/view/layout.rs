@@ -137,6 +137,8 @@ pub enum Segment {
     RowGroups(RowGroups),
     /// The rows of a CSV file.
     Rows(Rows),
+    /// A number of bytes that cannot be read, for the reason with this index in [`Readability::errors`].
+    Unread(usize, u64),
 }
 
 impl Segment {
@@ -144,7 +146,7 @@ impl Segment {
     fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes.len() as u64),
-            Self::Zeros(size) => Some(*size),
+            Self::Zeros(size) | Self::Unread(_, size) => Some(*size),
             Self::Array(extent) => Some(extent.size_bytes),
             Self::Moved(moved) => Some(moved.extent.size_bytes),
             Self::Stored(extent) => Some(extent.table.size_bytes()),
@@ -181,11 +183,13 @@ fn record_bytes(slices: &[RecordSlice]) -> Option<u64> {
 pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
 /// Alignment of the elements of a large file.
 const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
-/// The minimum gap between the header and the elements of a large file. Some libraries read the first 4 MiB
-/// to open a file, and the kernel adds readahead. This range must not contain elements, whose decoding takes
-/// time and may fail.
-const GAP_BYTES: u64 = 4 << 20;
-/// A file with more bytes of elements is large. In a smaller file, the gap would be most of the file.
+/// The bytes that netCDF-C 4.10 reads to open a file. If any of them cannot be read, it does not open the file.
+pub(super) const READ_TO_OPEN_BYTES: u64 = 4 << 20;
+/// The minimum gap between the header and the elements of a file with a gap. This range must not contain elements,
+/// whose decoding takes time and may fail; the kernel adds readahead.
+const GAP_BYTES: u64 = READ_TO_OPEN_BYTES;
+/// A file with more bytes of elements is large, and has a gap. In a smaller file, the gap would be most of the
+/// file: it has one only if its beginning cannot be read (`view/beginning.rs`).
 const MAX_BYTES_WITHOUT_GAP: u64 = 16 << 20;
 
 /// Returns whether a file with `size_bytes` of elements in total has a gap before them.
@@ -193,10 +197,10 @@ pub(super) fn has_gap(size_bytes: u64) -> bool {
     size_bytes > MAX_BYTES_WITHOUT_GAP
 }
 
-/// Returns the offset of `size_bytes` of elements after a header that ends at `header_end`: after a gap, or,
-/// in a small file, at the next multiple of `alignment`. `None` on overflow.
-pub(super) fn elements_start(header_end: u64, size_bytes: u64, alignment: u64) -> Option<u64> {
-    match has_gap(size_bytes) {
+/// Returns the offset of elements after a header that ends at `header_end`: after a gap, or at the next multiple of
+/// `alignment`. `None` on overflow.
+pub(super) fn elements_start(header_end: u64, has_gap: bool, alignment: u64) -> Option<u64> {
+    match has_gap {
         true => header_end
             .checked_add(GAP_BYTES)?
             .checked_next_multiple_of(ELEMENTS_ALIGNMENT_BYTES),
@@ -228,6 +232,8 @@ pub enum SegmentSlice<'a> {
     Encoded(&'a EncodedArray, Range<u64>),
     /// A range of the bytes of rows.
     Rows(&'a Rows, Range<u64>),
+    /// A number of bytes that cannot be read, as [`Segment::Unread`].
+    Unread(usize, u64),
 }
 
 impl SegmentSlice<'_> {
@@ -235,7 +241,7 @@ impl SegmentSlice<'_> {
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Zeros(count) => *count,
+            Self::Zeros(count) | Self::Unread(_, count) => *count,
             Self::Array(_, range)
             | Self::Stored(_, range)
             | Self::ChunkIndex(_, range)
@@ -273,7 +279,7 @@ impl FileLayout {
             Segment::RowGroups(groups) => groups.memory_bytes(),
             Segment::Rows(rows) => rows.memory_bytes(),
             Segment::Stored(extent) => extent.table.memory_bytes(),
-            Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) => 0,
+            Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) | Segment::Unread(..) => 0,
         });
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
     }
@@ -334,6 +340,9 @@ impl FileLayout {
                 SegmentSlice::Bytes(part(bytes, inside)?)
             }
             Segment::Zeros(_) => SegmentSlice::Zeros(inside.end.saturating_sub(inside.start)),
+            Segment::Unread(error, _) => {
+                SegmentSlice::Unread(*error, inside.end.saturating_sub(inside.start))
+            }
             Segment::Array(extent) => SegmentSlice::Array(extent, inside),
             Segment::Stored(extent) => SegmentSlice::Stored(extent, inside),
             Segment::ChunkIndex(index) => SegmentSlice::ChunkIndex(index, inside),
@@ -389,6 +398,19 @@ pub struct VirtualFile {
     /// The length in bytes of the blocks that fail as a whole, or 1: a read of any part of a block fails if
     /// another part cannot be read.
     pub block_bytes: u64,
+    /// Which parts of the file cannot be read, or must be readable.
+    pub readability: Readability,
+}
+
+/// Which parts of a file cannot be read, and which must be readable so that programs can open it.
+#[derive(Debug, Clone, Default)]
+pub struct Readability {
+    /// Why elements that the file should contain could not be read when it was rendered ([`Segment::Unread`]).
+    pub errors: Vec<StoreError>,
+    /// Whether any other input could not be read, although a later attempt may succeed.
+    pub has_failed_input: bool,
+    /// The number of bytes at the beginning that programs read to open the file, if elements are among them.
+    pub read_to_open_bytes: u64,
 }
 
 impl VirtualFile {
@@ -403,6 +425,7 @@ impl VirtualFile {
             sources: Vec::new(),
             notes: Vec::new(),
             block_bytes: 1,
+            readability: Readability::default(),
         }
     }
 
@@ -421,6 +444,7 @@ impl VirtualFile {
             sources: vec![Arc::clone(reader)],
             notes: Vec::new(),
             block_bytes: 1,
+            readability: Readability::default(),
         })
     }
 }
@@ -521,7 +545,7 @@ mod tests {
 
     #[test]
     fn only_large_files_have_a_gap() {
-        let start = |header_end, size| elements_start(header_end, size, 4096);
+        let start = |header_end, size| elements_start(header_end, has_gap(size), 4096);
         assert_eq!(start(100, 16 << 10), Some(4096));
         assert_eq!(start(4097, 16 << 20), Some(8192));
         assert_eq!(start(100, (16 << 20) + 1), Some(5 << 20));

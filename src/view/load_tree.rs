@@ -1,6 +1,7 @@
 //! Loads the input of a file: the nodes below a group ([`GroupTree`]), and the elements that the file needs.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,9 +11,10 @@ use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
-use super::group_tree::{GroupArray, GroupTree, TreeScope};
+use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
+use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
 use crate::zarr::{Array, Node};
 
@@ -37,6 +39,8 @@ struct TreeBudget {
     node_bytes: u64,
     /// Whether elements (texts and coordinates) are read.
     has_elements: bool,
+    /// Until when elements are read: the request that needs the file has to end in time.
+    deadline: Instant,
 }
 
 impl TreeBudget {
@@ -50,6 +54,40 @@ impl TreeBudget {
         })?;
         (self.nodes, self.bytes) = (nodes, left);
         Ok(())
+    }
+}
+
+/// The results of `texts_of`, `records_of` and `sequences_of`.
+type DecodedValues = (
+    Option<DecodedTexts>,
+    Option<Result<Arc<Vec<u8>>, String>>,
+    Option<Result<Arc<Vec<Vec<u8>>>, String>>,
+);
+
+impl TreeBudget {
+    /// Reads elements of a node until the deadline.
+    async fn within<T>(
+        &self,
+        node: &ViewNode,
+        read: impl Future<Output = Result<T, ContentError>>,
+    ) -> Result<T, ContentError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let late = || {
+            let (key, what) = (node.key().clone(), "elements".to_owned());
+            Err(StoreError::TimedOut { key, what }.into())
+        };
+        runtime::timeout(left, read).await.unwrap_or_else(late)
+    }
+}
+
+/// Separates the errors of reading elements, which concern one array of a file, from those that concern the file:
+/// other metadata, or none.
+fn or_error<T>(read: Result<T, ContentError>) -> Result<Result<T, StoreError>, ContentError> {
+    match read {
+        Ok(found) => Ok(Ok(found)),
+        Err(ContentError::Failed(stale @ StoreError::Stale { .. })) => Err(stale.into()),
+        Err(ContentError::Failed(error)) => Ok(Err(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -75,6 +113,7 @@ impl Nodes {
             bytes,
             node_bytes: bytes,
             has_elements,
+            deadline: Instant::now() + self.engine().timeout() / 3 * 2,
         }
     }
 
@@ -227,19 +266,22 @@ impl Nodes {
     ) -> Result<GroupArray, ContentError> {
         let (mut texts, mut records, mut sequences) = (None, None, None);
         let (mut times, mut grid) = (None, None);
-        if budget.has_elements {
+        let (mut unread, mut unread_grid) = (None, None);
+        if budget.has_elements && scope == TreeScope::Table {
             texts = self.texts_of(&node, scope).await?;
-            match scope {
-                TreeScope::RawSubtree => {
-                    records = self.records_of(&node, scope).await?;
-                    sequences = self.sequences_of(&node).await?;
-                }
-                TreeScope::Table => times = self.missing_times(&node).await?.map(Arc::new),
-                TreeScope::Group => grid = self.grid_of(&node, has_crs).await?,
-                TreeScope::Subtree => {
-                    records = self.records_of(&node, scope).await?;
-                    grid = self.grid_of(&node, has_crs).await?;
-                }
+            times = self.missing_times(&node).await?.map(Arc::new);
+        } else if budget.has_elements {
+            let elements = budget.within(&node, self.values_of(&node, scope)).await;
+            match or_error(elements)? {
+                Ok(found) => (texts, records, sequences) = found,
+                Err(error) => unread = Some(error),
+            }
+        }
+        if budget.has_elements && matches!(scope, TreeScope::Group | TreeScope::Subtree) {
+            let found = budget.within(&node, self.grid_of(&node, has_crs)).await;
+            match or_error(found)? {
+                Ok(found) => grid = found,
+                Err(error) => unread_grid = Some(error),
             }
         }
         // At most one of them exists.
@@ -280,7 +322,27 @@ impl Nodes {
             times,
             grid,
             stored: None,
+            unread,
+            unread_grid,
         })
+    }
+
+    /// Returns the texts, records and sequences of an array, of which at most one exists.
+    async fn values_of(
+        &self,
+        node: &ViewNode,
+        scope: TreeScope,
+    ) -> Result<DecodedValues, ContentError> {
+        let texts = self.texts_of(node, scope).await?;
+        let records = match scope {
+            TreeScope::RawSubtree | TreeScope::Subtree => self.records_of(node, scope).await?,
+            TreeScope::Group | TreeScope::Table => None,
+        };
+        let sequences = match scope {
+            TreeScope::RawSubtree => self.sequences_of(node).await?,
+            _ => None,
+        };
+        Ok((texts, records, sequences))
     }
 
     /// Returns the column that a group is, if the budget allows its values; `None` for other groups.

@@ -73,14 +73,9 @@ fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String>
             None => "no array in it has elements".into(),
         });
     }
-    let found = body::lay_out(plan.file, plan.values, plan.arrays);
-    let (layout, sources) = found.ok_or("no file can be so long")?;
-    Ok(VirtualFile {
-        layout,
-        sources,
-        notes,
-        block_bytes: 1,
-    })
+    let file = body::lay_out(tree, plan.file, plan.values, plan.arrays);
+    let file = file.ok_or("no file can be so long")?;
+    Ok(VirtualFile { notes, ..file })
 }
 
 /// The objects of the file.
@@ -278,11 +273,17 @@ impl<'a> FileBuilder<'a> {
         match elements {
             DatasetElements::Unallocated => {}
             DatasetElements::Values(values, index) => self.values.push((object, values, index)),
+            DatasetElements::Unread(size_bytes, error, index) => self.arrays.push(StoredArray {
+                object,
+                reader: None,
+                content: ArrayContent::Unread(size_bytes, error),
+                index,
+            }),
             DatasetElements::Array(reader, content, index) => {
                 self.packed += usize::from(matches!(content, ArrayContent::Chunks(_)));
                 self.arrays.push(StoredArray {
                     object,
-                    reader,
+                    reader: Some(reader),
                     content,
                     index,
                 });
@@ -298,9 +299,11 @@ impl<'a> FileBuilder<'a> {
             (None, VariableType::Structure, Data::Array(reader, _)) => {
                 compound::datatype(reader.chunks().data_type())
             }
-            (None, VariableType::Structure, Data::Records(_, reader)) => {
-                Ok(RecordEncoding::of::<NetCdfMembers>(reader.chunks().data_type())?.datatype)
-            }
+            (
+                None,
+                VariableType::Structure,
+                Data::Records(_, reader) | Data::Unread(_, Some(reader)),
+            ) => Ok(RecordEncoding::of::<NetCdfMembers>(reader.chunks().data_type())?.datatype),
             (None, VariableType::Number(_) | VariableType::Structure, _) => {
                 Err("no data type of netCDF".into())
             }

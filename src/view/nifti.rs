@@ -12,7 +12,7 @@ use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::description::Description;
 use super::georef::context::Notes;
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start};
+use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap};
 use super::number::{Conversion, Number, NumberKind};
 use super::resolve::NodeResolver;
 use super::sidecar::element_type;
@@ -52,7 +52,7 @@ pub(super) fn render(
     if !header.is_long() && (is_rounded(metadata.scale) || is_rounded(metadata.offset)) {
         notes.add("scale_factor and add_offset are rounded to single precision");
     }
-    header.offset = elements_start(header.size_bytes(), size_bytes, 64)
+    header.offset = elements_start(header.size_bytes(), has_gap(size_bytes), 64)
         .ok_or_else(|| "the size overflows 64 bits".to_owned())?;
     let mut bytes = header.encode()?;
     if let Some(stored) = stored::find(view, nodes)? {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::beginning::FilesWithGap;
 use super::content::{CachedFile, CachedText, ContentError};
 use super::format::Format;
 use super::format_set::FormatSet;
@@ -48,6 +49,7 @@ pub struct Nodes {
     pub(super) pictures: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
     pub(super) picture_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
     pub(super) picture_ids: AtomicU64,
+    pub(super) files_with_gap: FilesWithGap,
 }
 
 /// Identifies a file of a node: the node's key and version, and the number of the format.
@@ -90,6 +92,7 @@ impl Nodes {
             pictures: WeightedLru::new(memory / 16, usize::MAX).into(),
             picture_loads: SingleFlight::default(),
             picture_ids: AtomicU64::new(0),
+            files_with_gap: FilesWithGap::default(),
         }
     }
 

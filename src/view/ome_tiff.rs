@@ -13,7 +13,7 @@ use super::georef::RasterMetadata;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
-use super::layout::VirtualFile;
+use super::layout::{Readability, VirtualFile};
 use super::node::ViewNode;
 use super::resolve::NodeResolver;
 use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
@@ -141,6 +141,7 @@ fn with_stack(
         sources,
         notes: notes.0,
         block_bytes: 1,
+        readability: Readability::default(),
     })
 }
 

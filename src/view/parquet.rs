@@ -18,7 +18,7 @@ use self::row_groups::RowGroup;
 pub(super) use self::row_groups::RowGroups;
 use self::thrift::Fields;
 use super::group_tree::GroupTree;
-use super::layout::{FileLayout, Segment, VirtualFile};
+use super::layout::{FileLayout, Readability, Segment, VirtualFile};
 use super::node::ViewNode;
 use super::table::{Column, ColumnData, Table};
 
@@ -72,6 +72,7 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
         sources: table.readers().cloned().collect(),
         notes,
         block_bytes: 1,
+        readability: Readability::default(),
     })
 }
 

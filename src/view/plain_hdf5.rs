@@ -14,12 +14,13 @@ use super::cf;
 use super::group_tree::{GroupArray, GroupTree};
 use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
 use super::layout::VirtualFile;
-use super::netcdf4::body::{self, DatasetValues, StoredArray};
+use super::netcdf4::body::{self, ArrayContent, DatasetValues, StoredArray};
 use super::netcdf4::storage;
 use super::node::{NodeElements, ViewNode};
 use super::record_encoding::RecordEncoding;
 use crate::array::ArrayReader;
-use crate::zarr::{self, FillValue, Node};
+use crate::store::StoreError;
+use crate::zarr::{self, FillValue, Node, Variable};
 
 /// Returns whether metadata alone prove that an array is in the file of its group.
 pub(super) fn metadata_prove(node: &ViewNode) -> bool {
@@ -60,15 +61,10 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
     if plan.file.objects.len() == 1 && tree.node.is_implicit {
         return Err(tree.reason_without_variables(plan.omitted));
     }
-    let found = body::lay_out(plan.file, plan.values, plan.arrays);
-    let (layout, sources) = found.ok_or("no file can be so long")?;
-    let file = VirtualFile {
-        layout,
-        sources,
-        notes: plan.notes,
-        block_bytes: 1,
-    };
-    Ok((file, plan.omitted))
+    let file = body::lay_out(tree, plan.file, plan.values, plan.arrays);
+    let file = file.ok_or("no file can be so long")?;
+    let notes = plan.notes;
+    Ok((VirtualFile { notes, ..file }, plan.omitted))
 }
 
 /// Checks that an HDF5 object can have this name.
@@ -195,6 +191,9 @@ impl<'a> FileBuilder<'a> {
                 false => DatasetElements::Values(values),
             },
         };
+        if let Some(error) = &member.unread {
+            return unread(member, array, error);
+        }
         if let Some(texts) = &member.texts {
             let texts = texts.as_ref().map_err(Clone::clone)?;
             if texts.iter().any(|text| text.contains('\0')) {
@@ -295,6 +294,37 @@ impl<'a> FileBuilder<'a> {
     }
 }
 
+/// Elements that could not be read: text, sequences or structures.
+fn unread(
+    member: &GroupArray,
+    array: &zarr::Array,
+    error: &StoreError,
+) -> Result<PlannedDataset, String> {
+    let datatype = match (&member.node.elements, &array.data_type) {
+        (NodeElements::Fixed(reader), _) => {
+            RecordEncoding::of::<PlainMembers>(reader.chunks().data_type())?.datatype
+        }
+        (_, Ok(zarr::DataType::Variable(Variable::Bytes | Variable::Array(_)))) => {
+            Datatype::Sequence(Box::new(types::of_items(&array.data_type)?))
+        }
+        _ => Datatype::VariableText,
+    };
+    let item_bytes = datatype.size_bytes() as u64;
+    let lengths = array.shape.iter();
+    let size_bytes = lengths.fold(item_bytes, |size, length| size.saturating_mul(*length));
+    Ok(PlannedDataset {
+        datatype,
+        fill: None,
+        storage: Storage::Contiguous(0),
+        elements: DatasetElements::Array(Box::new(StoredArray {
+            object: 0,
+            reader: None,
+            content: ArrayContent::Unread(size_bytes, error.clone()),
+            index: None,
+        })),
+    })
+}
+
 /// Elements of constant size.
 fn fixed_elements(
     reader: &Arc<ArrayReader>,
@@ -332,7 +362,7 @@ fn fixed_elements(
         storage,
         elements: DatasetElements::Array(Box::new(StoredArray {
             object: 0,
-            reader: Arc::clone(reader),
+            reader: Some(Arc::clone(reader)),
             content,
             index,
         })),

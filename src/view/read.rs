@@ -245,6 +245,10 @@ impl VirtualFile {
         let Some(part) = self.layout.at(at, (size - filled) as u64)? else {
             return Ok(None);
         };
+        if let SegmentSlice::Unread(number, _) = part {
+            let error = self.readability.errors.get(number).cloned();
+            return Err(error.unwrap_or_else(|| StoreError::internal("bytes without a reason")));
+        }
         match in_memory(part.size_bytes())? {
             0 => Err(StoreError::internal(format!("an empty part at {at}"))),
             count => Ok(Some((part, count))),
@@ -468,7 +472,8 @@ fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
         SegmentSlice::Array(..)
         | SegmentSlice::Stored(..)
         | SegmentSlice::Encoded(..)
-        | SegmentSlice::Rows(..) => {
+        | SegmentSlice::Rows(..)
+        | SegmentSlice::Unread(..) => {
             return Err(StoreError::internal("elements that are not read"));
         }
     }

@@ -14,7 +14,7 @@ use super::format::{Format, Renderer};
 use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
 use super::node::{NodeElements, ViewNode};
-use super::nodes::Nodes;
+use super::nodes::{FileId, Nodes};
 use super::ome_tiff;
 use super::packed::{self, hdf5_encoding};
 use super::table;
@@ -188,11 +188,14 @@ impl Nodes {
         let (nodes, own) = (Arc::clone(self), Arc::clone(node));
         let load = move || async move {
             leave_session_thread().await;
-            let inputs = InputTime::now();
+            let mut inputs = InputTime::now();
             let file = nodes.render(&own, format).await?;
+            let readability = &file.readability;
+            inputs.has_failed_input =
+                readability.has_failed_input || !readability.errors.is_empty();
             nodes.cache_file(&own, format, file, inputs, inputs.oldest)
         };
-        let id = (node.key.clone(), node.version, format.number());
+        let id = file_id(node, format);
         let panicked = StoreError::internal(format!("a panic while {format} was made"));
         let file = self.file_loads.run(id, load, panicked.into()).await?;
         Ok(Content::File(file))
@@ -212,7 +215,11 @@ impl Nodes {
                     ..VirtualFile::text(whole.text)
                 })
             }
-            Renderer::Group(scope, _, make) => Ok(make(&self.group_tree(node, scope).await?)?),
+            Renderer::Group(scope, _, make) => {
+                let mut tree = self.group_tree(node, scope).await?;
+                tree.has_gap = self.files_with_gap.has(&file_id(node, format));
+                Ok(make(&tree)?)
+            }
             Renderer::Table(_, make) => {
                 let along = node.is_array().then_some(&**node);
                 Ok(make(&self.table_tree(node).await?, along)?)
@@ -220,7 +227,11 @@ impl Nodes {
             Renderer::GroupOfKind(_, make) => {
                 Ok(make(&self.group_tree(node, TreeScope::RawSubtree).await?)?)
             }
-            Renderer::StoredChunks(make) => Ok(make(&self.stored_tree(node).await?)?),
+            Renderer::StoredChunks(make) => {
+                let mut tree = self.stored_tree(node).await?;
+                tree.has_gap = self.files_with_gap.has(&file_id(node, format));
+                Ok(make(&tree)?)
+            }
             Renderer::ArrayWithNodes(_, make)
             | Renderer::StoredArray(_, make)
             | Renderer::UncheckedArray(make) => {
@@ -233,7 +244,7 @@ impl Nodes {
     }
 
     fn cached_file(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
-        let id = (node.key.clone(), node.version, format.number());
+        let id = file_id(node, format);
         let mut files = self.files.lock();
         let file = files.get(&id)?;
         let is_immutable = self.store().capabilities().immutable;
@@ -270,7 +281,7 @@ impl Nodes {
         };
         let file = Arc::new(file);
         let bytes = file.file.layout.header_bytes();
-        let id = (node.key.clone(), node.version, format.number());
+        let id = file_id(node, format);
         let evicted = self.files.lock().insert(id, Arc::clone(&file), bytes);
         drop(evicted);
         Ok(file)
@@ -292,6 +303,7 @@ impl Nodes {
         }
         let memory = self.engine().reserve_now(&node.key, bytes);
         Ok(CachedFile {
+            id: file_id(node, format),
             file: rendered,
             content_id,
             inputs,
@@ -299,6 +311,10 @@ impl Nodes {
             _memory: memory.map_err(ContentError::Failed)?,
         })
     }
+}
+
+fn file_id(node: &ViewNode, format: Format) -> FileId {
+    (node.key.clone(), node.version, format.number())
 }
 
 /// Checks that a format applies to the kind of a node.

@@ -8,6 +8,7 @@ use super::dimensions::Scopes;
 use super::grids;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
+use crate::store::StoreError;
 use crate::view::cf;
 use crate::view::group_tree::{GroupArray, GroupTree};
 use crate::view::node::{NodeElements, ViewNode};
@@ -154,6 +155,9 @@ fn variable(
     let name = variable_name(node, array)?;
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
     let (item, data, parts) = elements(member, array, scopes)?;
+    if let Some(error) = &member.unread_grid {
+        note(format!("its grid is not in the file: {error}"));
+    }
     let mut dimensions = dimensions(array, scopes, &mut note);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
@@ -251,6 +255,9 @@ fn elements(
     array: &zarr::Array,
     scopes: &mut Scopes,
 ) -> Result<(VariableType, Data, u64), String> {
+    if let Some(error) = &member.unread {
+        return Ok(unread(member, error));
+    }
     if let Some(texts) = &member.texts {
         let texts = texts.as_ref().map_err(Clone::clone)?;
         let bytes: usize = texts
@@ -279,6 +286,19 @@ fn elements(
     let (item, chunk_shape, parts) = fixed_elements(reader)?;
     debug_assert_eq!(reader.chunks().grid().array_shape(), &array.shape[..]);
     Ok((item, Data::Array(Arc::clone(reader), chunk_shape), parts))
+}
+
+/// Returns the elements of an array that could not be read: as [`elements`].
+fn unread(member: &GroupArray, error: &StoreError) -> (VariableType, Data, u64) {
+    let structures = member
+        .node
+        .reader()
+        .filter(|reader| matches!(reader.chunks().data_type().scalar, Scalar::Struct(_)));
+    let item = match structures {
+        Some(_) => VariableType::Structure,
+        None => VariableType::Text,
+    };
+    (item, Data::Unread(error.clone(), structures.cloned()), 1)
 }
 
 /// Returns the type of elements of constant size, the chunk shape, and the count of numbers in each element.

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use crate::array::{ArrayReader, ChunkTable};
+use crate::store::StoreError;
+use crate::view::group_tree::GroupTree;
 use crate::view::hdf5::{self, ChunkIndex};
 use crate::view::layout::{
-    ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, StoredExtent, elements_start,
+    ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, StoredExtent, VirtualFile,
+    elements_start, has_gap,
 };
 
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
@@ -25,7 +28,8 @@ pub(in crate::view) enum DatasetValues {
 pub(in crate::view) struct StoredArray {
     /// The index of the dataset's object.
     pub(in crate::view) object: usize,
-    pub(in crate::view) reader: Arc<ArrayReader>,
+    /// The array; `None` for [`ArrayContent::Unread`].
+    pub(in crate::view) reader: Option<Arc<ArrayReader>>,
     pub(in crate::view) content: ArrayContent,
     /// The chunk index, if the dataset has chunks.
     pub(in crate::view) index: Option<ChunkIndex>,
@@ -37,6 +41,8 @@ pub(in crate::view) enum ArrayContent {
     Elements(ArrayExtent, u64),
     /// The stored chunks.
     Chunks(Arc<ChunkTable>),
+    /// A number of bytes that could not be read, for this reason.
+    Unread(u64, StoreError),
 }
 
 impl ArrayContent {
@@ -46,32 +52,38 @@ impl ArrayContent {
                 extent.size_bytes.saturating_add(*padding_bytes)
             }
             Self::Chunks(table) => table.size_bytes(),
+            Self::Unread(size_bytes, _) => *size_bytes,
         }
     }
 
     fn padding_bytes(&self) -> u64 {
         match self {
             Self::Elements(_, padding_bytes) => *padding_bytes,
-            Self::Chunks(_) => 0,
+            Self::Chunks(_) | Self::Unread(..) => 0,
         }
     }
 
-    /// Returns the segment of the array with this index.
-    fn segment(self, source: usize) -> Segment {
+    /// Returns the segment of the array with this index. An error is added to `errors`.
+    fn segment(self, source: usize, errors: &mut Vec<StoreError>) -> Segment {
         match self {
             Self::Elements(extent, _) => Segment::Array(ArrayExtent { source, ..extent }),
             Self::Chunks(table) => Segment::Stored(StoredExtent { source, table }),
+            Self::Unread(size_bytes, error) => {
+                errors.push(error);
+                Segment::Unread(errors.len() - 1, size_bytes)
+            }
         }
     }
 }
 
-/// Returns the layout of a file: objects, values, chunk indexes, and the elements of arrays, with a gap
-/// before them in large files. `None` if the file would be too long.
+/// Returns a file of a tree, without notes: objects, values, chunk indexes, and the elements of arrays, with a gap
+/// before them in large files and where the tree needs one. `None` if the file would be too long.
 pub(in crate::view) fn lay_out(
+    tree: &GroupTree,
     mut file: hdf5::File<'_>,
     values: Vec<(usize, DatasetValues, Option<ChunkIndex>)>,
     arrays: Vec<StoredArray>,
-) -> Option<(FileLayout, Vec<Arc<ArrayReader>>)> {
+) -> Option<VirtualFile> {
     let writer = file.writer();
     let mut body = FileBody {
         end: writer.end,
@@ -98,7 +110,9 @@ pub(in crate::view) fn lay_out(
         };
         file.place(object, address);
     }
-    let starts = starts(&arrays, body.end)?;
+    let has_gap = tree.needs_gap() || has_gap(decoded_bytes(&arrays));
+    let starts = starts(&arrays, body.end, has_gap)?;
+    let mut errors = Vec::new();
     let mut sources = Vec::with_capacity(arrays.len());
     let mut elements = Vec::with_capacity(arrays.len());
     for (array, start) in arrays.into_iter().zip(starts) {
@@ -108,41 +122,53 @@ pub(in crate::view) fn lay_out(
                 let address = body.put_index(index, start)?;
                 file.place(array.object, address);
             }
-            (None, ArrayContent::Elements(..)) => file.place(array.object, start),
+            (None, ArrayContent::Elements(..) | ArrayContent::Unread(..)) => {
+                file.place(array.object, start);
+            }
             // The array has no stored chunk.
             (None, ArrayContent::Chunks(_)) => {}
         }
         let padding_bytes = array.content.padding_bytes();
         let elements_bytes = size_bytes.checked_sub(padding_bytes)?;
-        elements.push((start, elements_bytes, array.content.segment(sources.len())));
+        let segment = array.content.segment(sources.len(), &mut errors);
+        elements.push((start, elements_bytes, segment));
         if padding_bytes > 0 {
             let end = start.checked_add(elements_bytes)?;
             elements.push((end, padding_bytes, Segment::Zeros(padding_bytes)));
         }
-        sources.push(array.reader);
+        sources.extend(array.reader);
     }
     for (start, size_bytes, segment) in elements {
         body.put(start, size_bytes, segment)?;
     }
     let header = Segment::Bytes(file.header(&writer, body.end));
-    let layout = FileLayout::new(std::iter::once(header).chain(body.parts))?;
-    Some((layout, sources))
+    Some(VirtualFile {
+        layout: FileLayout::new(std::iter::once(header).chain(body.parts))?,
+        sources,
+        notes: Vec::new(),
+        block_bytes: 1,
+        readability: tree.readability(errors, has_gap),
+    })
+}
+
+/// Returns the number of bytes of decoded elements. Only these need a gap in a large file: reading stored chunks
+/// along with the header costs little.
+fn decoded_bytes(arrays: &[StoredArray]) -> u64 {
+    let decoded = arrays.iter().map(|array| match &array.content {
+        ArrayContent::Elements(extent, _) => extent.size_bytes,
+        ArrayContent::Chunks(_) | ArrayContent::Unread(..) => 0,
+    });
+    decoded.fold(0, u64::saturating_add)
 }
 
 /// Returns the offset of each array's elements, after chunk indexes that begin at `at`.
-fn starts(arrays: &[StoredArray], at: u64) -> Option<Vec<u64>> {
+fn starts(arrays: &[StoredArray], at: u64, has_gap: bool) -> Option<Vec<u64>> {
     let mut at = at;
     for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
         at = at.checked_add(index.size_bytes())?;
     }
-    // Only decoded elements need a gap: reading stored chunks along with the header costs little.
-    let decoded = arrays.iter().map(|array| match &array.content {
-        ArrayContent::Elements(extent, _) => extent.size_bytes,
-        ArrayContent::Chunks(_) => 0,
-    });
-    let decoded_bytes = decoded.fold(0, u64::saturating_add);
-    at = elements_start(at, decoded_bytes, ARRAY_ALIGNMENT_BYTES)?;
+    at = elements_start(at, has_gap, ARRAY_ALIGNMENT_BYTES)?;
     let mut starts = Vec::with_capacity(arrays.len());
     for array in arrays {
         let start = at.checked_next_multiple_of(ARRAY_ALIGNMENT_BYTES)?;

@@ -6,6 +6,7 @@ use super::FileBuilder;
 use super::body::{ArrayContent, DatasetValues};
 use super::compound::NetCdfMembers;
 use crate::array::ArrayReader;
+use crate::store::StoreError;
 use crate::view::dataset::{Data, Variable};
 use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
 use crate::view::layout::{ArrayExtent, ElementOrder};
@@ -18,6 +19,8 @@ pub(super) enum DatasetElements {
     Unallocated,
     Values(DatasetValues, Option<ChunkIndex>),
     Array(Arc<ArrayReader>, ArrayContent, Option<ChunkIndex>),
+    /// A number of bytes that could not be read, for this reason.
+    Unread(u64, StoreError, Option<ChunkIndex>),
 }
 
 /// The maximum length of an unlimited axis.
@@ -41,6 +44,17 @@ pub(super) fn unallocated(shape: &[u64], is_unlimited: bool) -> Storage {
     }
 }
 
+/// Returns the chunks of a dataset.
+fn chunks(shape: &[u64], extents: Vec<u64>, is_unlimited: bool) -> Chunks {
+    match is_unlimited {
+        true => unlimited(shape, extents),
+        false => Chunks {
+            extents,
+            ..Chunks::default()
+        },
+    }
+}
+
 /// Returns the chunks of a dataset whose first axis is unlimited.
 fn unlimited(shape: &[u64], extents: Vec<u64>) -> Chunks {
     let rest = shape.iter().skip(1).copied();
@@ -51,10 +65,9 @@ fn unlimited(shape: &[u64], extents: Vec<u64>) -> Chunks {
     }
 }
 
-/// Returns the storage of row-major elements as chunks of whole rows, for a dataset whose first axis is
-/// unlimited. Also returns the index, and the padding in bytes of the last chunk. `None` if HDF5 does not
-/// support such chunks.
-fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
+/// Returns the storage of row-major elements as chunks of whole rows. Also returns the index, and the padding in
+/// bytes of the last chunk. `None` if HDF5 does not support such chunks.
+fn rows(shape: &[u64], item_bytes: u64, is_unlimited: bool) -> Option<(Storage, ChunkIndex, u64)> {
     let (length, rest) = shape.split_first()?;
     let row_bytes = rest
         .iter()
@@ -65,7 +78,7 @@ fn rows(shape: &[u64], item_bytes: u64) -> Option<(Storage, ChunkIndex, u64)> {
     let padding = length.checked_next_multiple_of(rows)? - length;
     let extents: Vec<u64> = std::iter::once(&rows).chain(rest).copied().collect();
     let index = ChunkIndex::new(shape, &extents, item_bytes)?;
-    let storage = Storage::Chunked(0, unlimited(shape, extents));
+    let storage = Storage::Chunked(0, chunks(shape, extents, is_unlimited));
     Some((storage, index, padding.checked_mul(row_bytes)?))
 }
 
@@ -85,6 +98,31 @@ fn of_values(
     let index = ChunkIndex::new(shape, shape, item_bytes).ok_or("values that are no chunk")?;
     let storage = Storage::Chunked(0, unlimited(shape, shape.to_vec()));
     Ok((storage, DatasetElements::Values(values, Some(index))))
+}
+
+/// Returns the storage of values that could not be read: one chunk if possible, as in [`of_array`].
+fn of_unread(
+    error: &StoreError,
+    shape: &[u64],
+    item_bytes: u64,
+    is_unlimited: bool,
+) -> Result<(Storage, DatasetElements), String> {
+    let size_bytes = shape
+        .iter()
+        .try_fold(item_bytes, |size, length| size.checked_mul(*length));
+    let size_bytes = size_bytes.ok_or("too many bytes")?;
+    let (storage, index) = match ChunkIndex::new(shape, shape, item_bytes) {
+        Some(index) if !shape.is_empty() => {
+            let chunks = chunks(shape, shape.to_vec(), is_unlimited);
+            (Storage::Chunked(0, chunks), Some(index))
+        }
+        _ if is_unlimited => return Err("values that are no chunk".into()),
+        _ => (Storage::Contiguous(0), None),
+    };
+    Ok((
+        storage,
+        DatasetElements::Unread(size_bytes, error.clone(), index),
+    ))
 }
 
 /// Returns the storage of the stored chunks of an array.
@@ -164,6 +202,9 @@ impl<'a> FileBuilder<'a> {
                     is_unlimited,
                 );
             }
+            Data::Unread(error, _) => {
+                return of_unread(error, shape, item_bytes as u64, is_unlimited);
+            }
             Data::Array(reader, chunks) => (reader, chunks),
         };
         let conversion = number.and_then(|number| variable.conversion(number));
@@ -177,8 +218,10 @@ impl<'a> FileBuilder<'a> {
 }
 
 /// Returns the storage of the elements of an array of `shape` and `chunks` in the file. The file has the
-/// chunks of the array, so that each is decoded once. Elements are contiguous if the array has one chunk, or
-/// if HDF5 does not support the chunks. All lengths must be greater than 0.
+/// chunks of the array, so that each is decoded once; chunks of whole rows, if the array has one chunk, or if HDF5
+/// does not support the chunks. Elements are contiguous only if no chunks are possible: the library (HDF5 2.2)
+/// returns zeros from its buffer for contiguous elements if they are read again after an error. It keeps no chunk
+/// that it could not read. All lengths must be greater than 0.
 ///
 /// # Errors
 /// The file would be too long, or rows are not possible as chunks of an unlimited axis.
@@ -201,23 +244,16 @@ pub(in crate::view) fn of_array(
     };
     let (order, storage, index, padding_bytes) = match (index, is_unlimited) {
         (Some(index), _) => {
-            let extents = chunks.to_vec();
-            let chunks = match is_unlimited {
-                true => unlimited(shape, extents),
-                false => Chunks {
-                    extents,
-                    ..Chunks::default()
-                },
-            };
-            let storage = Storage::Chunked(0, chunks);
+            let storage = Storage::Chunked(0, self::chunks(shape, chunks.to_vec(), is_unlimited));
             (ElementOrder::ChunkMajor, storage, Some(index), 0)
         }
-        (None, true) => {
-            let (storage, index, padding_bytes) =
-                rows(shape, item).ok_or("rows that are no chunks of HDF5")?;
-            (ElementOrder::RowMajor, storage, Some(index), padding_bytes)
-        }
-        (None, false) => (ElementOrder::RowMajor, Storage::Contiguous(0), None, 0),
+        (None, _) => match rows(shape, item, is_unlimited) {
+            Some((storage, index, padding_bytes)) => {
+                (ElementOrder::RowMajor, storage, Some(index), padding_bytes)
+            }
+            None if is_unlimited => return Err("rows that are no chunks of HDF5".into()),
+            None => (ElementOrder::RowMajor, Storage::Contiguous(0), None, 0),
+        },
     };
     let extent = ArrayExtent::new(0, reader, order, conversion).ok_or("too many bytes")?;
     if let Some(index) = &index
@@ -245,7 +281,7 @@ mod tests {
             (&[5, 1 << 20], vec![1, 1 << 20], 0),
             (&[7, 3, 1 << 14], vec![2, 3, 1 << 14], 24 << 14),
         ] {
-            let (storage, index, padding) = rows(shape, 8).unwrap();
+            let (storage, index, padding) = rows(shape, 8, true).unwrap();
             let Storage::Chunked(_, chunks) = storage else {
                 panic!("{storage:?}");
             };
@@ -254,6 +290,8 @@ mod tests {
             assert_eq!(index.chunks_bytes(), 8 * all + padding);
             assert_eq!(chunks.max_shape.unwrap()[0], UNLIMITED);
         }
-        assert!(rows(&[2, 1 << 30], 8).is_none());
+        assert!(rows(&[2, 1 << 30], 8, true).is_none());
+        let (storage, ..) = rows(&[10, 5], 8, false).unwrap();
+        assert!(matches!(storage, Storage::Chunked(_, chunks) if chunks.max_shape.is_none()));
     }
 }
