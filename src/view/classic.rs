@@ -302,9 +302,7 @@ impl Planner {
         let shape = self.shape(variable)?;
         let texts = match &variable.data {
             Data::Texts(texts) => Some(self.pad(texts)?),
-            // The length of the texts is not known.
-            Data::Unread(..) => Some((1, Vec::new())),
-            Data::Array(..) | Data::Records(..) | Data::Numbers(_) => None,
+            Data::Array(..) | Data::Records(..) | Data::Numbers(_) | Data::Unread(..) => None,
         };
         let characters = texts.as_ref().map_or(1, |(length, _)| *length as u64);
         let mut dimensions = variable.dimensions.clone();
@@ -392,7 +390,7 @@ impl Planner {
         let (found, name) = (&variable.attributes, &variable.name);
         let mut attributes = attributes(found, self.version, name, &mut self.notes);
         let has_encoding = attributes.iter().any(|it| it.name == "_Encoding");
-        if matches!(variable.data, Data::Texts(_) | Data::Unread(..)) && !has_encoding {
+        if matches!(variable.data, Data::Texts(_)) && !has_encoding {
             attributes.push(header::Attribute {
                 name: "_Encoding".into(),
                 kind: NcType::CHAR,

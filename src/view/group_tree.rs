@@ -72,7 +72,10 @@ impl GroupTree {
     /// cannot be read, or opening the file would decode very many chunks.
     pub(super) fn needs_gap(&self) -> bool {
         let arrays = self.all_arrays();
-        let chunks = arrays.iter().filter_map(|array| array.node.reader());
+        let decoded = arrays
+            .iter()
+            .filter(|array| !matches!(array.stored, Some(Ok(_))));
+        let chunks = decoded.filter_map(|array| array.node.reader());
         let chunks = chunks.map(|reader| match reader.chunks().inner_counts() {
             Some(counts) => counts
                 .iter()

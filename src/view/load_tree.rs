@@ -257,7 +257,18 @@ impl Nodes {
         Ok(tree)
     }
 
-    async fn load_array(
+    // Boxed, because groups load their arrays on the stack of all groups above them.
+    fn load_array<'a>(
+        self: &'a Arc<Self>,
+        node: Arc<ViewNode>,
+        scope: TreeScope,
+        has_crs: bool,
+        budget: &'a mut TreeBudget,
+    ) -> BoxFuture<'a, Result<GroupArray, ContentError>> {
+        self.load_elements(node, scope, has_crs, budget).boxed()
+    }
+
+    async fn load_elements(
         self: &Arc<Self>,
         node: Arc<ViewNode>,
         scope: TreeScope,

@@ -192,6 +192,10 @@ impl<'a> FileBuilder<'a> {
             },
         };
         if let Some(error) = &member.unread {
+            self.note(
+                &member.node,
+                &format!("its elements cannot be read: {error}"),
+            );
             return unread(member, array, error);
         }
         if let Some(texts) = &member.texts {

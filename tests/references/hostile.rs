@@ -116,6 +116,39 @@ fn ranges_beyond_the_end_of_a_target_are_corrupt() {
     }
 }
 
+/// netCDF-C 4.10 reads the first 4 MiB to open a file.
+#[test]
+fn a_target_that_is_refused_hides_no_other_variable_of_a_small_netcdf_file() {
+    let directory = scratch();
+    let path = directory.path().join("refs.json");
+    write(&path, &[json!(["/etc/passwd", 0, 1])]);
+    let mut references: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let refs = references["refs"].as_object_mut().unwrap();
+    let zarray = refs["x/.zarray"].clone();
+    refs.insert("good/.zarray".into(), zarray);
+    refs.insert("good/0".into(), json!("a"));
+    fs::write(&path, references.to_string()).unwrap();
+    let mount = Mount::new(&path);
+    for name in ["root.nc", "root.cdf.nc"] {
+        let script = "import netCDF4, sys
+file = netCDF4.Dataset(sys.argv[1])
+assert file['good'][:].tolist() == [97]
+for _ in range(2):
+    try:
+        print(file['x'][:])
+    except (OSError, RuntimeError):
+        pass";
+        let mut client = Command::new(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references/.venv/bin/python"),
+        );
+        let output = run(client
+            .args(["-c", script])
+            .arg(mount.join(".zarrfs").join(name)));
+        assert_eq!(output, "", "{name}");
+    }
+    mount.unmount();
+}
+
 #[test]
 fn values_in_targets_that_are_damaged_or_too_short_are_errors_of_their_keys() {
     for (target, why) in [

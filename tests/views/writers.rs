@@ -173,7 +173,7 @@ fn every_listed_view_exists_and_groups_without_arrays_are_listed() {
         ("structs", "structs.nc", true),
         ("structs", "structs.cdf.nc", false),
         ("empty", "empty.nc", true),
-        ("empty", "empty.cdf.nc", false),
+        ("empty", "empty.cdf.nc", true),
         ("text", "text.nc", true),
         ("text", "text.cdf.nc", true),
         ("outer", "outer.nc", false),

@@ -155,6 +155,9 @@ fn variable(
     let name = variable_name(node, array)?;
     let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
     let (item, data, parts) = elements(member, array, scopes)?;
+    if let Some(error) = &member.unread {
+        note(format!("its elements cannot be read: {error}"));
+    }
     if let Some(error) = &member.unread_grid {
         note(format!("its grid is not in the file: {error}"));
     }
@@ -167,6 +170,10 @@ fn variable(
         && let Some(&length) = chunk_shape.get(array.shape.len())
     {
         dimensions.push(scopes.dimension(&format!("string{length}"), length, &dimensions));
+    }
+    if matches!((item, &data), (VariableType::Char, Data::Unread(..))) {
+        // The length of the texts is not known.
+        dimensions.push(scopes.dimension("string1", 1, &dimensions));
     }
     let (attributes, fill) = attributes_and_fill(array, item, parts, &mut note)?;
     Ok(Variable {
@@ -288,7 +295,8 @@ fn elements(
     Ok((item, Data::Array(Arc::clone(reader), chunk_shape), parts))
 }
 
-/// Returns the elements of an array that could not be read: as [`elements`].
+/// Returns the elements of an array that could not be read: as [`elements`]. Text is characters, since xarray reads
+/// an element of each variable of strings to open a file.
 fn unread(member: &GroupArray, error: &StoreError) -> (VariableType, Data, u64) {
     let structures = member
         .node
@@ -296,7 +304,7 @@ fn unread(member: &GroupArray, error: &StoreError) -> (VariableType, Data, u64) 
         .filter(|reader| matches!(reader.chunks().data_type().scalar, Scalar::Struct(_)));
     let item = match structures {
         Some(_) => VariableType::Structure,
-        None => VariableType::Text,
+        None => VariableType::Char,
     };
     (item, Data::Unread(error.clone(), structures.cloned()), 1)
 }
