@@ -30,6 +30,7 @@ mod shards;
 mod source_consolidated;
 #[cfg(test)]
 mod tests;
+mod text;
 mod types;
 mod unreadable_chunk;
 mod zstd_frame;
@@ -314,7 +315,11 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        let node = Arc::new(self.translate(key, documents)?);
+        let is_text = match self.is_text(key, &documents).await {
+            Err(error) if error.is_lasting() => Err(format!("its objects cannot be read: {error}")),
+            is_text => Ok(is_text?),
+        };
+        let node = Arc::new(self.translate(key, documents, is_text)?);
         let entry = (Arc::clone(&node), read);
         let _evicted = self
             .nodes
@@ -324,8 +329,16 @@ impl Shared {
     }
 
     /// Translates the documents of a node.
-    fn translate(&self, key: &Key, documents: NodeDocuments) -> Result<NodeView, StoreError> {
-        let translation = self.translation(key, &documents)?;
+    fn translate(
+        &self,
+        key: &Key,
+        documents: NodeDocuments,
+        is_text: Result<bool, String>,
+    ) -> Result<NodeView, StoreError> {
+        let translation = match is_text {
+            Ok(is_text) => self.translation(key, &documents, is_text)?,
+            Err(why) => Translation::Unsupported(why),
+        };
         if let Translation::Unsupported(why) = &translation {
             let mut logged = self.logged.lock();
             if logged.len() < MAX_LOGGED && logged.insert(key.clone()) {
@@ -384,7 +397,35 @@ impl Shared {
         Ok(Some(Arc::new(reader)))
     }
 
-    fn translation(&self, key: &Key, documents: &NodeDocuments) -> Result<Translation, StoreError> {
+    /// Returns whether the node is an array of objects that become strings. If the cached node has the same
+    /// documents, the elements are not read again.
+    async fn is_text(&self, key: &Key, documents: &NodeDocuments) -> Result<bool, StoreError> {
+        let cached = self.nodes.lock().get(key).and_then(|(node, _)| {
+            let is_same = node.version == documents.version;
+            is_same.then(|| node.chunks().is_some_and(|chunks| chunks.text.is_some()))
+        });
+        if let Some(is_text) = cached {
+            return Ok(is_text);
+        }
+        let has_objects = |text: &Vec<u8>| memchr::memmem::find(text, b"|O").is_some();
+        let [_, zarray, ..] = &documents.texts;
+        if !zarray.as_ref().is_some_and(has_objects) {
+            return Ok(false);
+        }
+        match documents.documents().node().map(|detected| detected.node) {
+            Some(Ok(node)) => {
+                text::is_text(&*self.store, key, self.target, &node, &self.engine).await
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn translation(
+        &self,
+        key: &Key,
+        documents: &NodeDocuments,
+        is_text: bool,
+    ) -> Result<Translation, StoreError> {
         if let Some(problem) = &documents.problem {
             return Ok(Translation::Unsupported(problem.clone()));
         }
@@ -412,7 +453,7 @@ impl Shared {
                     Node::Array(array) if self.target == Target::V2 && documents.is_v1() => {
                         of_version_1(array, raw.as_ref()).unwrap_or_else(Translation::Unsupported)
                     }
-                    _ => translate(self.target, &node, raw.as_ref()),
+                    _ => translate(self.target, &node, raw.as_ref(), is_text),
                 }
             }
             Err(_) if self.target.shows_broken(detected.format) => Translation::Same,

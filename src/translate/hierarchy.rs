@@ -28,6 +28,8 @@ pub(super) struct DocumentTree {
     /// The parsed documents, in the order of [`NODE_DOCUMENT_NAMES`].
     documents: [Option<Value>; 5],
     problem: Option<DocumentProblem>,
+    /// Whether the node is an array of objects that are all text.
+    is_text: bool,
     members: BTreeMap<String, DocumentTree>,
 }
 
@@ -120,7 +122,7 @@ impl DocumentTree {
             Ok(node) => {
                 let [zarr_json, zarray, ..] = &self.documents;
                 let raw = zarr_json.as_ref().or(zarray.as_ref());
-                Some(translate(target, &node, raw))
+                Some(translate(target, &node, raw, self.is_text))
             }
         }
     }

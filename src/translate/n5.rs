@@ -92,6 +92,7 @@ fn chunks(array: &Array, keys: ChunkKeys) -> Result<TranslatedChunks, String> {
         source_keys: parts.chunk_keys,
         shards: None,
         frame_content_bytes: None,
+        text: None,
         decoder: Some(N5Decoder {
             array: array.clone(),
             pipeline: Arc::new(pipeline),

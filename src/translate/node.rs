@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::n5::N5Decoder;
 use super::shards::{SHARDING, Shards};
+use super::text::{self, TextDecoder};
 use super::{Target, codecs, fill, fill_mask, n5, types};
 use crate::codec::Pipeline;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
@@ -48,6 +49,8 @@ pub(super) struct TranslatedChunks {
     pub(super) frame_content_bytes: Option<u64>,
     /// The decoder of the chunks, if the translated chunks are decoded.
     pub(super) decoder: Option<N5Decoder>,
+    /// The decoder of objects that are text, if the translated chunks are encoded strings.
+    pub(super) text: Option<Arc<TextDecoder>>,
 }
 
 impl TranslatedChunks {
@@ -69,12 +72,19 @@ impl TranslatedChunks {
             shards: shards.map(Arc::new),
             frame_content_bytes: None,
             decoder: None,
+            text: None,
         })
     }
 }
 
-/// Translates a node. `raw` is its `zarr.json`, or else its `.zarray`, if it has either.
-pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
+/// Translates a node. `raw` is its `zarr.json`, or else its `.zarray`, if it has either; `is_text` is the result of
+/// [`text::is_text`].
+pub(super) fn translate(
+    target: Target,
+    node: &Node,
+    raw: Option<&Value>,
+    is_text: bool,
+) -> Translation {
     let translated = match (target, node, node.format()) {
         (Target::V2, Node::Group(_), ZarrFormat::V2)
         | (Target::V3, Node::Group(_), ZarrFormat::V3)
@@ -95,6 +105,7 @@ pub(super) fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Tra
         (Target::V2, Node::Group(group), ZarrFormat::V3 | ZarrFormat::N5) => group_to_v2(group),
         (Target::V3, Node::Group(group), ZarrFormat::V2 | ZarrFormat::N5) => group_to_v3(group),
         (Target::V2, Node::Array(array), ZarrFormat::V3) => array_to_v2(array),
+        (Target::V3, Node::Array(array), ZarrFormat::V2) if is_text => text::to_v3(array),
         (Target::V3, Node::Array(array), ZarrFormat::V2) => array_to_v3(array),
         (Target::V2, Node::Array(array), ZarrFormat::N5) => n5::to_v2(array),
         (Target::V3, Node::Array(array), ZarrFormat::N5) => n5::to_v3(array),

@@ -124,6 +124,9 @@ impl Shared {
         if let Some(reader) = &node.reader {
             return self.open_decoded(node, array, reader, chunk).await;
         }
+        if let Some(decoder) = node.chunks().and_then(|chunks| chunks.text.as_ref()) {
+            return self.open_text(node, array, decoder, chunk).await;
+        }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
@@ -203,7 +206,7 @@ impl Shared {
         chunk: u64,
     ) -> Result<Stat, StoreError> {
         let is_opened = |chunks: &TranslatedChunks| {
-            chunks.shards.is_some() || chunks.frame_content_bytes.is_some()
+            chunks.shards.is_some() || chunks.frame_content_bytes.is_some() || chunks.text.is_some()
         };
         if node.reader.is_some() || node.chunks().is_some_and(is_opened) {
             let hint = AccessHint::Ranges;

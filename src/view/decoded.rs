@@ -12,7 +12,7 @@ use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
-use crate::zarr::{ByteOrder, DataType, FillValue, Fixed, Node, Scalar, Variable};
+use crate::zarr::{Array, ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
 /// The maximum size of the decoded text of one array, in bytes.
 const MAX_TEXT_BYTES: u64 = 4 << 20;
@@ -90,19 +90,19 @@ impl Nodes {
                 Ok(Some(texts.map(Arc::new)))
             }
             NodeElements::Variable(..) => {
-                let Some(kind) = text_kind(node) else {
+                let Some(array) = node.metadata().as_array().filter(|array| is_text(array)) else {
                     return Ok(None);
                 };
                 let Some(elements) = self.elements_of(node, most).await? else {
                     return Ok(None);
                 };
                 Ok(
-                    match (kind, elements.map(|elements| texts(&elements, &kind))) {
-                        (_, Err(why)) => Some(Err(why)),
-                        (_, Ok(Some(texts))) => Some(Ok(Arc::new(texts))),
-                        (TextKind::Declared, Ok(None)) => Some(Err("not text".to_owned())),
+                    match elements.map(|elements| array::texts(array, elements.iter())) {
+                        Err(why) => Some(Err(why)),
+                        Ok(Some(texts)) => Some(Ok(Arc::new(texts))),
                         // The values of objects that are no text are in `.json`.
-                        (TextKind::Objects { .. }, Ok(None)) => None,
+                        Ok(None) if array::may_be_text(array) => None,
+                        Ok(None) => Some(Err("not text".to_owned())),
                     },
                 )
             }
@@ -237,51 +237,9 @@ fn too_much(most: u64) -> String {
     format!("more than {most} bytes of text or lists")
 }
 
-/// How an array of variable length may have text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TextKind {
-    /// The data type is text.
-    Declared,
-    /// The data type is any object: kerchunk writes text with `json2`. Only the elements tell whether all are text.
-    Objects {
-        /// Whether the elements of chunks that do not exist are the number 0.
-        is_zero_filled: bool,
-    },
-}
-
-/// Returns how the elements of an array may be text of variable length; `None` if they are not.
-pub(super) fn text_kind(node: &ViewNode) -> Option<TextKind> {
-    let array = node.metadata().as_array()?;
-    match array.data_type.as_ref().ok()? {
-        DataType::Variable(Variable::Text) => Some(TextKind::Declared),
-        DataType::Variable(Variable::Object) => Some(TextKind::Objects {
-            is_zero_filled: matches!(&array.fill_value,
-                Ok(FillValue::Variable(value)) if value.as_u64() == Some(0)),
-        }),
-        _ => None,
-    }
-}
-
-/// Returns the texts of an array; `None` if an element is no text. An object that is missing (null, and 0 if the
-/// array is filled with it) is the empty text, as `vlen-utf8` of numcodecs writes it, beside at least one text.
-fn texts(elements: &array::Elements, kind: &TextKind) -> Option<Vec<String>> {
-    let is_missing = |value: &serde_json::Value| match kind {
-        TextKind::Declared => false,
-        TextKind::Objects { is_zero_filled } => {
-            value.is_null() || *is_zero_filled && value.as_u64() == Some(0)
-        }
-    };
-    let mut has_text = *kind == TextKind::Declared || elements.iter().next().is_none();
-    let of_text = |element: &Element| match element {
-        Element::Text(text) => {
-            has_text = true;
-            Some(text.clone())
-        }
-        Element::Json(value) if is_missing(value) => Some(String::new()),
-        _ => None,
-    };
-    let texts: Option<Vec<String>> = elements.iter().map(of_text).collect();
-    texts.filter(|_| has_text)
+/// Returns whether the elements of an array are text of variable length, or may be.
+fn is_text(array: &Array) -> bool {
+    array.data_type == Ok(DataType::Variable(Variable::Text)) || array::may_be_text(array)
 }
 
 /// Decodes text of 4-byte code points, without the NULs at its end.

@@ -228,6 +228,21 @@ fn with_texts(path: &std::path::Path) {
 
 const TEXTS: [&str; 5] = ["categories", "json2", "missing", "msgpack2", "vlen"];
 
+/// Returns the texts that zarr-python reads from `as-v3`, with and without consolidated metadata.
+fn translated_texts(mount: &Mount) -> String {
+    let script = "import sys, zarr
+for name in sys.argv[2:]:
+    found = [zarr.open_group(sys.argv[1], mode='r', use_consolidated=use)[name] for use in (True, False)]
+    assert all(array.metadata.zarr_format == 3 for array in found)
+    assert found[0][:].tolist() == found[1][:].tolist()
+    print(found[0][:].tolist())";
+    let python =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references/.venv/bin/python");
+    let mut client = Command::new(python);
+    client.args(["-c", script]).arg(mount.join(".zarrfs/as-v3"));
+    run(client.args(TEXTS))
+}
+
 /// kerchunk writes the strings of NetCDF-4 with `json2`.
 #[test]
 fn objects_that_are_all_text_are_text_in_views() {
@@ -269,6 +284,11 @@ fn objects_that_are_all_text_are_text_in_views() {
             .unwrap()
             .starts_with(b"PAR1")
     );
+    assert_eq!(
+        translated_texts(&mount),
+        "['a', 'bc', '']\n".repeat(TEXTS.len())
+    );
+    assert!(!views.join("as-v3/number").exists() && !views.join("as-v3/nan").exists());
     let readme = fs::read_to_string(views.join("README.txt")).unwrap();
     assert!(readme.contains("nan is not in it: elements of variable length that are no text"));
     mount.unmount();

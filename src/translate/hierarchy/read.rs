@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::super::source_consolidated::SourceConsolidated;
+use super::super::{Target, text};
 use super::{DocumentProblem, DocumentTree, HierarchyError, MAX_NODES};
 use crate::array::{Engine, Reservation};
 use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
@@ -121,7 +122,8 @@ impl Hierarchy {
     ) -> Result<Self, HierarchyError> {
         leave_session_thread().await;
         let mut budget = Budget::new(engine);
-        let tree = DocumentTree::read(store, key, most, &mut budget).await?;
+        let mut tree = DocumentTree::read(store, key, most, &mut budget).await?;
+        tree.find_texts(store, key, engine).await?;
         Ok(Self {
             tree,
             modified: budget.modified,
@@ -207,6 +209,39 @@ impl DocumentTree {
         budget.nodes = budget.nodes.min(most);
         tree.walk(store, key, 0, budget).await?;
         Ok(tree)
+    }
+
+    /// Reads the elements of arrays of objects, to find out whether all are text.
+    fn find_texts<'a>(
+        &'a mut self,
+        store: &'a dyn Store,
+        key: &'a Key,
+        engine: &'a Engine,
+    ) -> BoxFuture<'a, Result<(), HierarchyError>> {
+        async move {
+            let [_, zarray, ..] = &self.documents;
+            let dtype = zarray.as_ref().and_then(|document| document.get("dtype"));
+            if dtype.is_some_and(|dtype| dtype == "|O")
+                && let Some(Ok(node)) = self.node()
+            {
+                let found = text::is_text(store, key, Target::V3, &node, engine).await;
+                match found {
+                    Ok(is_text) => self.is_text = is_text,
+                    Err(error) if error.is_lasting() => {
+                        let why = format!("its objects cannot be read: {error}");
+                        self.problem = Some(DocumentProblem::Invalid(why));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            for (name, member) in &mut self.members {
+                if let Ok(below) = key.join(name.as_bytes()) {
+                    member.find_texts(store, &below, engine).await?;
+                }
+            }
+            Ok(())
+        }
+        .boxed()
     }
 
     /// Returns the consolidated metadata of a group, and the document that contains them.

@@ -27,6 +27,10 @@ fn sharded() -> Value {
             "index_codecs": [little, "crc32c"]}}]})
 }
 
+fn translate(target: Target, node: &Node, raw: Option<&Value>) -> Translation {
+    super::translate(target, node, raw, false)
+}
+
 #[test]
 fn a_sharded_array_has_the_inner_chunks_as_its_own() {
     let array = sharded();
