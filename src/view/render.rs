@@ -230,7 +230,12 @@ impl Nodes {
             Renderer::StoredChunks(make) => {
                 let mut tree = self.stored_tree(node).await?;
                 tree.has_gap = self.files_with_gap.has(&file_id(node, format));
-                Ok(make(&tree)?)
+                let mut file = make(&tree)?;
+                // Stored chunks of a remote source are not cached: a program would fetch them again.
+                if self.store().capabilities().is_remote {
+                    file.readability.read_to_open_bytes = 0;
+                }
+                Ok(file)
             }
             Renderer::ArrayWithNodes(_, make)
             | Renderer::StoredArray(_, make)
