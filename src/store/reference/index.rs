@@ -258,7 +258,7 @@ impl IndexBuilder {
         }
         let mut targets = Vec::with_capacity(self.urls.len());
         for text in std::mem::take(&mut self.urls) {
-            targets.push(TargetText::new(&*url(&text)?));
+            targets.push(TargetText::new(&url(&text)?));
         }
         let names = &self.names;
         let place = |node: &Node| (node.directory, name_of(names, node));
