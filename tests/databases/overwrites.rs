@@ -131,7 +131,7 @@ fn is_never_mixed(kind: &str, scratch: &Path) {
 }
 
 #[test]
-fn i08_an_overwritten_database_is_never_mixed_with_its_old_content() {
+fn i10_an_overwritten_database_is_never_mixed_with_its_old_content() {
     let scratch = scratch();
     std::thread::scope(|scope| {
         for kind in KINDS.into_iter().chain(DBM_KINDS) {
@@ -155,11 +155,14 @@ fn an_unchanged_value_stays_readable_while_a_writer_has_the_database_open() {
         // Its commits write checkpoints, or change pages before they are committed.
         while writer.0.try_wait().unwrap().is_none() {
             let mut bytes = [0; 5000];
-            value.read_exact_at(&mut bytes, 200_000).unwrap();
+            let read = value.read_exact_at(&mut bytes, 200_000);
+            read.unwrap_or_else(|error| panic!("{kind}: {error} after {:?}", begun.elapsed()));
             assert!(bytes.iter().all(|byte| *byte == 1), "{kind}");
+            if begun.elapsed() > Duration::from_secs(1) {
+                writer.0.stdin.take();
+            }
             assert!(begun.elapsed() < Duration::from_secs(30), "{kind}");
         }
-        assert!(begun.elapsed() > Duration::from_millis(500), "{kind}");
         assert_eq!(byte_of(&mount.join("v/300000"), 300_000).unwrap(), 1);
     }
 }

@@ -5,13 +5,14 @@ usage: write.py hierarchy DIRECTORY       one hierarchy in a zip and in each kin
        write.py mongodb PORT ZIP                the same in MongoDB
        write.py update KIND PATH SECONDS  transactions that change all values; prints the last number
        write.py once KIND PATH NUMBER     the values of one number, in a database that is made anew
-       write.py grow KIND PATH            transactions that add values for a second, to those of one number
+       write.py grow KIND PATH            transactions that add values to those of one number, until a line of input
        write.py hang KIND PATH            a transaction that is begun and waits, or nothing after `close`
        write.py small KIND PATH           values that fit into pages, and two that do not
 """
 
 import dbm.dumb
 import os
+import select
 import sqlite3
 import sys
 import time
@@ -156,12 +157,10 @@ def grow(kind, path):
     database = KINDS[kind](path)
     database.put(values_of(1))
     print("ready", flush=True)
-    end = time.monotonic() + 1.5
     number = 0
-    while time.monotonic() < end:
+    while not select.select([sys.stdin], [], [], 0.005)[0]:
         number += 1
         database.put([(f"w/{number}", b"w" * 100_000)])
-        time.sleep(0.005)
     database.close()
 
 
