@@ -1,4 +1,13 @@
 //! MongoDB: the store of zarr-python 2.18. These tests need the feature `mongodb`.
+//!
+//! The server is `tests/servers/mongodb.py`. PoloDB 5.3 (`cargo install polodb`), another server with MongoDB's
+//! protocol, was tried with pymongo 4.6 and 4.20 and cannot take its place:
+//! - Its replies have the length of the document in place of the flags, and pymongo refuses them.
+//! - With flags that a test sets to zero, `ping`, `insert_one`, `find_one` and `$match` succeed. The reply to `find`
+//!   has the request 0, so `find` of several documents fails, and with it `MongoDBStore`.
+//! - `update` and `replaceOne` with `upsert`, with which `MongoDBStore` writes each key, want `updates` in the
+//!   command and fail.
+//! - `aggregate` refuses `$project`, with which zarrfs reads the keys. All databases are one.
 
 use crate::support::*;
 
