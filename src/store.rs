@@ -19,6 +19,7 @@ mod key;
 mod key_classes;
 mod memory;
 mod object;
+mod open_files;
 mod prefixes;
 mod read;
 mod readahead;

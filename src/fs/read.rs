@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::{Fs, FsError, Handle, MAX_READ_BYTES};
+use super::{Fs, FsError, Handle};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, Object, StoreError};
 use crate::tree::Ino;
 
@@ -68,7 +68,8 @@ impl Reader {
             object,
             ino,
             offset,
-            size: size.min(MAX_READ_BYTES),
+            // Never less than the request: to the kernel, a short read is the end of the file.
+            size,
         }
     }
 

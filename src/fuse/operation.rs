@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::future::Future;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -219,7 +220,7 @@ impl Operation for Open {
             && opened.object.size_bytes() >= PASSTHROUGH_MIN_BYTES
             && let Some(file) = opened.object.backing()
         {
-            match service.open_passthrough(self.0, opened.handle, file, reply) {
+            match service.open_passthrough(self.0, opened.handle, file.as_fd(), reply) {
                 None => return,
                 Some(back) => reply = back,
             }

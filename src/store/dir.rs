@@ -8,7 +8,7 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat as FileStat};
 use rustix::io::Errno;
 
+use super::open_files::{OpenFileId, OpenFiles};
 use super::snapshot::{ReadMode, SnapshotError, SnapshotFile, object_stat, time};
 use super::system::{self, NamesBuffer, PATH_ONLY};
 use super::{
@@ -101,6 +102,7 @@ pub struct DirStore {
     root: Arc<Root>,
     label: String,
     options: DirOptions,
+    open_files: Arc<OpenFiles>,
 }
 
 impl DirStore {
@@ -119,6 +121,7 @@ impl DirStore {
             root,
             label,
             options,
+            open_files: Arc::new(OpenFiles::new()),
         };
         store
             .resolve(&Key::root(), PATH_ONLY)
@@ -129,6 +132,16 @@ impl DirStore {
                 _ => e,
             })?;
         Ok(store)
+    }
+
+    /// Returns the same store, without its label.
+    fn handle(&self) -> Self {
+        Self {
+            root: Arc::clone(&self.root),
+            label: String::new(),
+            options: self.options,
+            open_files: Arc::clone(&self.open_files),
+        }
     }
 
     /// Opens a key, following the links that the options allow.
@@ -147,6 +160,18 @@ impl DirStore {
             flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
         }
         let path = OsStr::from_bytes(path);
+        self.open_files
+            .with_descriptor(|| self.open_beneath(path, flags, links, key.is_root()))
+    }
+
+    /// Opens a path below the root. If the root was removed and created again, opens it in the new one.
+    fn open_beneath(
+        &self,
+        path: &OsStr,
+        flags: OFlags,
+        links: Links,
+        is_root: bool,
+    ) -> io::Result<OwnedFd> {
         let mut root = self.root.opened();
         let mut result = Err(Errno::AGAIN);
         for _ in 0..RESOLVE_ATTEMPTS {
@@ -157,7 +182,7 @@ impl DirStore {
                 Err(Errno::INTR | Errno::AGAIN) => continue,
                 // The path `.` of a removed directory can be opened.
                 Err(Errno::NOENT | Errno::STALE) => {}
-                Ok(_) if key.is_root() => {}
+                Ok(_) if is_root => {}
                 Ok(_) | Err(_) => break,
             }
             match self.root.renewed(&root) {
@@ -186,6 +211,30 @@ impl DirStore {
             FileType::Directory => Ok(stat),
             kind => Err(special(key, kind)),
         }
+    }
+
+    /// Opens a regular file for reading.
+    fn open_file(&self, key: &Key) -> Result<SnapshotFile, StoreError> {
+        let failed = |e| StoreError::from_io(key, e);
+        let place = self.resolve(key, PATH_ONLY);
+        let place = place.map_err(|error| self.failed(key, error))?;
+        let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
+        // The type is checked first, because open(2) of a device can have side effects.
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
+            kind => return Err(special(key, kind)),
+        }
+        let file = self.open_files.with_descriptor(|| reopen(&place));
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            // The path exists: it is `/proc` that is not there.
+            Some(Errno::NOENT) => StoreError::Io {
+                key: key.clone(),
+                source: Arc::new(error),
+            },
+            _ => failed(error),
+        })?;
+        SnapshotFile::new(file).map_err(failed)
     }
 
     /// Converts the error of resolving a key. A link without a target does not prove that the value is absent:
@@ -306,28 +355,13 @@ impl SyncStore for DirStore {
     }
 
     fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        let failed = |e| StoreError::from_io(key, e);
-        let place = self.resolve(key, PATH_ONLY);
-        let place = place.map_err(|error| self.failed(key, error))?;
-        let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
-        // The type is checked first, because open(2) of a device can have side effects.
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(StoreError::NotAPrefix { key: key.clone() }),
-            kind => return Err(special(key, kind)),
-        }
-        let file = reopen(&place).map_err(|error| match Errno::from_io_error(&error) {
-            // The path exists: it is `/proc` that is not there.
-            Some(Errno::NOENT) => StoreError::Io {
-                key: key.clone(),
-                source: Arc::new(error),
-            },
-            _ => failed(error),
-        })?;
-        let file = SnapshotFile::new(file).map_err(failed)?;
+        let file = Arc::new(self.open_file(key)?);
         Ok(Arc::new(DirObject {
-            file,
+            size_bytes: file.size_bytes(),
+            version: file.version(),
+            id: self.open_files.add(file),
             key: key.clone(),
+            store: self.handle(),
         }))
     }
 
@@ -335,39 +369,62 @@ impl SyncStore for DirStore {
         let fd = self
             .resolve(prefix, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|e| StoreError::from_io(prefix, e))?;
-        let store = Self {
-            root: Arc::clone(&self.root),
-            label: String::new(),
-            options: self.options,
-        };
         Ok(Box::new(DirListing {
             fd,
             prefix: prefix.clone(),
-            store,
+            store: self.handle(),
             buffer: NamesBuffer::default(),
         }))
     }
 }
 
-/// One open regular file.
+/// One open regular file, whose descriptor may be closed while it is idle.
 #[derive(Debug)]
 struct DirObject {
-    file: SnapshotFile,
+    id: OpenFileId,
+    size_bytes: u64,
+    version: Version,
     key: Key,
+    store: DirStore,
+}
+
+impl Drop for DirObject {
+    fn drop(&mut self) {
+        self.store.open_files.remove(self.id);
+    }
 }
 
 impl DirObject {
+    /// Returns the file, after opening it again if its descriptor was closed.
+    fn file(&self) -> Result<Arc<SnapshotFile>, SnapshotError> {
+        if let Some(file) = self.store.open_files.get(self.id) {
+            return Ok(file);
+        }
+        let changed = |what: &str| SnapshotError::Changed(format!("{what} while it was open"));
+        let file = match self.store.open_file(&self.key) {
+            Ok(file) => Arc::new(file),
+            Err(StoreError::NotFound { .. }) => return Err(changed("removed or renamed")),
+            Err(error) => return Err(SnapshotError::Store(error)),
+        };
+        if file.version() != self.version {
+            return Err(changed("written or replaced"));
+        }
+        self.store.open_files.put(self.id, Arc::clone(&file));
+        Ok(file)
+    }
+
     fn read_with(
         &self,
+        file: &SnapshotFile,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
         mode: ReadMode,
     ) -> Result<Data, SnapshotError> {
-        let left = self.file.size_bytes().saturating_sub(offset);
+        let left = self.size_bytes.saturating_sub(offset);
         let size = size_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
         let target = part_mut(buffer, 0..size).map_err(SnapshotError::Store)?;
-        self.file.read_exact_at(target, offset, mode)?;
+        file.read_exact_at(target, offset, mode)?;
         Ok(Data::Filled(0..size))
     }
 
@@ -392,15 +449,16 @@ impl DirObject {
 
 impl Object for DirObject {
     fn size_bytes(&self) -> u64 {
-        self.file.size_bytes()
+        self.size_bytes
     }
 
     fn version(&self) -> Version {
-        self.file.version()
+        self.version
     }
 
     fn stat(&self) -> Result<Stat, StoreError> {
-        self.file.stat().map_err(|e| self.error(e))
+        let stat = self.file().and_then(|file| file.stat());
+        stat.map_err(|e| self.error(e))
     }
 
     fn try_read(
@@ -409,7 +467,9 @@ impl Object for DirObject {
         size_bytes: usize,
         buffer: &mut [u8],
     ) -> Option<Result<Data, StoreError>> {
-        match self.read_with(offset, size_bytes, buffer, ReadMode::NonBlocking) {
+        // Opening the file again may block.
+        let file = self.store.open_files.get(self.id)?;
+        match self.read_with(&file, offset, size_bytes, buffer, ReadMode::NonBlocking) {
             Err(SnapshotError::WouldBlock) => None,
             read => Some(read.map_err(|error| self.error(error))),
         }
@@ -419,8 +479,8 @@ impl Object for DirObject {
         Some(self)
     }
 
-    fn backing(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.fd())
+    fn backing(&self) -> Option<Arc<dyn AsFd>> {
+        Some(self.file().ok()?)
     }
 }
 
@@ -431,7 +491,9 @@ impl LocalObject for DirObject {
         size_bytes: usize,
         buffer: &mut [u8],
     ) -> Result<Data, StoreError> {
-        let read = self.read_with(offset, size_bytes, buffer, ReadMode::Blocking);
+        let file = self.file();
+        let read = file
+            .and_then(|file| self.read_with(&file, offset, size_bytes, buffer, ReadMode::Blocking));
         read.map_err(|error| self.error(error))
     }
 }

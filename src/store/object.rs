@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -157,7 +157,7 @@ pub trait Object: Debug + Send + Sync {
     }
 
     /// The open file that holds exactly these bytes, if one exists (for kernel passthrough).
-    fn backing(&self) -> Option<BorrowedFd<'_>> {
+    fn backing(&self) -> Option<Arc<dyn AsFd>> {
         None
     }
 }

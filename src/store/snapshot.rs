@@ -231,6 +231,12 @@ pub(super) struct SnapshotFile {
 /// contents can have one fingerprint, so no read is proven.
 pub(super) const SETTLING: Duration = Duration::from_millis(20);
 
+impl AsFd for SnapshotFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl SnapshotFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
@@ -270,10 +276,6 @@ impl SnapshotFile {
     /// The file itself, for reads that a later [`SnapshotFile::check`] proves.
     pub(super) fn file(&self) -> &File {
         &self.file
-    }
-
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 
     /// Fails if the content of the file has changed since it was opened.
