@@ -8,7 +8,9 @@ mod background;
 mod default_mountpoint;
 mod discovery;
 mod environment;
+mod fusermount;
 mod kernel;
+mod kernel_timeout;
 mod limits;
 mod logging;
 mod memory_budget;
@@ -19,6 +21,7 @@ mod mountpoint;
 mod namespace;
 mod new_directories;
 mod open_store;
+mod outcome;
 mod placeholders;
 mod probe;
 mod reexec;
@@ -56,7 +59,7 @@ pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
 use memory_budget::MemoryBudget;
 use mount_target::MountTarget;
-use mountpoint::Mountpoint;
+use mountpoint::{MountEntry, Mountpoint};
 use new_directories::NewDirectories;
 use open_store::open_store;
 pub use probe::run_probe;
@@ -156,6 +159,7 @@ fn serve(
         Source::Demo => None,
     };
     let (target, created) = claim_target(source, path, name.as_ref(), options)?;
+    let options = &within_kernel_timeout(options);
     raise_descriptor_limit();
     let threads = threads(options);
     let memory = MemoryBudget::new(options, threads)?;
@@ -181,7 +185,7 @@ fn serve(
         signals,
         socket.clone(),
     );
-    let session = session.inspect_err(|_| {
+    let (session, entry) = session.inspect_err(|_| {
         if let Some(mountpoint) = &mountpoint {
             let _ = kernel::unmount(mountpoint, true);
         }
@@ -194,17 +198,27 @@ fn serve(
     let report = mount_report::lines(&*store, &root, &fs, at, options, is_wanted);
     drop((store, fs));
     report_ready(&report, is_wanted, mountpoint.as_deref(), options)?;
+    outcome::end_with_session_threads(&shown);
     let ended = session.run();
     socket.iter().for_each(|socket| socket.close());
     if let Some(mountpoint) = &mountpoint {
         default_mountpoint::remove(mountpoint);
     }
-    match ended {
-        Ok(()) => log::info!("{shown} is unmounted"),
-        // Another process has aborted the connection.
-        Err(e) => log::warn!("{shown}: the connection to the kernel has ended: {e}"),
+    let has_log = options.log_file.is_some() || is_background();
+    outcome::of_session(ended, &shown, entry.as_ref(), has_log)
+}
+
+/// Returns the options with a timeout before that of the kernel.
+fn within_kernel_timeout(options: &MountOptions) -> MountOptions {
+    let mut options = options.clone();
+    if let Some((timeout, warning)) = kernel_timeout::lowered(options.remote.timeout) {
+        log::warn!("{warning}");
+        if is_background() {
+            mount_report::print(&[warning]);
+        }
+        options.remote.timeout = timeout;
     }
-    Ok(())
+    options
 }
 
 /// Locks the mountpoint, after creating it if the options say so, and starts the log.
@@ -359,8 +373,8 @@ fn transport(
     }
 }
 
-/// Starts the FUSE session and the signal handling. A signal unmounts the path if it is a mount of
-/// this process. After a failure, the caller unmounts.
+/// Starts the FUSE session and the signal handling, and returns the mount of this process. A signal unmounts it.
+/// After a failure, the caller unmounts.
 fn start_session(
     device: OwnedFd,
     fs: Arc<Fs>,
@@ -368,7 +382,7 @@ fn start_session(
     (path, is_own): (&Path, bool),
     signals: signals::Signals,
     socket: MetricsSocket,
-) -> Result<Mounted, Failure> {
+) -> Result<(Mounted, Option<MountEntry>), Failure> {
     let mounted = Mounted::start(device, fs, transport)
         .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
     // A mount that another program made ends with this process, or with that program.
@@ -378,9 +392,9 @@ fn start_session(
         false => None,
     };
     let close = move || socket.iter().for_each(|socket| socket.close());
-    signals.watch(path.to_owned(), entry, close)?;
+    signals.watch(path.to_owned(), entry.clone(), close)?;
     std::env::set_current_dir("/")?;
-    Ok(mounted)
+    Ok((mounted, entry))
 }
 
 /// Opens the metrics socket. A mount works without a metrics socket.

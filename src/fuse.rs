@@ -9,11 +9,13 @@
 //! passthrough, and pending replies.
 //!
 //! A handler that panics fails only its own request, with EIO: every handler runs under
-//! `catch_unwind`, and a reply that is dropped unsent sends EIO.
+//! `catch_unwind`, and a reply that is dropped unsent sends EIO. Any other panic of a session thread ends the daemon
+//! (`panics`).
 
 mod in_flight;
 mod negotiate;
 mod operation;
+mod panics;
 mod passthrough;
 mod read;
 mod readdir;
@@ -24,7 +26,6 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -38,6 +39,7 @@ use fuser::{
 
 use self::in_flight::RequestTracker;
 use self::operation::{Getattr, Getxattr, Listxattr, Lookup, Open, Opendir};
+pub use self::panics::ends_session_thread;
 use self::passthrough::Backings;
 use self::readdir::DirectoryRange;
 use crate::fs::{Fs, Handle, Ino};
@@ -76,7 +78,9 @@ impl Mounted {
         }));
         let mut config = Config::default();
         config.n_threads = Some(transport.threads.max(1));
-        config.clone_fd = true;
+        // All threads read from one descriptor. Cloning it needs `/dev/fuse` by name, which a container without
+        // the device lacks, and which belongs to another user namespace in others. It is no faster.
+        config.clone_fd = false;
         Ok(Self(Session::from_fd(
             adapter,
             device,
@@ -108,7 +112,7 @@ struct Service {
 impl Service {
     /// Runs a handler; a panic in the handler ends only its request.
     fn guard(&self, operation: &str, handler: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(handler)).is_err() {
+        if panics::catch_in_handler(handler).is_err() {
             self.fs.stats().panicked();
             log::error!("bug: panic in {operation}");
         }
@@ -180,10 +184,10 @@ impl Filesystem for Adapter {
     ) {
         let (ino, size) = (Ino(ino.0), size as usize);
         // The `Drop` of the reply counts and reports a panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
+        let _ = panics::catch_in_handler(|| {
             self.0
                 .read(request.pid(), ino, handle(fh), offset, size, reply);
-        }));
+        });
     }
 
     fn release(
@@ -307,6 +311,8 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
+        #[cfg(feature = "test-faults")]
+        panics::inject();
         // Programs call isatty(3), an ioctl, and ENOTTY means that the file is no terminal.
         reply.error(Errno::ENOTTY);
     }

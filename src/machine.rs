@@ -10,6 +10,14 @@ use rustix::process::{Resource, getrlimit};
 /// The assumed memory in bytes if `/proc/meminfo` is unreadable.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
+/// Keeps all descriptors but standard input, output and error from programs that this process starts from now on.
+///
+/// Those that this program has opened are never inherited. Those of the program that has started this one are
+/// inherited otherwise, among them an open `/dev/fuse` for a mount, which must not outlive the daemon in a helper.
+pub fn keep_descriptors_from_children() {
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
+}
+
 /// Returns the number of cores that this process may use, at least 1.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -6,7 +6,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,7 +16,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use super::Failure;
+use super::{Failure, fusermount};
 
 /// The file system type in /proc/mounts.
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
@@ -143,7 +143,6 @@ fn mount_with_helper(
         SocketFlags::CLOEXEC,
         None,
     )?;
-    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     let name = name
         .replace('\\', "\\\\")
         .replace(',', "\\,")
@@ -153,13 +152,14 @@ fn mount_with_helper(
     if allow_other {
         options.push_str(",allow_other");
     }
-    let output = Command::new("fusermount3")
+    let output = fusermount::command()
         .arg("-o")
         .arg(options)
         .arg("--")
         .arg(target.path)
-        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
-        .stdin(Stdio::null())
+        // The socket is its standard input, because no other program that starts now may inherit it.
+        .env("_FUSE_COMMFD", "0")
+        .stdin(theirs)
         .output()
         .map_err(|e| {
             let shown = target.path.display();
@@ -168,7 +168,6 @@ fn mount_with_helper(
                  package fuse3 (such as: apt install fuse3)"
             )
         })?;
-    drop(theirs);
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
         let message = message.trim();
@@ -197,6 +196,9 @@ fn mount_with_helper(
     })
 }
 
+/// EPERM in the messages of fusermount3.
+const NOT_PERMITTED: &str = "Operation not permitted";
+
 /// Returns advice for a message of fusermount3.
 fn advice(message: &str) -> String {
     if message.contains("user_allow_other") {
@@ -207,8 +209,9 @@ fn advice(message: &str) -> String {
     if let Err(error) = open_device() {
         return format!(" ({})", of_device(&error));
     }
-    if message.contains("Operation not permitted") {
-        return format!(" ({CONTAINER})");
+    if message.contains(NOT_PERMITTED) {
+        let reason = fusermount::missing_rights();
+        return format!(" ({})", reason.as_deref().unwrap_or(CONTAINER));
     }
     if message.contains("write access") || message.contains("not owned") {
         return " (an ordinary user can mount only on a directory of their own)".into();
@@ -229,7 +232,7 @@ pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
         result => return Ok(result?),
     }
     let mode = if lazy { "-uz" } else { "-u" };
-    let output = Command::new("fusermount3")
+    let output = fusermount::command()
         .arg(mode)
         .arg("--")
         .arg(path)
@@ -238,7 +241,12 @@ pub(super) fn unmount(path: &Path, lazy: bool) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let mut message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if message.contains(NOT_PERMITTED)
+        && let Some(reason) = fusermount::missing_rights()
+    {
+        message = format!("{message} ({reason})");
+    }
     let kind = if message.contains("busy") {
         io::ErrorKind::ResourceBusy
     } else {

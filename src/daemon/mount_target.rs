@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use filedescriptor::FileDescriptor;
 use rustix::fd::OwnedFd;
-use rustix::fs::FileType;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::mountpoint::{Mountpoint, MountpointError};
 use super::{Failure, kernel};
@@ -64,22 +64,44 @@ pub(super) fn descriptor(path: &Path) -> Option<i32> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Duplicates a descriptor of this process, which must be of the FUSE device.
+/// Takes over a descriptor of this process, which must be of the FUSE device.
+///
+/// Needs nothing but the descriptor: opening the path would create a new connection to the kernel, without a mount,
+/// and pidfd_getfd(2) is forbidden in many containers.
 fn device(number: i32) -> Result<OwnedFd, Failure> {
-    // Opening the path would create a new connection to the kernel, without a mount.
-    let process = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let device = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).map_err(|e| {
-        format!("the descriptor cannot be used: {e} (Linux 5.6 or newer is needed)")
+    let unusable = |error: &dyn std::fmt::Display| -> Failure {
+        format!("the descriptor cannot be used: {error}").into()
+    };
+    let device = FileDescriptor::dup(&number).map_err(|e| match &e {
+        filedescriptor::Error::Dup { source, .. } => unusable(source),
+        _ => unusable(&e),
     })?;
+    // The second duplicate is of a type of the standard library.
+    let device = OwnedFd::from(device.as_file().map_err(|e| unusable(&e))?);
     let stat = rustix::fs::fstat(&device)?;
     let numbers = (
         rustix::fs::major(stat.st_rdev),
         rustix::fs::minor(stat.st_rdev),
     );
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice if numbers == FUSE_DEVICE => Ok(device),
-        _ => Err("the descriptor is not of an open /dev/fuse".into()),
+        FileType::CharacterDevice if numbers == FUSE_DEVICE => {}
+        _ => return Err("the descriptor is not of an open /dev/fuse".into()),
     }
+    close(number)?;
+    Ok(device)
+}
+
+/// Closes the inherited descriptor, which programs that this process starts would inherit too.
+fn close(number: i32) -> Result<(), Failure> {
+    let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    match number {
+        // The numbers of standard input, output and error must not be those of files that are opened later.
+        0 => rustix::stdio::dup2_stdin(null()?)?,
+        1 => rustix::stdio::dup2_stdout(null()?)?,
+        2 => rustix::stdio::dup2_stderr(null()?)?,
+        _ => nix::unistd::close(number).map_err(std::io::Error::from)?,
+    }
+    Ok(())
 }
 
 #[cfg(test)]

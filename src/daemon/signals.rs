@@ -9,11 +9,13 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::mountpoint::{MountEntry, current_path, entry};
-use super::{default_mountpoint, kernel};
+use super::{default_mountpoint, kernel, outcome};
 
 /// The time until a busy mount is detached, and after that until the process ends.
 const BUSY: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(100);
+/// Added to the number of a signal that has ended the process, as in shells.
+const SIGNALLED: i32 = 128;
 
 /// The signals, with handlers that replace their default actions and queue the signals for [`Signals::watch`].
 #[derive(Debug)]
@@ -57,11 +59,23 @@ impl Signals {
                     // After a second signal, the process does not wait for the session, which otherwise
                     // removes the directory. A killed parent with several threads sends two signals.
                     default_mountpoint::remove(&path);
-                    std::process::exit(0);
+                    std::process::exit(exit_code(signal, &path, mount.as_ref()));
                 }
             })?;
         Ok(())
     }
+}
+
+/// Returns the exit code after a signal: 0 only if the mount was unmounted.
+fn exit_code(signal: i32, path: &Path, mount: Option<&MountEntry>) -> i32 {
+    let dead = match mount {
+        None => "was mounted by another program",
+        Some(mount) if outcome::is_mounted(mount) => "cannot be unmounted",
+        Some(_) => return 0,
+    };
+    let shown = path.display();
+    log::error!("{shown} {dead}: it is dead from now on, because signal {signal} ends the daemon");
+    SIGNALLED.saturating_add(signal)
 }
 
 /// Unmounts, lazily if the mount stays busy, and then waits for the last open files, unless

@@ -311,7 +311,10 @@ impl RequestTracker {
                 return;
             };
             let begun = Instant::now();
-            self.watch_round(&old);
+            // Without this thread, no request would have a deadline.
+            if catch_unwind(AssertUnwindSafe(|| self.watch_round(&old))).is_err() {
+                log::error!("bug: panic while a request was cancelled");
+            }
             // The more requests are in flight, the less often they are watched.
             pause = PERIOD.max(begun.elapsed().saturating_mul(SHARE));
         }
@@ -460,6 +463,30 @@ pub(super) mod tests {
             assert!(Instant::now() < end, "the thread does not end");
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// A reply that panics when it is sent.
+    struct PanickingReply;
+
+    impl ErrorReply for PanickingReply {
+        fn refuse(self, _: Errno) {
+            panic!("a bug");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_reply_leaves_the_deadlines_of_other_requests() {
+        let (tracker, fs) = (
+            RequestTracker::start(Duration::from_millis(1)).unwrap(),
+            fs(),
+        );
+        let (_bad, hanging) = tracker.begin(&fs, 0, read(0..1), PanickingReply).unwrap();
+        hanging.poll(std::future::pending());
+        let (sender, receiver) = channel();
+        let (_good, hanging) = tracker.begin(&fs, 0, read(5..6), sender).unwrap();
+        hanging.poll(std::future::pending());
+        assert_eq!(said(&receiver), Some(Errno::ETIMEDOUT.code()));
+        tracker.end();
     }
 
     #[test]

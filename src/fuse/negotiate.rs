@@ -16,7 +16,8 @@ const REMOTE_BACKGROUND: u16 = 4096;
 impl Service {
     /// Requests the capabilities that make the mount faster; each of them is optional.
     pub(super) fn negotiate_init(&self, config: &mut KernelConfig) {
-        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS;
+        // With FUSE_ABORT_ERROR, a connection that an administrator aborts differs from an unmount.
+        let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS | InitFlags::FUSE_ABORT_ERROR;
         // Without attributes in listings, READDIRPLUS saves no lookup.
         if self.fs.lists_attributes() {
             wanted |= InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;

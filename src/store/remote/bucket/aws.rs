@@ -16,6 +16,7 @@ use reqsign_core::{Error, ErrorKind, ProvideCredential};
 use tokio::sync::Mutex;
 
 use super::service::record_no_credentials;
+use crate::machine;
 
 /// How long credentials are used before they are requested again. Credential services renew them some
 /// minutes before they expire.
@@ -228,6 +229,7 @@ impl CommandExecute for Commands {
         program: &'a str,
         args: &'a [&'a str],
     ) -> reqsign_core::Result<CommandOutput> {
+        machine::keep_descriptors_from_children();
         let mut command = std::process::Command::new(program);
         command.args(args).stdin(std::process::Stdio::null());
         let ended = tokio::task::spawn_blocking(move || command.output()).await;
