@@ -28,6 +28,7 @@ mod group_tree;
 mod hdf5;
 mod layout;
 mod load_tree;
+mod missing;
 mod missing_times;
 mod mrc;
 mod netcdf4;
@@ -70,6 +71,7 @@ pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
     VirtualFile,
 };
+pub use missing::ZeroFill;
 pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions, alias};
 pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};

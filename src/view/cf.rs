@@ -9,55 +9,10 @@ use super::georef::dates::TimeUnits;
 use super::number::{Number, NumberKind, Value};
 use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
-use crate::zarr::{Array, FillValue, Scalar, ZarrFormat};
+use crate::zarr::{Array, Scalar};
 
 /// The maximum length of a value in a note, in characters.
 const MAX_NOTE_CHARACTERS: usize = 60;
-
-/// Returns the stored value of missing data: `_FillValue`, else the fill value if xarray (v2) or GDAL (v3)
-/// marks missing data with it. In packed arrays this is a packed value.
-pub(super) fn fill_value(
-    array: &Array,
-    own: Number,
-    note: &mut impl FnMut(String),
-) -> Option<Value> {
-    let declared = match &array.attributes {
-        Ok(members) => stated(members, "_FillValue", own),
-        Err(_) => Ok(None),
-    };
-    declared
-        .unwrap_or_else(|why| {
-            note(why);
-            None
-        })
-        .or_else(|| of_xarray(array, own))
-        .or_else(|| of_gdal(array, own))
-}
-
-/// Returns the nodata value of an array that GDAL wrote: the fill value of a v3 array, which is `null`
-/// without a nodata value. Georeferenced arrays of GDAL have the attribute `_CRS`.
-fn of_gdal(array: &Array, own: Number) -> Option<Value> {
-    let crs = array.attribute("_CRS").filter(|crs| !crs.is_null());
-    match (array.format, crs, array.fill_value.as_ref().ok()?) {
-        (ZarrFormat::V3, Some(_), FillValue::Fixed(bytes)) if bytes.len() == own.size_bytes => {
-            own.read(bytes)
-        }
-        _ => None,
-    }
-}
-
-/// Returns the fill value of a v2 array that xarray wrote, which marks missing data. Zero is excluded: it is
-/// the default of zarr-python, and stored zeros must not be masked.
-fn of_xarray(array: &Array, own: Number) -> Option<Value> {
-    let names = array.attribute("_ARRAY_DIMENSIONS");
-    if array.format != ZarrFormat::V2 || names.is_none_or(Json::is_null) {
-        return None;
-    }
-    match array.fill_value.as_ref().ok()? {
-        FillValue::Fixed(bytes) => own.read(bytes).filter(|value| value.float() != 0.0),
-        _ => None,
-    }
-}
 
 /// Returns the value of an attribute in the array's data type; `None` without the attribute.
 ///

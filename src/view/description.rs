@@ -16,6 +16,7 @@ use crate::conventions::{n5, ome};
 use crate::view::array_view::ArrayView;
 use crate::view::cf;
 use crate::view::content::ContentError;
+use crate::view::missing::MissingValues;
 use crate::view::number::{Number, Value};
 use crate::view::resolve::NodeResolver;
 use crate::zarr::ZarrFormat;
@@ -69,7 +70,8 @@ impl Description {
         (found.offset, found.scale) = packing(&context, notes);
         if let Some((own, 1)) = view.number() {
             let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
-            let missing = cf::fill_value(view.array, own, &mut |why| notes.add(why));
+            let mut note = |why| notes.add(why);
+            let missing = MissingValues::of(view.node, own, nodes, &mut note)?.one(&mut note);
             found.missing = missing.map(|value| reinterpret(own, Number { kind, ..own }, value));
         }
         found.units = attribute_text(&context, "units", notes);

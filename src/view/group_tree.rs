@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::georef::grid::Grid;
 use super::group_column::{GroupColumn, NullableElements};
 use super::layout::{READ_TO_OPEN_BYTES, Readability};
+use super::missing::ZeroFill;
 use super::node::ViewNode;
 use super::packed::StoredChunks;
 use crate::store::{Key, StoreError};
@@ -183,6 +184,8 @@ pub struct GroupArray {
     pub(super) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
     /// The elements, if they are times of which some are missing ([`TreeScope::Table`]).
     pub(super) times: Option<Arc<NullableElements>>,
+    /// What the `fill_value` 0 of the array means.
+    pub(super) zero_fill: ZeroFill,
     /// The grid of the array, if other conventions than CF georeference it.
     pub(super) grid: Option<Arc<Grid>>,
     /// The stored chunks, for a file that has them, or why the file has decoded elements.

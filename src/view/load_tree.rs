@@ -12,6 +12,7 @@ use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
+use super::missing::ZeroFill;
 use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use crate::runtime;
@@ -295,6 +296,10 @@ impl Nodes {
                 Err(error) => unread_grid = Some(error),
             }
         }
+        let zero_fill = match budget.has_elements {
+            true => self.zero_fill(&node).await?,
+            false => ZeroFill::Unknown,
+        };
         // At most one of them exists.
         let decoded_bytes = match (&texts, &records, &sequences) {
             (Some(Ok(texts)), _, _) => {
@@ -331,6 +336,7 @@ impl Nodes {
             records,
             sequences,
             times,
+            zero_fill,
             grid,
             stored: None,
             unread,

@@ -21,6 +21,7 @@ use super::georef::raster::Raster;
 use super::georef::samples::{attribute_text, packing};
 use super::georef::transform::flipped_axes;
 use super::layout::{Segment, VirtualFile};
+use super::missing::MissingValues;
 use super::node::ViewNode;
 use super::number::{Number, Value};
 use super::ome_tiff;
@@ -263,22 +264,21 @@ impl Picture {
         context: &Context<'_>,
         (plane, flip): (Plane, Flip),
         notes: &mut Notes,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ContentError> {
         let view = context.view;
         let own = match view.number() {
             Some((own, 1)) => own,
-            Some(_) => return Err("complex numbers have no picture".into()),
-            None => return Err(format!("{} is no number", view.data_type())),
+            Some(_) => return Err("complex numbers have no picture".to_owned().into()),
+            None => return Err(format!("{} is no number", view.data_type()).into()),
         };
         let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
-        let mut missing: Vec<Value> = Vec::new();
-        missing.extend(cf::fill_value(view.array, own, &mut |why| notes.add(why)));
-        if let Ok(members) = &view.array.attributes {
-            missing.extend(cf::stated(members, "missing_value", own).ok().flatten());
-        }
+        let mut note = |why| notes.add(why);
+        let missing = MissingValues::of(view.node, own, context.nodes, &mut note)?;
         let (offset, scale) = packing(context, notes);
         let units = attribute_text(context, "units", notes).unwrap_or_default();
-        let side = |side: SampledAxis| u32::try_from(side.samples()).map_err(|_| "too many pixels");
+        let side = |side: SampledAxis| {
+            u32::try_from(side.samples()).map_err(|_| "too many pixels".to_owned())
+        };
         let colours = match plane.channels {
             None => Colours::Indexed,
             Some(channels) if channels.length == 4 => Colours::Rgba,
@@ -292,7 +292,7 @@ impl Picture {
             },
             own,
             meant: Number { kind, ..own },
-            missing,
+            missing: missing.all().collect(),
             legend: (colours == Colours::Indexed).then(|| Legend {
                 scale: scale.unwrap_or(1.0),
                 offset: offset.unwrap_or(0.0),

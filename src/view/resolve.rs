@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 
 use super::content::ContentError;
 use super::group_tree::TreeScope;
+use super::missing::ZeroFill;
 use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::number::Value;
@@ -38,6 +39,12 @@ pub trait NodeResolver {
     /// [`ContentError::Absent`] for too much text or no text; else why the array cannot be read.
     fn texts(&self, node: &ViewNode) -> Result<Arc<Vec<String>>, ContentError>;
 
+    /// Returns what the `fill_value` 0 of an array means.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn zero_fill(&self, node: &ViewNode) -> Result<ZeroFill, ContentError>;
+
     /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
     fn assumes_wgs84(&self) -> bool;
 
@@ -55,6 +62,7 @@ struct ResolvedInputs {
     numbers: HashMap<(Key, u64), Result<Vec<Value>, ContentError>>,
     texts: HashMap<Key, Result<Arc<Vec<String>>, ContentError>>,
     tables: HashMap<Key, Result<Arc<ChunkTable>, ContentError>>,
+    zero_fills: HashMap<Key, Result<ZeroFill, ContentError>>,
     missing: Mutex<Vec<MissingInput>>,
     assumes_wgs84: bool,
 }
@@ -68,6 +76,8 @@ enum MissingInput {
     Texts(Key),
     /// The sizes and offsets of the stored chunks of an array.
     Table(Key),
+    /// What the `fill_value` 0 of an array means.
+    ZeroFill(Key),
 }
 
 impl ResolvedInputs {
@@ -102,6 +112,13 @@ impl NodeResolver for ResolvedInputs {
         }
     }
 
+    fn zero_fill(&self, node: &ViewNode) -> Result<ZeroFill, ContentError> {
+        match self.zero_fills.get(node.key()) {
+            Some(found) => found.clone(),
+            None => Err(self.note(MissingInput::ZeroFill(node.key().clone()))),
+        }
+    }
+
     fn assumes_wgs84(&self) -> bool {
         self.assumes_wgs84
     }
@@ -120,6 +137,7 @@ enum LoadedInput {
     Numbers((Key, u64), Result<Vec<Value>, ContentError>),
     Texts(Key, Result<Arc<Vec<String>>, ContentError>),
     Table(Key, Result<Arc<ChunkTable>, ContentError>),
+    ZeroFill(Key, Result<ZeroFill, ContentError>),
 }
 
 impl Nodes {
@@ -151,6 +169,7 @@ impl Nodes {
                     }
                     LoadedInput::Texts(key, texts) => drop(resolved.texts.insert(key, texts)),
                     LoadedInput::Table(key, table) => drop(resolved.tables.insert(key, table)),
+                    LoadedInput::ZeroFill(key, zero) => drop(resolved.zero_fills.insert(key, zero)),
                 }
             }
         }
@@ -184,6 +203,13 @@ impl Nodes {
                     Err(error) => Err(ContentError::Failed(error)),
                 };
                 LoadedInput::Table(key, table)
+            }
+            MissingInput::ZeroFill(key) => {
+                let zero = match self.node(&key).await {
+                    Ok(node) => self.zero_fill(&node).await,
+                    Err(error) => Err(ContentError::Failed(error)),
+                };
+                LoadedInput::ZeroFill(key, zero)
             }
         }
     }

@@ -38,6 +38,7 @@ mod limits;
 mod load;
 mod matrix;
 mod metadata;
+mod missing;
 mod mutations;
 mod n5;
 mod namespace;

@@ -11,6 +11,7 @@ use crate::array::ArrayReader;
 use crate::store::StoreError;
 use crate::view::cf;
 use crate::view::group_tree::{GroupArray, GroupTree};
+use crate::view::missing::{ZeroFill, fill_value};
 use crate::view::node::{NodeElements, ViewNode};
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
@@ -175,7 +176,8 @@ fn variable(
         // The length of the texts is not known.
         dimensions.push(scopes.dimension("string1", 1, &dimensions));
     }
-    let (attributes, fill) = attributes_and_fill(array, item, parts, &mut note)?;
+    let (attributes, fill) =
+        attributes_and_fill(array, member.zero_fill, (item, parts), &mut note)?;
     Ok(Variable {
         name,
         dimensions,
@@ -217,8 +219,8 @@ fn dimensions(
 /// Returns the attributes of the variable of an array, and its fill value.
 fn attributes_and_fill(
     array: &zarr::Array,
-    item: VariableType,
-    parts: u64,
+    zero_fill: ZeroFill,
+    (item, parts): (VariableType, u64),
     note: &mut impl FnMut(String),
 ) -> Result<(Vec<Attribute>, Option<Value>), String> {
     let mut attributes = match &array.attributes {
@@ -229,7 +231,7 @@ fn attributes_and_fill(
         }
     };
     let mut fill = match item {
-        VariableType::Number(number) => cf::fill_value(array, number, note),
+        VariableType::Number(number) => fill_value(array, number, zero_fill, note),
         VariableType::Char | VariableType::Text | VariableType::Structure => None,
     };
     if parts == PARTS {

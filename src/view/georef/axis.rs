@@ -8,6 +8,7 @@ use super::epsg::{CrsKind, Unit};
 use super::raster::{Direction, direction_of};
 use crate::view::cf;
 use crate::view::content::ContentError;
+use crate::view::missing::MissingValues;
 use crate::view::node::ViewNode;
 use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::Scalar;
@@ -298,10 +299,10 @@ pub(in crate::view) fn coordinates(
         kind: cf::unsigned(own.kind, some(members, "_Unsigned")),
         ..own
     };
-    let missing = ["_FillValue", "missing_value"]
-        .map(|name| some(members, name).and_then(|value| number(cf::one_of_list(value))));
+    let missing = MissingValues::of(node, own, context.nodes, &mut |_| {})?;
+    let missing: Vec<f64> = missing.all().map(Value::float).collect();
     let numbers = numbers.into_iter().map(|value| {
-        if missing.contains(&Some(value.float())) {
+        if missing.contains(&value.float()) {
             return Value::Float(f64::NAN);
         }
         reinterpret(own, meant, value)

@@ -9,6 +9,7 @@ use super::raster::Raster;
 use super::text::{is_plain, shown};
 use crate::view::cf;
 use crate::view::content::ContentError;
+use crate::view::missing::MissingValues;
 use crate::view::number::{Number, Value};
 use crate::zarr::Scalar;
 
@@ -37,7 +38,7 @@ impl SampleMetadata {
         raster: &Raster,
         notes: &mut Notes,
     ) -> Result<Self, ContentError> {
-        let no_data = no_data(context, raster, notes);
+        let no_data = no_data(context, raster, notes)?;
         // The stored bits as numbers of the file's type.
         let own = context.view.number().map_or(raster.number, |(own, _)| own);
         let meant = Number {
@@ -123,35 +124,21 @@ pub(in crate::view) fn packing(
     }
 }
 
-/// Returns the nodata value: the CF attribute, or the v2 fill value if xarray wrote the dimension names.
-fn no_data(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> Option<Value> {
-    let data_type = context.view.data_type();
-    if raster.numbers > 1 || data_type.scalar == Scalar::Bool {
-        return None;
-    }
-    // In the array's type: no pixel has a value that the type cannot hold.
-    let own = context.view.number()?.0;
-    let array = context.view.array;
-    let fill = cf::fill_value(array, own, &mut |why| notes.add(why));
-    let missing = match &array.attributes {
-        Ok(members) => cf::stated(members, "missing_value", own),
-        Err(_) => Ok(None),
+/// Returns the nodata value ([`MissingValues`]).
+fn no_data(
+    context: &Context<'_>,
+    raster: &Raster,
+    notes: &mut Notes,
+) -> Result<Option<Value>, ContentError> {
+    let view = context.view;
+    let own = match view.number() {
+        Some((own, _)) if raster.numbers == 1 && view.data_type().scalar != Scalar::Bool => own,
+        _ => return Ok(None),
     };
-    let missing = missing.unwrap_or_else(|why| {
-        notes.add(why);
-        None
-    });
-    match (fill, missing) {
-        (Some(fill), Some(missing)) if shown(fill) != shown(missing) => {
-            notes.add(format!(
-                "missing_value {} is left out: there is one value without data, {}",
-                shown(missing),
-                shown(fill)
-            ));
-            Some(fill)
-        }
-        (fill, missing) => fill.or(missing),
-    }
+    // In the array's type: no pixel has a value that the type cannot hold.
+    let mut note = |why| notes.add(why);
+    let missing = MissingValues::of(view.node, own, context.nodes, &mut note)?;
+    Ok(missing.one(&mut note))
 }
 
 /// Returns a one-line text that is valid in XML.
