@@ -16,6 +16,7 @@
 //! Lock order: no lock is taken while another is held.
 
 mod codecs;
+mod complete;
 mod consolidated;
 mod decoded;
 mod fill;
@@ -35,7 +36,7 @@ mod types;
 mod unreadable_chunk;
 mod zstd_frame;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -137,6 +138,8 @@ struct Shared {
     /// The consolidated metadata of the root of a remote store.
     source_consolidated: Mutex<Option<CachedSourceConsolidated>>,
     source_consolidated_loads: SingleFlight<(), CachedSourceConsolidated, StoreError>,
+    /// Arrays whose documents say that they have all chunks, with the versions of their own documents.
+    complete: Mutex<HashMap<Key, u64>>,
     /// Left out nodes whose reason was logged.
     logged: Mutex<HashSet<Key>>,
 }
@@ -195,6 +198,7 @@ impl Translated {
             consolidated_loads: SingleFlight::default(),
             source_consolidated: Mutex::default(),
             source_consolidated_loads: SingleFlight::default(),
+            complete: Mutex::default(),
             logged: Mutex::default(),
         }))
     }
@@ -223,12 +227,19 @@ impl Translated {
 /// # Errors
 /// The reason why they cannot be determined.
 pub async fn diagnostics(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     root: &Key,
-    engine: &Engine,
+    engine: &Arc<Engine>,
 ) -> Result<Vec<TranslationDiagnostic>, HierarchyError> {
     let mut diagnostics = Vec::new();
-    let Hierarchy { tree, .. } = &Hierarchy::read(store, root, engine, MAX_NODES).await?;
+    let Hierarchy { tree, .. } = &Hierarchy::read(&**store, root, engine, MAX_NODES).await?;
+    let (v2, ttl) = (Target::V2, Duration::MAX);
+    let v2 = Translated::new(Arc::clone(store), root.clone(), v2, ttl, Arc::clone(engine));
+    let complete = v2.0.complete_arrays(tree.completable()).await?;
+    let complete = complete
+        .iter()
+        .filter_map(|(path, _)| Some(root.join_key(&Key::new(path.as_bytes()).ok()?)));
+    let complete: HashSet<Key> = complete.collect();
     let unread = tree.unreadable();
     for target in Target::ALL {
         let mut leave_out = |key: &Key, reason: &str| {
@@ -239,7 +250,7 @@ pub async fn diagnostics(
                 reason: reason.to_owned(),
             });
         };
-        tree.diagnostics(target, root, &mut leave_out);
+        tree.diagnostics(target, root, &complete, &mut leave_out);
         if let Some(why) = unread.filter(|_| tree.is_consolidated(target)) {
             let document = root.join(target.consolidated().as_bytes());
             let why =
@@ -319,7 +330,13 @@ impl Shared {
             Err(error) if error.is_lasting() => Err(format!("its objects cannot be read: {error}")),
             is_text => Ok(is_text?),
         };
-        let node = Arc::new(self.translate(key, documents, is_text)?);
+        let mut translation = match is_text {
+            Ok(is_text) => self.translation(key, &documents, is_text)?,
+            Err(why) => Translation::Unsupported(why),
+        };
+        self.choose_fill_value(key, &mut translation, documents.version)
+            .await?;
+        let node = Arc::new(self.rendered(key, translation, documents)?);
         let entry = (Arc::clone(&node), read);
         let _evicted = self
             .nodes
@@ -328,17 +345,13 @@ impl Shared {
         Ok(Some(node))
     }
 
-    /// Translates the documents of a node.
-    fn translate(
+    /// Renders the documents of a translated node.
+    fn rendered(
         &self,
         key: &Key,
+        translation: Translation,
         documents: NodeDocuments,
-        is_text: Result<bool, String>,
     ) -> Result<NodeView, StoreError> {
-        let translation = match is_text {
-            Ok(is_text) => self.translation(key, &documents, is_text)?,
-            Err(why) => Translation::Unsupported(why),
-        };
         if let Translation::Unsupported(why) = &translation {
             let mut logged = self.logged.lock();
             if logged.len() < MAX_LOGGED && logged.insert(key.clone()) {

@@ -86,7 +86,10 @@ impl Shared {
         }
     }
 
-    async fn consolidate(&self, root: &NodeView) -> Result<RenderedConsolidated, StoreError> {
+    async fn consolidate(
+        self: &Arc<Self>,
+        root: &NodeView,
+    ) -> Result<RenderedConsolidated, StoreError> {
         let read = Instant::now();
         let texts: &[(&str, Value)] = match &root.translation {
             Translation::Group(Some(texts)) => texts,
@@ -97,8 +100,15 @@ impl Shared {
             None => MAX_NODES,
         };
         let hierarchy = Hierarchy::read_all(&*self.store, &self.root, &self.engine, most).await;
+        let complete = match &hierarchy {
+            Ok(hierarchy) => self.complete_arrays(hierarchy.tree.completable()).await?,
+            Err(_) => Vec::new(),
+        };
         let document = match hierarchy {
-            Ok(hierarchy) => hierarchy.tree.translated(self.target).map(|tree| {
+            Ok(hierarchy) => hierarchy.tree.translated(self.target).map(|mut tree| {
+                for (path, documents) in complete {
+                    tree.replace(&path, documents);
+                }
                 let document = match self.target {
                     Target::V2 => tree.zmetadata(),
                     Target::V3 | Target::Unsharded => {

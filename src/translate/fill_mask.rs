@@ -32,6 +32,57 @@ pub(super) fn to_v2(
     }
 }
 
+/// Returns the `.zarray` and the attributes of a v3 array from which xarray gets the mask of the v3 array, for arrays
+/// without absent chunks: `fill_value` is the mask, or `null`. `None` if xarray gets it from `document`, which has the
+/// fill value of the array.
+pub(super) fn without_fill(
+    document: &Value,
+    attributes: &Map<String, Value>,
+    data_type: &DataType,
+) -> Option<(Value, Map<String, Value>)> {
+    let scalar = data_type.fixed().map(|fixed| &fixed.scalar);
+    // xarray masks no times by the fill value of their data type. GDAL takes the fill value for missing in v3, too.
+    let is_kept = matches!(
+        scalar,
+        Some(Scalar::DateTime { .. } | Scalar::TimeDelta { .. } | Scalar::Struct(_))
+    );
+    if is_kept || attributes.get("_CRS").is_some_and(|crs| !crs.is_null()) {
+        return None;
+    }
+    let own = attributes.get(ATTRIBUTE).filter(|own| !own.is_null());
+    let mask = match own {
+        Some(own) => v2_mask(own, data_type)?,
+        None => Value::Null,
+    };
+    let fill = document.get("fill_value")?;
+    // NaN is missing in any case.
+    if *fill == mask || mask.is_null() && fill == "NaN" {
+        return None;
+    }
+    let (mut document, mut attributes) = (document.clone(), attributes.clone());
+    document.as_object_mut()?.insert("fill_value".into(), mask);
+    attributes.shift_remove(ATTRIBUTE);
+    Some((document, attributes))
+}
+
+/// Returns a mask in the v3 form as a `fill_value` of v2; `None` if it is no value of the data type.
+fn v2_mask(own: &Value, data_type: &DataType) -> Option<Value> {
+    let float = |text: &Value| {
+        let bytes = BASE64.decode(text.as_str()?).ok()?;
+        Some(fill::name(f64::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let mask = match data_type.fixed().map(|fixed| &fixed.scalar) {
+        Some(Scalar::Float(_)) => float(own)?,
+        Some(Scalar::Complex(_)) => {
+            let parts = own.as_array()?.iter().map(float);
+            Value::Array(parts.collect::<Option<_>>()?)
+        }
+        _ => own.clone(),
+    };
+    let value = FillValue::parse(ZarrFormat::V2, data_type, &mask).ok()?;
+    fill::to_json(ZarrFormat::V2, data_type, &value).ok()
+}
+
 /// Writes the mask of a v2 array of numbers in the v3 form.
 pub(super) fn to_v3(
     attributes: &mut Map<String, Value>,
@@ -46,16 +97,25 @@ pub(super) fn to_v3(
     }
 }
 
-/// Returns the difference if xarray masks the v2 documents of a v3 array differently: xarray takes
-/// the v2 `fill_value` as the mask and ignores the attribute. Missing chunks need the `fill_value`.
-pub(super) fn lost(documents: &[(&str, Value)]) -> Option<String> {
-    let of = |document: &str, member: &str| {
-        let (_, found) = documents.iter().find(|(name, _)| *name == document)?;
-        found.get(member).filter(|value| !value.is_null())
+/// Returns how xarray masks the v2 documents of a v3 array that may lack chunks differently: with `complete`, it would
+/// mask the elements that it masks in v3. Missing chunks need the `fill_value`.
+pub(super) fn lost(
+    documents: &[(&'static str, Value)],
+    complete: &[(&'static str, Value)],
+) -> String {
+    let fill = |documents: &[(&str, Value)]| {
+        let zarray = documents.iter().find(|(name, _)| *name == ".zarray");
+        zarray.and_then(|(_, zarray)| zarray.get("fill_value").cloned())
     };
-    let (fill, mask) = (of(".zarray", "fill_value")?, of(".zattrs", ATTRIBUTE)?);
-    let is_same = fill == mask || fill.as_f64().is_some_and(|n| mask.as_f64() == Some(n));
-    (!is_same).then(|| format!("xarray masks its fill value {fill} and not its _FillValue {mask}"))
+    let fill_value = fill(documents).unwrap_or_default();
+    let mask = match fill(complete) {
+        None | Some(Value::Null) => "it has no _FillValue".to_owned(),
+        Some(mask) => format!("not its _FillValue {mask}"),
+    };
+    format!(
+        "xarray masks its fill value {fill_value}, and {mask}: chunks may be absent, which are the fill value \
+         (mask_and_scale=False reads all values)"
+    )
 }
 
 fn encoded(
@@ -155,22 +215,51 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_mask_that_v2_cannot_represent_is_reported() {
-        for (fill, mask, is_told) in [
-            (json!(0), json!(-999), true),
-            (json!(-999), json!(-999.0), false),
-            (json!("NaN"), json!("NaN"), false),
-            (json!(0.0), json!("NaN"), true),
-            (json!(0), json!(null), false),
-            (json!(null), json!(1), false),
+    fn without_absent_chunks_the_mask_of_v3_is_the_fill_value_of_v2() {
+        for (dtype, fill, own, expected) in [
+            ("<i4", json!(0), json!(null), Some(json!(null))),
+            ("<i4", json!(0), json!(-999), Some(json!(-999))),
+            ("<i4", json!(-999), json!(-999), None),
+            ("<f4", json!("NaN"), json!(null), None),
+            ("<f4", json!(0.0), json!(null), Some(json!(null))),
+            ("<f8", json!(0.0), json!("AAAAAAAA+H8="), Some(json!("NaN"))),
+            (
+                "<f8",
+                json!("NaN"),
+                json!("AAAAAICHw8A="),
+                Some(json!(-9999.0)),
+            ),
+            (
+                "<f8",
+                json!(0.0),
+                json!("AAAAAAAA8H8="),
+                Some(json!("Infinity")),
+            ),
+            ("|b1", json!(false), json!(null), Some(json!(null))),
+            ("|b1", json!(false), json!(true), Some(json!(true))),
+            ("<U2", json!(""), json!(null), Some(json!(null))),
+            ("|S2", json!(""), json!("YQ=="), Some(json!("YQ=="))),
+            (
+                "<c16",
+                json!([0.0, 0.0]),
+                json!(["AAAAAAAACEA=", "AAAAAAAAAAA="]),
+                Some(json!([3.0, 0.0])),
+            ),
+            ("<M8[s]", json!(0), json!(null), None),
+            // No value of the data type.
+            ("|u1", json!(0), json!(-1), None),
+            ("<f4", json!(0.0), json!("odd"), None),
         ] {
-            let zarray = json!({"fill_value": fill});
-            let documents = [
-                (".zarray", zarray),
-                (".zattrs", json!({"_FillValue": mask})),
-            ];
-            assert_eq!(lost(&documents).is_some(), is_told, "{documents:?}");
-            assert!(lost(&documents[..1]).is_none());
+            let data_type = v2::parse(&dtype.into(), []).unwrap();
+            let mut attributes = Map::from_iter([("units".to_owned(), json!("K"))]);
+            attributes.insert(ATTRIBUTE.into(), own.clone());
+            let document = json!({ "fill_value": fill });
+            let found = without_fill(&document, &attributes, &data_type);
+            let expected = expected.map(|fill| {
+                let attributes = Map::from_iter([("units".to_owned(), json!("K"))]);
+                (json!({ "fill_value": fill }), attributes)
+            });
+            assert_eq!(found, expected, "{dtype} {fill} {own}");
         }
     }
 

@@ -5,11 +5,11 @@
 mod read;
 mod serialize;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
-use super::node::{Translation, implicit_group, translate};
+use super::node::{JsonDocuments, Translation, implicit_group, translate};
 use super::{Target, fill_mask};
 use crate::hierarchy::{NODE_DOCUMENT_NAMES, is_document_name};
 use crate::store::{Key, StoreError};
@@ -127,6 +127,47 @@ impl DocumentTree {
         }
     }
 
+    /// Returns the paths of the arrays whose documents in v2 depend on whether they have all chunks.
+    pub(super) fn completable(&self) -> Vec<String> {
+        let depends =
+            |member: &Self| match member.is_array().then(|| member.translation(Target::V2)) {
+                Some(Some(Translation::Array(_, chunks))) => chunks.complete.is_some(),
+                _ => false,
+            };
+        let below = self.below().into_iter();
+        let own = depends(self).then(String::new);
+        own.into_iter()
+            .chain(
+                below
+                    .filter(|(_, member)| depends(member))
+                    .map(|(path, _)| path),
+            )
+            .collect()
+    }
+
+    /// Replaces the documents of the node at a path.
+    pub(super) fn replace(&mut self, path: &str, documents: JsonDocuments) {
+        let mut node = self;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let Some(member) = node.members.get_mut(name) else {
+                return;
+            };
+            node = member;
+        }
+        node.documents = Default::default();
+        node.set_documents(documents);
+    }
+
+    fn set_documents(&mut self, documents: JsonDocuments) {
+        for (name, text) in documents {
+            let place = NODE_DOCUMENT_NAMES.iter().position(|at| *at == name);
+            let slot = place.and_then(|at| self.documents.get_mut(at));
+            if let Some(slot) = slot {
+                *slot = Some(text);
+            }
+        }
+    }
+
     /// Returns the tree of a translation, without left out nodes.
     pub(super) fn translated(self, target: Target) -> Option<Self> {
         let translation = self.translation(target)?;
@@ -140,13 +181,7 @@ impl DocumentTree {
                 translated.documents = self.documents;
             }
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => {
-                for (name, text) in texts {
-                    let place = NODE_DOCUMENT_NAMES.iter().position(|at| *at == name);
-                    let slot = place.and_then(|at| translated.documents.get_mut(at));
-                    if let Some(slot) = slot {
-                        *slot = Some(text);
-                    }
-                }
+                translated.set_documents(texts);
             }
             Translation::Directory => {}
             Translation::Unsupported(_) => return None,
@@ -168,19 +203,22 @@ impl DocumentTree {
     }
 
     /// Calls `report` with the key and the reason for each node that a translation leaves out, or
-    /// that xarray masks differently.
+    /// that xarray masks differently. `complete` are the arrays of [`Shared::complete_arrays`](super::Shared).
     pub(super) fn diagnostics(
         &self,
         target: Target,
         key: &Key,
+        complete: &HashSet<Key>,
         report: &mut dyn FnMut(&Key, &str),
     ) {
         match self.translation(target) {
             None => {}
             Some(Translation::Unsupported(why)) => report(key, &why),
-            Some(Translation::Array(texts, _)) => {
-                if let Some(why) = fill_mask::lost(&texts) {
-                    report(key, &why);
+            Some(Translation::Array(texts, chunks)) => {
+                if let Some(complete_texts) = &chunks.complete
+                    && !complete.contains(key)
+                {
+                    report(key, &fill_mask::lost(&texts, complete_texts));
                 }
             }
             Some(_) => {
@@ -190,7 +228,7 @@ impl DocumentTree {
                     };
                     match is_document_name(name.as_bytes()) {
                         true => report(&below, "its name is that of a document"),
-                        false => member.diagnostics(target, &below, report),
+                        false => member.diagnostics(target, &below, complete, report),
                     }
                 }
             }

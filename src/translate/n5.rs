@@ -97,5 +97,7 @@ fn chunks(array: &Array, keys: ChunkKeys) -> Result<TranslatedChunks, String> {
             array: array.clone(),
             pipeline: Arc::new(pipeline),
         }),
+        complete: None,
+        is_complete: false,
     })
 }

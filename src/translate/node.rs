@@ -9,6 +9,7 @@ use super::shards::{SHARDING, Shards};
 use super::text::{self, TextDecoder};
 use super::{Target, codecs, fill, fill_mask, n5, types};
 use crate::codec::Pipeline;
+use crate::store::Key;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::{
@@ -51,6 +52,10 @@ pub(super) struct TranslatedChunks {
     pub(super) decoder: Option<N5Decoder>,
     /// The decoder of objects that are text, if the translated chunks are encoded strings.
     pub(super) text: Option<Arc<TextDecoder>>,
+    /// Other documents, which are right if no chunk is absent; `None` if the documents are right in any case.
+    pub(super) complete: Option<JsonDocuments>,
+    /// Whether the documents are right only if no chunk is absent.
+    pub(super) is_complete: bool,
 }
 
 impl TranslatedChunks {
@@ -73,7 +78,22 @@ impl TranslatedChunks {
             frame_content_bytes: None,
             decoder: None,
             text: None,
+            complete: None,
+            is_complete: false,
         })
+    }
+}
+
+impl TranslatedChunks {
+    /// Returns the store key of a translated chunk, and the numbers of the nested inner chunks that lead to the chunk.
+    pub(super) fn source_key(&self, array: &Key, chunk: u64) -> Option<(Key, Vec<u64>)> {
+        let index = self.grid.index(chunk)?;
+        let (index, numbers) = match &self.shards {
+            Some(shards) => shards.locate(&index),
+            None => (index, Vec::new()),
+        };
+        let below = Key::new(self.source_keys.encode(&index).as_bytes()).ok()?;
+        Some((array.join_key(&below), numbers))
     }
 }
 
@@ -312,10 +332,10 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     {
         members.insert("dimension_separator".into(), "/".into());
     }
-    let mut texts = vec![(".zarray", document)];
     let mut attributes = attributes(&array.attributes)?;
     // The names in the document replace those of the attributes; xarray also needs an empty list.
-    if rank == 0 || array.dimension_names.iter().any(Option::is_some) {
+    let is_named = rank == 0 || array.dimension_names.iter().any(Option::is_some);
+    if is_named {
         attributes.shift_remove(DIMENSIONS);
         let names = array.dimension_names.iter().map(Option::as_deref);
         let names: Option<Vec<&str>> = names.collect();
@@ -323,11 +343,23 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
             attributes.insert(DIMENSIONS.into(), json!(names));
         }
     }
+    if is_named {
+        let complete = fill_mask::without_fill(&document, &attributes, parts.data_type);
+        chunks.complete = complete.map(|(document, attributes)| v2_documents(document, attributes));
+    }
     fill_mask::to_v2(&mut attributes, parts.data_type, parts.fill_value);
+    Ok(Translation::Array(
+        v2_documents(document, attributes),
+        Box::new(chunks),
+    ))
+}
+
+fn v2_documents(document: Value, attributes: Map<String, Value>) -> JsonDocuments {
+    let mut texts = vec![(".zarray", document)];
     if !attributes.is_empty() {
         texts.push((".zattrs", attributes.into()));
     }
-    Ok(Translation::Array(texts, Box::new(chunks)))
+    texts
 }
 
 /// The attribute in which xarray stores the dimension names of v2 arrays.

@@ -104,14 +104,7 @@ impl Shared {
     /// Returns the store key of a translated chunk, and the numbers of the nested inner chunks that
     /// lead to the chunk.
     pub(super) fn source_key(node: &NodeView, array: &Key, chunk: u64) -> Option<(Key, Vec<u64>)> {
-        let chunks = node.chunks()?;
-        let index = chunks.grid.index(chunk)?;
-        let (index, numbers) = match &chunks.shards {
-            Some(shards) => shards.locate(&index),
-            None => (index, Vec::new()),
-        };
-        let below = Key::new(chunks.source_keys.encode(&index).as_bytes()).ok()?;
-        Some((array.join_key(&below), numbers))
+        node.chunks()?.source_key(array, chunk)
     }
 
     pub(super) async fn open_chunk(
@@ -166,6 +159,7 @@ impl Shared {
                 let stat = self.unreadable(node, &source, &error).await?;
                 Ok(Arc::new(UnreadableChunk { stat, error }))
             }
+            Err(error) => self.absent_chunk(node, array, error),
             opened => opened,
         }
     }
@@ -209,8 +203,7 @@ impl Shared {
             chunks.shards.is_some() || chunks.frame_content_bytes.is_some() || chunks.text.is_some()
         };
         if node.reader.is_some() || node.chunks().is_some_and(is_opened) {
-            let hint = AccessHint::Ranges;
-            return self.open_chunk(node, array, chunk, hint).await?.stat();
+            return self.opened_stat(node, array, chunk).await;
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
@@ -225,7 +218,7 @@ impl Shared {
             Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error).await,
             Err(error @ StoreError::NotFound { .. }) => {
                 self.check_document(array, node, &source).await?;
-                Err(error)
+                self.absent_chunk(node, array, error)?.stat()
             }
             Err(error) => Err(error),
         }

@@ -196,7 +196,11 @@ pub(super) fn time_attributes(
             ("units", format!("{name} since 1970-01-01 00:00:00")),
             ("calendar", "proleptic_gregorian".to_owned()),
         ],
-        false => vec![("units", name.to_owned())],
+        // xarray decodes times without a date only with the attribute `dtype`.
+        false => vec![
+            ("units", name.to_owned()),
+            ("dtype", format!("timedelta64[{}]", unit.base.symbol())),
+        ],
     }))
 }
 

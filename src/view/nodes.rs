@@ -204,6 +204,7 @@ impl Nodes {
         let problems = &mut parsed.problems;
         if let Node::Array(array) = &parsed.node {
             problems.extend(array.problems().map(|error| error.to_string()));
+            problems.extend(array.ignored_dimension_names());
         }
         if let NodeElements::Fixed(reader) = &elements {
             problems.extend(widening(&parsed.node, reader));

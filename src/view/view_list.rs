@@ -237,7 +237,7 @@ impl Nodes {
                 }
             }
         }
-        let diagnostics = match translation_diagnostics(&**self.store(), &node.key, self.engine())
+        let diagnostics = match translation_diagnostics(self.store(), &node.key, self.engine())
             .await
         {
             // A translation that leaves out the root is absent as a whole.

@@ -107,6 +107,33 @@ impl Array {
         self.attributes.as_ref().ok()?.get(name)
     }
 
+    /// Returns why `_ARRAY_DIMENSIONS` does not name the axes, if it should; v3 arrays with such `dimension_names` are
+    /// invalid.
+    pub fn ignored_dimension_names(&self) -> Option<String> {
+        let declared = self
+            .attribute("_ARRAY_DIMENSIONS")
+            .filter(|names| !names.is_null())?;
+        let rank = self.rank();
+        let why = match declared.as_array() {
+            _ if self.format == ZarrFormat::V3 => return None,
+            None => "is no list".to_owned(),
+            Some(names) if names.len() != rank => {
+                format!("has {} names, the array has {rank} axes", names.len())
+            }
+            Some(names) => {
+                let other = names
+                    .iter()
+                    .find(|name| !name.is_string() && !name.is_null())?;
+                return Some(format!(
+                    "the name {other} in _ARRAY_DIMENSIONS is no text: ignored"
+                ));
+            }
+        };
+        Some(format!(
+            "_ARRAY_DIMENSIONS {why}: ignored, the axes have no names"
+        ))
+    }
+
     /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
@@ -201,6 +228,27 @@ mod tests {
         assert!(array.problems().any(|other| other == problem));
         assert_eq!(array.shape.len(), array.rank());
         problem.to_string()
+    }
+
+    #[test]
+    fn names_of_axes_that_do_not_fit_are_ignored_with_the_reason() {
+        let ignored = |names: &str| {
+            let zarray = br#"{"zarr_format":2,"shape":[4,6],"chunks":[2,2],"dtype":"<f4","order":"C","fill_value":0,"compressor":null,"filters":null}"#;
+            let zattrs = format!(r#"{{"_ARRAY_DIMENSIONS":{names}}}"#);
+            let array = Array::from_v2(zarray, Some(zattrs.as_bytes())).unwrap();
+            array.ignored_dimension_names()
+        };
+        for (names, expected) in [
+            (r#"["y"]"#, "has 1 names, the array has 2 axes"),
+            (r#"["y", 5]"#, "the name 5 in"),
+            (r#""y x""#, "is no list"),
+        ] {
+            let why = ignored(names).unwrap();
+            assert!(why.contains(expected), "{why}");
+        }
+        for names in [r#"["y", "x"]"#, r#"["y", null]"#, "null"] {
+            assert_eq!(ignored(names), None);
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod shards;
 mod stacks;
 mod tables;
 mod translated;
+mod translated_xarray;
 mod unlimited;
 mod versions;
 mod writers;

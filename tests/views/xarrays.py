@@ -1,7 +1,7 @@
 """Compares the dataset that xarray reads from a store with those that it reads from its views.
 
 xarrays.py write DIRECTORY: writes the stores.
-xarrays.py signs|texts STORE MOUNT, xarrays.py tree STORE MOUNT: compares; ends with an assertion if they differ.
+xarrays.py signs|texts|deltas STORE MOUNT, xarrays.py tree STORE MOUNT: compares; ends with an assertion if they differ.
 """
 
 import os
@@ -36,6 +36,12 @@ def write(directory):
     texts = {"ascii": ["a", "bc", ""], "other": ["\u00e4", "b", "\u20ac"], "none": ["", "", ""]}
     data = xr.Dataset({name: ("x", np.array(text, object)) for name, text in texts.items()})
     data.to_zarr(os.path.join(directory, "texts.zarr"), zarr_format=2)
+
+    group = zarr.open_group(os.path.join(directory, "deltas.zarr"), mode="w", zarr_format=3)
+    for unit in ["D", "h", "m", "s", "ms", "us", "ns"]:
+        values = np.array([0, 1, np.iinfo("i8").min, -7, 400], "i8").view(f"m8[{unit}]")
+        array = group.create_array(unit, shape=(5,), dtype=values.dtype, dimension_names=["x"])
+        array[...] = values
 
     # The groups below inherit the coordinates of the root; those of `finer` have another length.
     coordinates = {"x": 500_005 + 10.0 * np.arange(40), "y": 5_000_000 - 10.0 * np.arange(30)}

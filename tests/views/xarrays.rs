@@ -13,7 +13,7 @@ fn files_equal_the_dataset_that_xarray_reads_from_the_store() {
     let directory = scratch();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views/xarrays.py");
     run(command.arg(&script).arg("write").arg(directory.path()));
-    for name in ["signs", "texts", "tree"] {
+    for name in ["signs", "texts", "deltas", "tree"] {
         let store = directory.path().join(format!("{name}.zarr"));
         let mount = Mount::new(&store);
         let mut command = python().unwrap();

@@ -1,6 +1,8 @@
 //! Conversion of a tree of documents to one document: consolidated metadata (`.zmetadata` of v2, inline in
 //! the `zarr.json` of v3) or the Zarr Object Model (ZEP 6).
 
+use std::collections::HashSet;
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -125,7 +127,7 @@ pub fn zom_json<'a>(
         let mut notes = Vec::new();
         let mut tree = read.tree;
         if tree.is_n5() {
-            tree.diagnostics(Target::V3, key, &mut |key, why| {
+            tree.diagnostics(Target::V3, key, &HashSet::new(), &mut |key, why| {
                 notes.push(format!("without {key}: {why}"));
             });
             tree = tree.translated(Target::V3).unwrap_or_default();

@@ -197,6 +197,9 @@ fn dimensions(
     note: &mut impl FnMut(String),
 ) -> Vec<usize> {
     let mut dimensions = Vec::new();
+    if let Some(why) = array.ignored_dimension_names() {
+        note(why);
+    }
     for (axis, length) in array.shape.iter().enumerate() {
         let declared = array.dimension_names.get(axis).and_then(Option::as_deref);
         let valid = declared.and_then(name_of);
@@ -378,7 +381,8 @@ fn add_meaning(
     };
     // The unit of the data type takes precedence over attributes.
     attributes.retain(|there| {
-        let is_of_time = matches!(&there.name[..], "units" | "calendar");
+        let is_of_time = matches!(&there.name[..], "units" | "calendar")
+            || declared.iter().any(|declared| declared.name == there.name);
         if is_of_time && !declared.contains(there) {
             note(format!(
                 "attribute {:?} is not in it: the data type says another one",
