@@ -12,7 +12,9 @@ use self::rows::{CsvColumn, QuotedTexts};
 use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Readability, Segment, VirtualFile};
 use super::node::ViewNode;
+use super::number::{Number, Value};
 use super::table::{ColumnData, Table};
+use crate::zarr::Fixed;
 
 /// The maximum length of a row in bytes; each row is rendered in memory.
 const MAX_ROW_BYTES: u64 = 1 << 20;
@@ -166,10 +168,22 @@ fn columns(table: &Table) -> Result<Vec<CsvColumn>, String> {
                 source,
                 element_bytes: data_type.size_bytes,
                 cell: CellFormat::of(data_type)?,
+                missing: missing_elements(data_type, &column.missing),
             })
         }
     });
     columns.collect()
+}
+
+/// Returns the bytes of the elements that are these numbers.
+fn missing_elements(data_type: &Fixed, missing: &[Value]) -> Vec<Vec<u8>> {
+    let Some((number, 1)) = Number::of(data_type) else {
+        return Vec::new();
+    };
+    let has_zero = missing.contains(&Value::Float(0.0));
+    let negative = has_zero.then_some(Value::Float(-0.0));
+    let values = missing.iter().copied().chain(negative);
+    values.filter_map(|value| number.write(value)).collect()
 }
 
 /// Returns the name of the column of row numbers: `row`, with underscores if a column has that name.

@@ -63,6 +63,29 @@ impl NullableElements {
         }
     }
 
+    /// Returns the value of each code, which is an index into `values`; the code -1 is a row without a value.
+    fn of_codes(data_type: Fixed, values: &[u8], codes: &[i32]) -> Result<Self, String> {
+        let size = data_type.size_bytes;
+        let none = vec![0; size];
+        let mut elements = Vec::with_capacity(codes.len().saturating_mul(size));
+        let mut mask = Vec::with_capacity(codes.len());
+        let values = values.chunks_exact(size.max(1));
+        for &code in codes {
+            let value = usize::try_from(code)
+                .ok()
+                .and_then(|code| values.clone().nth(code));
+            match value {
+                Some(value) => elements.extend_from_slice(value),
+                None if code == -1 => elements.extend_from_slice(&none),
+                None => {
+                    return Err(format!("code {code} of {} categories", values.len()));
+                }
+            }
+            mask.push(u8::from(code == -1));
+        }
+        Ok(Self::new(data_type, elements, mask))
+    }
+
     /// Returns the memory of the elements in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.elements.len() + self.mask.len()
@@ -207,6 +230,11 @@ fn is_mask_of(mask: &ViewNode, values: &ViewNode) -> bool {
     is_bool && shape(mask) == shape(values)
 }
 
+/// Returns whether elements are numbers or booleans.
+fn is_plain(data_type: &Fixed) -> bool {
+    matches!(data_type.scalar, Scalar::Bool) || matches!(Number::of(data_type), Some((_, 1)))
+}
+
 impl Nodes {
     /// Returns the column that a group is; `None` for other groups, and if no array has its rows along one axis.
     ///
@@ -241,7 +269,7 @@ impl Nodes {
                 Err(format!("it has no `{name}`"))
             }
             Some(other) => match members.kind {
-                ColumnEncoding::Categorical => texts(self.categories(&rows, &other).await?),
+                ColumnEncoding::Categorical => self.categories(&rows, &other, most).await?,
                 ColumnEncoding::NullableStrings => {
                     texts(self.nullable_strings(&rows, &other).await?)
                 }
@@ -300,9 +328,6 @@ impl Nodes {
             return Ok(Err(NO_MASK.into()));
         }
         let data_type = values.array_view().map(|view| view.data_type().clone());
-        let is_plain = |of: &Fixed| {
-            matches!(of.scalar, Scalar::Bool) || matches!(Number::of(of), Some((_, 1)))
-        };
         let Some(data_type) = data_type.filter(is_plain) else {
             return Ok(Err("its values are no numbers or booleans".into()));
         };
@@ -311,16 +336,38 @@ impl Nodes {
         Ok(Ok(NullableElements::new(data_type, elements, mask)))
     }
 
-    /// Decodes the categories. The inner error is the reason why they cannot be decoded.
+    /// Decodes a categorical column. The inner error is the reason why it cannot be decoded.
     async fn categories(
         self: &Arc<Self>,
         codes: &ViewNode,
         categories: &ViewNode,
-    ) -> Result<Result<Categories, String>, ContentError> {
-        let texts = match self.column_texts(categories).await? {
-            Ok(texts) => texts,
-            Err(why) => return Ok(Err(why)),
+        most: u64,
+    ) -> Result<Result<GroupValues, String>, ContentError> {
+        let view = categories.array_view();
+        let data_type = view.filter(|view| is_plain(view.data_type()));
+        let Some(data_type) = data_type.map(|view| view.data_type().clone()) else {
+            let texts = match self.column_texts(categories).await? {
+                Ok(texts) => texts,
+                Err(why) => return Ok(Err(why)),
+            };
+            let codes = self.codes(codes).await?;
+            let values = codes.and_then(|codes| Categories::new(texts.to_vec(), codes));
+            return Ok(values.map(|values| GroupValues::Texts(Arc::new(values))));
         };
+        let array = categories.metadata().as_array();
+        if !array.is_some_and(|array| matches!(array.shape[..], [count] if count <= most)) {
+            return Ok(Err(format!(
+                "`categories` has more than {most} values, or several axes"
+            )));
+        }
+        let values = self.all_bytes(categories).await?;
+        let codes = self.codes(codes).await?;
+        let rows = codes.and_then(|codes| NullableElements::of_codes(data_type, &values, &codes));
+        Ok(rows.map(|rows| GroupValues::Elements(Arc::new(rows))))
+    }
+
+    /// Reads the codes of a categorical column. The inner error is the reason why they cannot be read.
+    async fn codes(&self, codes: &ViewNode) -> Result<Result<Vec<i32>, String>, ContentError> {
         let view = codes.array_view();
         let number = view.as_ref().and_then(|view| view.number());
         let Some((number, 1)) = number.filter(|(number, _)| number.kind != NumberKind::Float)
@@ -330,8 +377,7 @@ impl Nodes {
         let bytes = self.all_bytes(codes).await?;
         let code = |bytes: &[u8]| i32::try_from(Number::read(number, bytes)?.whole()?).ok();
         let codes: Option<Vec<i32>> = bytes.chunks_exact(number.size_bytes).map(code).collect();
-        let codes = codes.ok_or_else(|| "its codes are too large".to_owned());
-        Ok(codes.and_then(|codes| Categories::new(texts.to_vec(), codes)))
+        Ok(codes.ok_or_else(|| "its codes are too large".to_owned()))
     }
 }
 
@@ -347,6 +393,23 @@ mod tests {
         let rows: Vec<_> = known.rows().collect();
         assert_eq!(rows, [Some("b"), None, Some(""), Some("b")]);
         assert!(Categories::of_rows(&texts, &[0]).is_err());
+    }
+
+    #[test]
+    fn codes_of_numbers_become_the_numbers() {
+        let data_type = Fixed {
+            scalar: Scalar::Int(crate::zarr::ByteOrder::Little),
+            size_bytes: 2,
+        };
+        let values = [7_i16, -1].map(i16::to_le_bytes).concat();
+        let of = |codes: &[i32]| NullableElements::of_codes(data_type.clone(), &values, codes);
+        let found = of(&[1, -1, 0]).unwrap();
+        let rows: Vec<_> = found.rows().collect();
+        assert_eq!(rows, [Some(&values[2..]), None, Some(&values[..2])]);
+        for codes in [[2], [-2]] {
+            let why = of(&codes).unwrap_err();
+            assert!(why.contains("of 2 categories"), "{why}");
+        }
     }
 
     #[test]

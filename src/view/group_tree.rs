@@ -182,8 +182,8 @@ pub struct GroupArray {
     /// The items of each element, if the elements are byte strings or lists ([`TreeScope::RawSubtree`]); or why
     /// they are not decoded.
     pub(super) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
-    /// The elements, if they are times of which some are missing ([`TreeScope::Table`]).
-    pub(super) times: Option<Arc<NullableElements>>,
+    /// The elements, if some rows have no value; or why this is not known ([`TreeScope::Table`]).
+    pub(super) nulls: Result<Option<Arc<NullableElements>>, String>,
     /// What the `fill_value` 0 of the array means.
     pub(super) zero_fill: ZeroFill,
     /// The grid of the array, if other conventions than CF georeference it.

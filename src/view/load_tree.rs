@@ -12,7 +12,7 @@ use super::georef::grid::Grid;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-use super::missing::ZeroFill;
+use super::missing::{ZeroFill, values_in_tables};
 use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use crate::runtime;
@@ -277,11 +277,18 @@ impl Nodes {
         budget: &mut TreeBudget,
     ) -> Result<GroupArray, ContentError> {
         let (mut texts, mut records, mut sequences) = (None, None, None);
-        let (mut times, mut grid) = (None, None);
+        let (mut nulls, mut grid) = (Ok(None), None);
         let (mut unread, mut unread_grid) = (None, None);
+        let zero_fill = match budget.has_elements {
+            true => self.zero_fill(&node).await?,
+            false => ZeroFill::Unknown,
+        };
         if budget.has_elements && scope == TreeScope::Table {
             texts = self.texts_of(&node, scope).await?;
-            times = self.missing_times(&node).await?.map(Arc::new);
+            let array = node.metadata().as_array();
+            let missing = array.map(|array| values_in_tables(array, zero_fill, &mut |_| {}));
+            let found = self.null_rows(&node, &missing.unwrap_or_default()).await?;
+            nulls = found.map(|found| found.map(Arc::new));
         } else if budget.has_elements {
             let elements = budget.within(&node, self.values_of(&node, scope)).await;
             match or_error(elements)? {
@@ -296,10 +303,6 @@ impl Nodes {
                 Err(error) => unread_grid = Some(error),
             }
         }
-        let zero_fill = match budget.has_elements {
-            true => self.zero_fill(&node).await?,
-            false => ZeroFill::Unknown,
-        };
         // At most one of them exists.
         let decoded_bytes = match (&texts, &records, &sequences) {
             (Some(Ok(texts)), _, _) => {
@@ -325,17 +328,18 @@ impl Nodes {
                 sequences = sequences.map(|_| Err(too_much.into()));
             }
         }
-        let times = times.filter(|times| {
-            let left = budget.bytes.checked_sub(times.memory_bytes() as u64);
-            budget.bytes = left.unwrap_or(budget.bytes);
-            left.is_some()
-        });
+        if let Ok(Some(rows)) = &nulls {
+            match budget.bytes.checked_sub(rows.memory_bytes() as u64) {
+                Some(left) => budget.bytes = left,
+                None => nulls = Err("too many values for one file".into()),
+            }
+        }
         Ok(GroupArray {
             node,
             texts,
             records,
             sequences,
-            times,
+            nulls,
             zero_fill,
             grid,
             stored: None,

@@ -98,6 +98,25 @@ impl MissingValues {
     }
 }
 
+/// Returns the numbers of an array that are rows without a value in a table. NaN is a value of each format.
+pub(super) fn values_in_tables(
+    array: &Array,
+    zero: ZeroFill,
+    note: &mut impl FnMut(String),
+) -> Vec<Value> {
+    let Some(own) = number(array) else {
+        return Vec::new();
+    };
+    let missing = MissingValues {
+        fill: fill_value(array, own, zero, note),
+        other: attribute(array, "missing_value", own, note),
+    };
+    missing
+        .all()
+        .filter(|value| !value.float().is_nan())
+        .collect()
+}
+
 /// Returns `_FillValue`, else the fill value if xarray (v2) or GDAL (v3) marks missing elements with it; `zero` is
 /// the meaning of a `fill_value` 0.
 pub(super) fn fill_value(

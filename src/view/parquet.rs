@@ -17,6 +17,7 @@ pub(super) use self::column::{EncodedArray, ValueEncoding};
 use self::row_groups::RowGroup;
 pub(super) use self::row_groups::RowGroups;
 use self::thrift::Fields;
+use super::georef::text::shown;
 use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Readability, Segment, VirtualFile};
 use super::node::ViewNode;
@@ -51,7 +52,9 @@ const RLE_DICTIONARY: i32 = 8;
 /// Returns why the group has no table, or why the format cannot express it.
 pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, |data| column_type(data).map(drop))?;
-    table.columns.iter_mut().for_each(leave_out_missing_times);
+    for column in &mut table.columns {
+        table.notes.extend(leave_out_missing(column));
+    }
     let types = table.columns.iter().map(|column| column_type(&column.data));
     let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;
     let too_long = || format!("{} rows: no file can be so long", table.rows);
@@ -76,13 +79,27 @@ pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<Virtu
     })
 }
 
-/// Makes rows with a missing time rows without a value, unless another time is too large for the file.
-fn leave_out_missing_times(column: &mut Column) {
-    if let Some(times) = column.times.take()
-        && let Ok(kind) = ColumnType::of(&times.data_type)
-        && nullable::values(&kind, &times).is_some()
-    {
-        column.data = ColumnData::Nullable(times);
+/// Makes rows with a missing element rows without a value, unless a time is too large for the file. Returns a note if
+/// such rows keep their number.
+fn leave_out_missing(column: &mut Column) -> Option<String> {
+    match std::mem::replace(&mut column.nulls, Ok(None)) {
+        Ok(Some(rows)) => {
+            if let Ok(kind) = ColumnType::of(&rows.data_type)
+                && nullable::values(&kind, &rows).is_some()
+            {
+                column.data = ColumnData::Nullable(rows);
+            }
+            None
+        }
+        Err(why) if !column.missing.is_empty() => {
+            let numbers: Vec<String> = column.missing.iter().map(|value| shown(*value)).collect();
+            Some(format!(
+                "{}: rows without a value have the number {}: {why}",
+                column.node.key(),
+                numbers.join(" or ")
+            ))
+        }
+        Ok(None) | Err(_) => None,
     }
 }
 

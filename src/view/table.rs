@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
 use super::group_tree::{GroupArray, GroupTree};
+use super::missing::values_in_tables;
 use super::node::{NodeElements, ViewNode};
+use super::number::Value;
 use crate::array::ArrayReader;
 use crate::zarr::{Node, Scalar};
 
@@ -31,8 +33,10 @@ pub(super) struct Column {
     pub(super) name: String,
     pub(super) node: Arc<ViewNode>,
     pub(super) data: ColumnData,
-    /// The elements, if they are times of which some are missing.
-    pub(super) times: Option<Arc<NullableElements>>,
+    /// The numbers that are rows without a value.
+    pub(super) missing: Vec<Value>,
+    /// The elements, if some rows have no value; or why this is not known.
+    pub(super) nulls: Result<Option<Arc<NullableElements>>, String>,
 }
 
 /// The values of a column.
@@ -69,7 +73,7 @@ impl Table {
             let Some(dimension) = dimension_of(&member.node) else {
                 continue;
             };
-            let column = column(member, &mut text_bytes);
+            let column = column(member, &mut text_bytes, &mut notes);
             match column.and_then(|column| check(&column.data).map(|()| column)) {
                 Ok(column) => tables.entry(dimension).or_default().push(column),
                 Err(why) => notes.push(format!("{} is not in it: {why}", member.node.key())),
@@ -147,7 +151,11 @@ pub(super) fn dimension_of(node: &ViewNode) -> Option<Dimension> {
     Some((array.dimension_names.first().cloned().flatten(), length))
 }
 
-fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String> {
+fn column(
+    member: &GroupArray,
+    text_bytes: &mut usize,
+    notes: &mut Vec<String>,
+) -> Result<Column, String> {
     let node = &member.node;
     if node.name().contains('\0') {
         return Err("a name with NUL".into());
@@ -173,11 +181,16 @@ fn column(member: &GroupArray, text_bytes: &mut usize) -> Result<Column, String>
             return Err("elements of variable length that are no text".into());
         }
     };
+    let mut note = |note: String| notes.push(format!("{}: {note}", node.key()));
+    let array = node.metadata().as_array();
+    let missing = array.map(|array| values_in_tables(array, member.zero_fill, &mut note));
+    let missing = missing.unwrap_or_default();
     Ok(Column {
         name: node.name().to_owned(),
         node: Arc::clone(node),
         data,
-        times: member.times.clone(),
+        missing,
+        nulls: member.nulls.clone(),
     })
 }
 
@@ -193,7 +206,8 @@ fn group_column(group: &GroupColumn) -> Result<Column, String> {
         name: group.node.name().to_owned(),
         node: Arc::clone(&group.node),
         data,
-        times: None,
+        missing: Vec::new(),
+        nulls: Ok(None),
     })
 }
 

@@ -2,6 +2,7 @@
 
 missing.py write DIRECTORY: writes the stores.
 missing.py check STORE MOUNT: compares; ends with an assertion if they differ.
+missing.py write_cells DIRECTORY, missing.py check_cells STORE MOUNT: the same for an AnnData table.
 """
 
 import os
@@ -9,11 +10,8 @@ import sys
 import warnings
 
 import numpy as np
-import rasterio
 import xarray as xr
 import zarr
-from astropy.io import fits
-from PIL import Image
 
 warnings.simplefilter("ignore")
 SCALED = {"dtype": "uint16", "scale_factor": 1e-4, "add_offset": -0.1, "_FillValue": 0}
@@ -43,8 +41,10 @@ def write(directory):
     xr.Dataset({"b02": band()}).to_zarr(place("scaled"), zarr_format=2, encoding={"b02": SCALED})
     siblings = xr.Dataset({"classes": classes, "height": (("y", "x"), np.ones((4, 6), "f4"))})
     siblings.to_zarr(place("siblings"), zarr_format=2, encoding={"classes": zero})
-    series = xr.Dataset({"b": ("x", [np.nan, 0.1, 0.2, 0.3]), "n": ("x", np.array([5, 0, 7, 0], "i4"))})
-    series.to_zarr(place("series"), zarr_format=2, encoding={"b": SCALED, "n": {"_FillValue": 0}})
+    series = xr.Dataset({"b": ("x", [np.nan, 0.1, 0.2, 0.3]), "n": ("x", np.array([5, 0, 7, 0], "i4")),
+                         "f": ("x", [1.5, -9999, 2, 0]), "nan": ("x", [1.5, np.nan, 2, 0])})
+    encoding = {"b": SCALED, "n": {"_FillValue": 0}, "f": {"_FillValue": -9999}}
+    series.to_zarr(place("series"), zarr_format=2, encoding=encoding)
     # In v3 the fill value is no mask.
     product.to_zarr(place("v3"), zarr_format=3, encoding={"b02": SCALED})
     write_by_hand(place)
@@ -81,6 +81,8 @@ def check(store, mount):
                 found = data[variable].values
                 expected = expected.values * (0.5 if name == "by_hand_scaled" else 1)
                 assert np.array_equal(found, expected, equal_nan=True), (ending, variable, found, expected)
+    if name == "series":
+        check_table(views, wanted, store)
     for variable in wanted.data_vars:
         if wanted[variable].ndim == 2:
             check_images(store + group, os.path.join(mount, group[1:], variable, ".zarrfs", variable), variable, masks)
@@ -88,7 +90,58 @@ def check(store, mount):
         assert ("xarray takes it for missing" in readme.read()) != masks, name
 
 
+def check_table(views, wanted, store):
+    """Rows without a value in the tables are those that xarray masks; other values are the stored ones."""
+    import pandas as pd
+
+    with xr.open_zarr(store, consolidated=False, chunks=None, mask_and_scale=False) as data:
+        stored = data.load()
+    for ending, read in (".csv", pd.read_csv), (".parquet", pd.read_parquet):
+        frame = read(os.path.join(views, f"series{ending}"))
+        for name in wanted.data_vars:
+            if name == "nan":
+                assert np.array_equal(frame[name], wanted[name].values, equal_nan=True), (ending, frame)
+                continue
+            missing = np.isnan(wanted[name].values)
+            assert np.array_equal(frame[name].isna(), missing), (ending, name, frame)
+            assert np.array_equal(frame[name][~missing], stored[name].values[~missing]), (ending, name, frame)
+
+
+def write_cells(directory):
+    """An AnnData table whose categories are integers, booleans, floats and times."""
+    import anndata
+    import pandas as pd
+
+    numbers = {"i8": [7, -1, 7, 300], "u1": [1, 2, 1, 255], "bool": [True, False, True, True], "f4": [0.5, 1.5, 0.5, -2]}
+    frame = pd.DataFrame({name: pd.Categorical(np.array(values, name)) for name, values in numbers.items()},
+                         index=list("abcd"))
+    for name in numbers:
+        frame[f"{name}_missing"] = frame[name].where(np.arange(4) != 1)
+    anndata.AnnData(np.zeros((4, 1), "f4"), obs=frame).write_zarr(os.path.join(directory, "cells.zarr"))
+
+
+def check_cells(store, mount):
+    import anndata
+    import pandas as pd
+
+    obs = anndata.read_zarr(store).obs
+    for ending, read in (".parquet", pd.read_parquet), (".csv", pd.read_csv):
+        frame = read(os.path.join(mount, "obs", ".zarrfs", f"obs{ending}"))
+        assert set(obs.columns) <= set(frame.columns), frame.columns
+        for name in obs.columns:
+            found, expected = frame[name], obs[name].astype(object).reset_index(drop=True)
+            assert found.isna().tolist() == expected.isna().tolist(), (ending, name, found)
+            there = ~expected.isna()
+            assert found[there].tolist() == expected[there].tolist(), (ending, name, found, expected)
+            if ending == ".parquet" and not name.endswith("_missing"):
+                assert found.dtype == obs[name].cat.categories.dtype, (name, found.dtype)
+
+
 def check_images(store, stem, variable, masks):
+    import rasterio
+    from astropy.io import fits
+    from PIL import Image
+
     with xr.open_zarr(store, consolidated=False, chunks=None, mask_and_scale=False) as data:
         stored = data[variable]
     fill = stored.attrs.get("_FillValue") if masks else None
@@ -116,7 +169,4 @@ def check_images(store, stem, variable, masks):
             assert (alpha == 0).sum() == expected, (stem, alpha, expected)
 
 
-if sys.argv[1] == "write":
-    write(sys.argv[2])
-else:
-    check(sys.argv[2], sys.argv[3])
+{"write": write, "check": check, "write_cells": write_cells, "check_cells": check_cells}[sys.argv[1]](*sys.argv[2:])

@@ -37,6 +37,8 @@ pub(super) enum CsvColumn {
         source: usize,
         element_bytes: usize,
         cell: CellFormat,
+        /// The elements of rows without a value.
+        missing: Vec<Vec<u8>>,
     },
     Texts(QuotedTexts),
 }
@@ -96,7 +98,7 @@ impl CsvColumn {
     pub(super) fn is_always_number(&self) -> bool {
         match self {
             Self::Number => true,
-            Self::Elements { cell, .. } => cell.is_always_number(),
+            Self::Elements { cell, missing, .. } => missing.is_empty() && cell.is_always_number(),
             Self::Texts(_) => false,
         }
     }
@@ -240,11 +242,15 @@ impl CsvColumn {
             Self::Elements {
                 element_bytes,
                 cell,
+                missing,
                 ..
             } => {
                 let start = index.checked_mul(*element_bytes)?;
                 let element = elements.get(start..start.checked_add(*element_bytes)?)?;
-                cell.write(element, text)
+                match missing.iter().any(|missing| missing == element) {
+                    true => Some(()),
+                    false => cell.write(element, text),
+                }
             }
             Self::Texts(texts) => {
                 text.extend_from_slice(texts.get(usize::try_from(row).ok()?)?);
@@ -271,6 +277,7 @@ mod tests {
                 }
                 _ => CellFormat::Integer(Number::new(kind, size_bytes, ByteOrder::Little)),
             },
+            missing: Vec::new(),
         };
         let mut texts = QuotedTexts::default();
         for text in ["", "a\"b", "x\ny"] {
