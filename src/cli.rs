@@ -295,8 +295,8 @@ pub struct MountOptions {
         help_heading = "Views"
     )]
     pub formats: FormatSet,
-    /// Write latitudes and longitudes in degrees as EPSG:4326 into rasters (.tif, .vrt, .hdr) where no metadata
-    /// name a coordinate reference system
+    /// Assume WGS 84 in rasters and NetCDF files: EPSG:4326 for latitudes and longitudes in degrees if no
+    /// metadata name a system, its figure of the Earth for a grid mapping without one
     #[arg(long, help_heading = "Views")]
     pub assume_wgs84: bool,
 

@@ -125,8 +125,8 @@ pub struct ExportArgs {
     /// Continue an export that was interrupted; the source must not have changed since
     #[arg(long)]
     pub resume: bool,
-    /// Write latitudes and longitudes in degrees as EPSG:4326 into a raster (.tif, .vrt, .hdr) where no metadata
-    /// name a coordinate reference system
+    /// Assume WGS 84 in a raster or NetCDF file: EPSG:4326 for latitudes and longitudes in degrees if no
+    /// metadata name a system, its figure of the Earth for a grid mapping without one
     #[arg(long)]
     pub assume_wgs84: bool,
     /// Memory limit [default: 1/2 of the memory]

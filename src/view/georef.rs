@@ -5,6 +5,7 @@
 
 pub(super) mod axis;
 pub(super) mod bands;
+mod cf_figure;
 pub(super) mod cf_wkt;
 pub(super) mod context;
 pub(super) mod crs;
@@ -13,7 +14,7 @@ pub(super) mod dates;
 pub(super) mod definition;
 pub(super) mod epsg;
 pub(super) mod grid;
-mod grid_mapping;
+pub(super) mod grid_mapping;
 pub(super) mod methods;
 pub(super) mod overview;
 pub(super) mod proj_text;
@@ -66,8 +67,8 @@ impl RasterMetadata {
         Raster::of(context.view, names.as_ref())
     }
 
-    /// Returns the grid of an array that other conventions than CF georeference; `None` if the array has no
-    /// readable grid.
+    /// Returns the grid of an array whose system is not that of a grid mapping that its attributes name; `None`
+    /// if the array has no readable grid.
     ///
     /// # Errors
     /// Temporary errors of the store; others mean `None`.
@@ -75,21 +76,28 @@ impl RasterMetadata {
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
     ) -> Result<Option<Grid>, ContentError> {
-        if view.array.attribute("grid_mapping").is_some() || view.shape().len() < 2 {
+        if view.shape().len() < 2 {
             return Ok(None);
         }
         let mut notes = Notes::default();
         let found = Groups::above(view, nodes, &mut notes).and_then(|groups| {
             let context = Context::new(view, nodes, &groups);
-            if !crs_metadata::may_have_crs(&context) {
+            let may_have_crs = crs_metadata::may_have_crs(&context)
+                || nodes.assumes_wgs84()
+                || grid_mapping::has_default(&context)?;
+            if !may_have_crs {
                 return Ok(None);
             }
             let raster = Self::raster(&context)?;
+            if grid_mapping::is_cf(&context, &raster)? {
+                return Ok(None);
+            }
             let georef = transform::find(&context, &raster, &mut notes)?;
             let transform = georef.corner_transform();
             Ok(georef.crs.zip(transform).map(|(crs, transform)| Grid {
                 crs,
                 transform,
+                mapping: georef.default_mapping,
                 spatial_axes: [(raster.down, raster.height), (raster.across, raster.width)],
             }))
         });

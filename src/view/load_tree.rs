@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use super::content::ContentError;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
+use super::georef::grid_mapping::DEFAULT_GRID_MAPPING;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
@@ -206,6 +207,8 @@ impl Nodes {
         // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
         let children = self.child_keys(node, budget.nodes).await?;
+        let default = node.key().join(DEFAULT_GRID_MAPPING.as_bytes()).ok();
+        let has_crs = has_crs || children.iter().any(|child| Some(child) == default.as_ref());
         for child in children {
             if !has_text_name(&child) {
                 budget.take(child.as_bytes().len() as u64)?;
@@ -486,7 +489,9 @@ impl Nodes {
         has_crs: bool,
     ) -> Result<Option<Arc<Grid>>, ContentError> {
         match node.array_view() {
-            Some(view) if has_crs || crs_metadata::may_give_crs(node) => {
+            Some(view)
+                if has_crs || self.options().assume_wgs84 || crs_metadata::may_give_crs(node) =>
+            {
                 let grid = self
                     .resolve(|nodes| RasterMetadata::grid(&view, nodes))
                     .await?;

@@ -123,7 +123,8 @@ fn with_contents<E: Clone + Into<Segment>>(
     })?;
     let mut end = header.bytes.len() as u64;
     let mut segments = vec![Segment::Bytes(header.bytes)];
-    for ((image, extent), start) in images.iter().zip(header.starts) {
+    // The data are in the opposite order of the directories.
+    for ((image, extent), start) in images.iter().zip(header.starts).rev() {
         let gap = start.checked_sub(end).ok_or("data overlap the header")?;
         segments.push(Segment::Zeros(gap));
         segments.push(extent.clone().into());

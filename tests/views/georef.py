@@ -418,9 +418,10 @@ def check():
     sys.exit(1 if bad else 0)
 
 
-if sys.argv[1] == "write":
-    zarr.create_group(DIRECTORY, zarr_format=3)
-    write_rasters()
-    write_pyramids()
-else:
-    check()
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        zarr.create_group(DIRECTORY, zarr_format=3)
+        write_rasters()
+        write_pyramids()
+    else:
+        check()

@@ -1,4 +1,4 @@
-//! Grid mappings and coordinates of arrays that are georeferenced by other conventions than CF.
+//! Grid mappings and coordinates of arrays whose system is not that of a grid mapping that they name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,6 +35,10 @@ pub(super) fn add(
         let Some(grid) = grids.get(&variable.name) else {
             continue;
         };
+        if let Some(mapping) = grid.mapping.filter(|mapping| names.contains(*mapping)) {
+            set_grid_mapping(variable, mapping.to_owned());
+            continue;
+        }
         let is_same = |there: &Grid| there.crs == grid.crs && there.transform == grid.transform;
         let known = mappings.iter().find(|(there, _)| is_same(there));
         let mapping = match known {
@@ -45,9 +49,7 @@ pub(super) fn add(
                 mapping
             }
         };
-        let name = "grid_mapping".to_owned();
-        let value = AttributeValue::Text(mapping);
-        variable.attributes.push(Attribute { name, value });
+        set_grid_mapping(variable, mapping);
     }
     let mut added = Vec::new();
     for (direction, place) in [(Direction::Down, 0), (Direction::Across, 1)] {
@@ -83,6 +85,14 @@ pub(super) fn add(
     }
     variables.extend(mappings.iter().map(|(grid, name)| scalar(name, grid)));
     variables.extend(added);
+}
+
+/// Sets the grid mapping of a variable, in place of one without a system.
+fn set_grid_mapping(variable: &mut Variable, mapping: String) {
+    let name = "grid_mapping".to_owned();
+    variable.attributes.retain(|other| other.name != name);
+    let value = AttributeValue::Text(mapping);
+    variable.attributes.push(Attribute { name, value });
 }
 
 fn has(variable: &Variable, dimension: usize) -> bool {

@@ -167,6 +167,43 @@ impl Axis {
         self.is_ascending.filter(|_| is_place)
     }
 
+    /// Converts the coordinates of both axes of a geostationary system from scan angles to metres: the angles
+    /// in radians times the height of the satellite (CF 1.13, Appendix F). Other coordinates stay as they are.
+    pub(in crate::view) fn scan_angles_to_metres(axes: (&mut Self, &mut Self), height: f64) {
+        let (across, down) = axes;
+        let Some((x, y)) = across.radians().zip(down.radians()) else {
+            return;
+        };
+        for (axis, radians) in [(across, x), (down, y)] {
+            let scale = radians * height;
+            axis.steps = match axis.steps {
+                Steps::One(place) => Steps::One(place * scale),
+                Steps::Regular(first, step) => Steps::Regular(first * scale, step * scale),
+                other => other,
+            };
+            axis.units = Some("m".to_owned());
+            axis.standard_name = None;
+        }
+    }
+
+    /// Returns the size in radians of the unit of scan angles; `None` if the coordinates are no scan angles.
+    fn radians(&self) -> Option<f64> {
+        match self.units.as_deref() {
+            Some("rad" | "radian" | "radians") => Some(1.0),
+            Some("mrad" | "milliradian" | "milliradians") => Some(1e-3),
+            Some("urad" | "microradian" | "microradians" | "\u{b5}rad") => Some(1e-6),
+            Some("degree" | "degrees" | "deg" | "arc_degree") => Some(1.0_f64.to_radians()),
+            // A radian is the unit 1.
+            Some("1") | None if self.is_angular() => Some(1.0),
+            _ => None,
+        }
+    }
+
+    fn is_angular(&self) -> bool {
+        let name = self.standard_name.as_deref().unwrap_or_default();
+        name.ends_with("_angular_coordinate")
+    }
+
     /// Returns why the coordinates contradict a coordinate reference system.
     pub(in crate::view) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
         if !self.is_there {
@@ -185,7 +222,9 @@ impl Axis {
         }
         let is_wrong_name = match crs.kind {
             CrsKind::Geographic => standard_name.starts_with("projection_"),
-            CrsKind::Projected => matches!(standard_name, "longitude" | "latitude"),
+            CrsKind::Projected => {
+                matches!(standard_name, "longitude" | "latitude") || self.is_angular()
+            }
             CrsKind::RotatedPole => !standard_name.is_empty() && !is_rotated,
         };
         if is_wrong_name {

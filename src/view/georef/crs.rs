@@ -70,6 +70,30 @@ impl Crs {
         self == other || (self.code.is_none() && other.code.is_none() && has_same_numbers())
     }
 
+    /// Returns the height in metres of the satellite of a geostationary system.
+    pub(in crate::view) fn satellite_height(&self) -> Option<f64> {
+        let root = Wkt::parse(&self.wkt)?;
+        let conversion = root.children(&["CONVERSION"]).next().unwrap_or(root);
+        let method = conversion.children(&["PROJECTION", "METHOD"]).next()?;
+        let is_named = |text: &str, name: &str| {
+            let text = text.replace('_', " ").to_ascii_lowercase();
+            text.starts_with(name)
+        };
+        if !is_named(method.value(0)?, "geostationary satellite") {
+            return None;
+        }
+        let mut parameters = conversion.children(&["PARAMETER"]);
+        let height = parameters.find(|parameter| {
+            parameter
+                .value(0)
+                .is_some_and(|name| is_named(name, "satellite height"))
+        })?;
+        let unit = height.children(&["LENGTHUNIT", "UNIT"]).next();
+        let metres = unit.map_or(Some(1.0), |unit| unit.value(1)?.parse().ok())?;
+        let height: f64 = height.value(1)?.parse().ok()?;
+        Some(height * metres).filter(|height| *height > 0.0 && height.is_finite())
+    }
+
     /// Parses a name with an authority (`EPSG:32633`), an OGC URL or URN, any WKT, or a PROJ string.
     ///
     /// # Errors
@@ -82,7 +106,7 @@ impl Crs {
         if proj_text::is_proj_text(text) {
             return match proj_text::parse(text)? {
                 ProjText::Code(code) => Self::of_text(&code),
-                ProjText::Mapping(members) => Self::of_wkt(&cf_wkt::wkt(&members)?),
+                ProjText::Mapping(members) => Self::of_wkt(&cf_wkt::wkt(&members, false)?),
             };
         }
         if text.contains('[') || text.contains('(') {

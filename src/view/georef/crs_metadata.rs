@@ -50,7 +50,12 @@ pub(in crate::view) fn crs(
             None
         }
         Some(Ok(members)) => {
-            match of_grid_mapping(members, spatial_axes, systems.is_empty(), notes) {
+            let reader = GridMappingReader {
+                spatial_axes,
+                is_only: systems.is_empty(),
+                assumes_wgs84: context.nodes.assumes_wgs84(),
+            };
+            match reader.read(members, notes) {
                 GridMappingCrs::System(crs) => {
                     systems.push(crs);
                     None
@@ -60,8 +65,8 @@ pub(in crate::view) fn crs(
         }
     };
     if systems.is_empty()
-        && let Some(names) = own_texts(context)
         && let Ok(members) = &context.view.array.attributes
+        && let Some(names) = own_texts(members)
     {
         systems.push(one_of(members, names, notes));
     }
@@ -128,30 +133,30 @@ fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
 
 /// Returns whether attributes are those of a grid mapping with a system.
 pub(in crate::view) fn has_crs(members: &Map<String, Json>) -> bool {
-    texts(members).is_some() || some(members, "grid_mapping_name").is_some()
+    texts(members).is_some() || cf_wkt::mapping_name(members).is_some()
 }
 
-/// Returns the same for an array without a grid mapping, if one is a system. A name alone is no system.
-fn own_texts(context: &Context<'_>) -> Option<&'static [&'static str]> {
+/// Returns the same for the attributes of an array without a grid mapping, if one is a system. A name alone is
+/// no system.
+fn own_texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
     let is_text = |name: &&str| {
-        context
-            .own(name)
-            .and_then(Json::as_str)
-            .is_some_and(|text| {
-                let text = text.trim();
-                text.contains(['[', '(']) || is_proj_text(text)
-            })
+        let text = some(members, name).and_then(Json::as_str);
+        text.is_some_and(|text| {
+            let text = text.trim();
+            text.contains(['[', '(']) || is_proj_text(text)
+        })
     };
-    let names = texts(context.view.array.attributes.as_ref().ok()?)?;
-    let is_system = context.own("grid_mapping").is_none() && names.iter().any(is_text);
+    let names = texts(members)?;
+    let is_system = some(members, "grid_mapping").is_none() && names.iter().any(is_text);
     is_system.then_some(names)
 }
 
 /// Returns whether attributes may declare a system.
 pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
     let is_own = |name: &&str| context.own(name).is_some();
+    let own = context.view.array.attributes.as_ref();
     ["grid_mapping", "_CRS"].iter().any(is_own)
-        || own_texts(context).is_some()
+        || own.is_ok_and(|members| own_texts(members).is_some())
         || context.sources().any(|(_, members)| says_crs(members))
 }
 
@@ -163,7 +168,10 @@ pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
         levels.any(|level| level.as_object().is_some_and(says_crs))
     };
     node.metadata().attributes().is_ok_and(|members| {
-        says_crs(members) || some(members, "_CRS").is_some() || levels_say(members)
+        says_crs(members)
+            || some(members, "_CRS").is_some()
+            || (node.is_array() && own_texts(members).is_some())
+            || levels_say(members)
     })
 }
 
@@ -180,46 +188,46 @@ enum GridMappingCrs {
     CrsKind(Option<CrsKind>),
 }
 
-/// Reads the system of a grid mapping; `is_only` if no other metadata declare a system.
-fn of_grid_mapping(
-    members: &Map<String, Json>,
-    spatial_axes: (&Axis, &Axis),
+/// What decides on the system of a grid mapping beside its attributes.
+struct GridMappingReader<'a> {
+    /// The x and y axes.
+    spatial_axes: (&'a Axis, &'a Axis),
+    /// Whether no other metadata declare a system.
     is_only: bool,
-    notes: &mut Notes,
-) -> GridMappingCrs {
-    if let Some(names) = texts(members) {
-        return GridMappingCrs::System(one_of(members, names, notes));
-    }
-    let name = some(members, "grid_mapping_name").and_then(Json::as_str);
-    if !is_only {
-        return match name {
-            None => GridMappingCrs::CrsKind(None),
-            Some("latitude_longitude") => GridMappingCrs::CrsKind(Some(CrsKind::Geographic)),
-            Some("rotated_latitude_longitude") => {
-                GridMappingCrs::CrsKind(Some(CrsKind::RotatedPole))
-            }
-            Some(_) => GridMappingCrs::CrsKind(Some(CrsKind::Projected)),
-        };
-    }
-    let of_wkt = |notes: &mut Notes| {
-        let crs = cf_wkt::wkt(members).and_then(|wkt| Crs::of_wkt(&wkt));
-        let why = crs.as_ref().err();
-        if let Some(why) = why {
+    assumes_wgs84: bool,
+}
+
+impl GridMappingReader<'_> {
+    fn read(&self, members: &Map<String, Json>, notes: &mut Notes) -> GridMappingCrs {
+        if let Some(names) = texts(members) {
+            return GridMappingCrs::System(one_of(members, names, notes));
+        }
+        let name = cf_wkt::mapping_name(members);
+        if !self.is_only {
+            return match name {
+                None => GridMappingCrs::CrsKind(None),
+                Some("latitude_longitude") => GridMappingCrs::CrsKind(Some(CrsKind::Geographic)),
+                Some("rotated_latitude_longitude") => {
+                    GridMappingCrs::CrsKind(Some(CrsKind::RotatedPole))
+                }
+                Some(_) => GridMappingCrs::CrsKind(Some(CrsKind::Projected)),
+            };
+        }
+        let figure = ["semi_major_axis", "inverse_flattening"];
+        let is_figure = figure.iter().all(|name| some(members, name).is_some());
+        let is_in_degrees = self.spatial_axes.0.is_in_degrees(Direction::Across)
+            && self.spatial_axes.1.is_in_degrees(Direction::Down);
+        let is_plain = name == Some("latitude_longitude") && is_wgs84(members);
+        if is_plain && (is_figure || is_in_degrees) {
+            return GridMappingCrs::System(Crs::wgs84().ok());
+        }
+        let wkt = cf_wkt::wkt(members, self.assumes_wgs84);
+        let crs = wkt.and_then(|wkt| Crs::of_wkt(&wkt));
+        if let Err(why) = &crs {
             notes.add(format!("no system is known of the grid mapping: {why}"));
         }
         GridMappingCrs::System(crs.ok())
-    };
-    if name != Some("latitude_longitude") {
-        return of_wkt(notes);
     }
-    let figure = ["semi_major_axis", "inverse_flattening"];
-    let is_figure = figure.iter().all(|name| some(members, name).is_some());
-    let is_in_degrees = spatial_axes.0.is_in_degrees(Direction::Across)
-        && spatial_axes.1.is_in_degrees(Direction::Down);
-    if is_wgs84(members) && (is_figure || is_in_degrees) {
-        return GridMappingCrs::System(Crs::wgs84().ok());
-    }
-    of_wkt(notes)
 }
 
 /// Returns the system on which these members agree: by code, else by WKT. PROJJSON without a code is not

@@ -15,6 +15,8 @@ pub(in crate::view) struct Grid {
     pub(in crate::view) transform: Transform,
     /// Names and lengths of the y and x axes.
     pub(in crate::view) spatial_axes: [(Option<String>, u64); 2],
+    /// The variable of the group that has the system, though no attribute names it.
+    pub(in crate::view) mapping: Option<&'static str>,
 }
 
 /// The value of an attribute.
@@ -203,6 +205,7 @@ mod tests {
             crs: Crs::of_text(code).unwrap(),
             transform: [10.0, 0.0, 500_000.0, 0.0, -10.0, 5e6],
             spatial_axes: [(None, 2), (None, 3)],
+            mapping: None,
         }
     }
 

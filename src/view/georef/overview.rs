@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::context::{Context, Groups, Notes, some};
+use super::context::{Context, Groups, Notes, short, some};
 use super::raster::{Raster, spatial_names};
 use super::samples::SampleMetadata;
-use super::scale::{Vectors, are_scales, of_ome, vector};
+use super::scale::{Vectors, are_scales, of_ome, ome_image, vector};
 use super::transform::{self, Georef, Transform, count};
 use crate::view::content::ContentError;
 use crate::view::node::ViewNode;
@@ -82,8 +82,8 @@ fn overview(
     if coarse.width >= raster.width && coarse.height >= raster.height {
         return Ok(Ok(None));
     }
-    if let Err(why) = is_same_kind(raster, &coarse) {
-        return Ok(Err(why.into()));
+    if let Err(why) = is_same_kind(context, raster, &coarse) {
+        return Ok(Err(why));
     }
     let place = transform::find(&level, &coarse, &mut notes)?;
     let entries = context.level_entries();
@@ -122,25 +122,38 @@ fn overview(
     Ok(Ok(Some((coarse, conversion))))
 }
 
-fn is_same_kind(raster: &Raster, coarse: &Raster) -> Result<(), &'static str> {
+fn is_same_kind(context: &Context<'_>, raster: &Raster, coarse: &Raster) -> Result<(), String> {
     let kind = |raster: &Raster| (raster.number.kind, raster.number.size_bytes, raster.numbers);
     if kind(coarse) != kind(raster) {
-        return Err("another data type");
+        return Err("another data type".into());
     }
-    if (
-        coarse.is_chunky,
-        coarse.samples,
-        &coarse.planes,
-        &coarse.band_axes,
-    ) != (
-        raster.is_chunky,
-        raster.samples,
-        &raster.planes,
-        &raster.band_axes,
-    ) {
-        return Err("other bands");
+    let axes = (raster.is_chunky, &raster.band_axes);
+    if axes != (coarse.is_chunky, &coarse.band_axes) || raster.planes.len() != coarse.planes.len() {
+        return Err("other axes".into());
+    }
+    let planes = raster.planes.iter().zip(&coarse.planes);
+    let other = planes.enumerate().find(|(_, (fine, rough))| fine != rough);
+    if let Some((place, (fine, rough))) = other {
+        let name = raster.band_axes.get(place).cloned().flatten();
+        let name = name.or_else(|| ome_axis(context, place));
+        let name = name.map_or(String::new(), |name| format!("{} ", short(&name)));
+        let than = if rough < fine { "fewer" } else { "more" };
+        return Err(format!("{than} {name}planes: {rough} for {fine}"));
+    }
+    if raster.samples != coarse.samples {
+        return Err(format!(
+            "{} bands instead of {}",
+            coarse.samples, raster.samples
+        ));
     }
     Ok(())
+}
+
+/// Returns the name of an axis by the `axes` of OME-NGFF.
+fn ome_axis(context: &Context<'_>, place: usize) -> Option<String> {
+    let axis = ome_image(context)?.get("axes")?.get(place)?;
+    let name = axis.get("name").unwrap_or(axis).as_str()?;
+    Some(name.to_owned())
 }
 
 /// Checks that a level has the same extent: its origin is within half of its pixel, and its size differs by

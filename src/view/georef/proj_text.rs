@@ -35,6 +35,13 @@ static ELLIPSOIDS: [(&str, f64, f64); 12] = [
     ("sphere", 6_370_997.0, 0.0),
 ];
 
+/// Returns the semi-major axis and the inverse flattening of an ellipsoid of PROJ.
+pub(super) fn ellipsoid(name: &str) -> Option<(f64, f64)> {
+    let mut all = ELLIPSOIDS.iter();
+    let found = all.find(|(known, ..)| *known == name);
+    found.map(|(_, major, inverse)| (*major, *inverse))
+}
+
 /// Parameters that do not matter for a raster.
 const IGNORED: [&str; 4] = ["no_defs", "type", "wktext", "over"];
 
@@ -165,12 +172,7 @@ impl<'a> ProjParameters<'a> {
         let ellipsoid = self.take("ellps").or(named.map(|(_, ellipsoid)| ellipsoid));
         let known = match ellipsoid {
             None => None,
-            Some(name) => Some(
-                ELLIPSOIDS
-                    .iter()
-                    .find(|(known, ..)| *known == name)
-                    .ok_or("+ellps of PROJ is not known")?,
-            ),
+            Some(name) => Some(self::ellipsoid(name).ok_or("+ellps of PROJ is not known")?),
         };
         let radius = self.number("R")?;
         let (major, minor) = (self.number("a")?, self.number("b")?);
@@ -178,7 +180,7 @@ impl<'a> ProjParameters<'a> {
         let inverse = inverse.or(flattening.map(|f| if f == 0.0 { 0.0 } else { 1.0 / f }));
         match (known, radius, major, minor, inverse) {
             (None, Some(radius), None, None, None) => set("earth_radius", json!(radius)),
-            (Some((_, major, inverse)), None, None, None, None) => {
+            (Some((major, inverse)), None, None, None, None) => {
                 set("semi_major_axis", json!(major));
                 set("inverse_flattening", json!(inverse));
             }

@@ -6,11 +6,12 @@ use super::axis::{Axis, Steps};
 use super::context::{AttributeSource, Context, Notes, number, some};
 use super::crs::Crs;
 use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
-use super::grid_mapping::{default_grid_mapping, grid_mapping};
+use super::grid_mapping::{DEFAULT_GRID_MAPPING, default_grid_mapping, grid_mapping};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
 use crate::conventions::ome;
 use crate::view::content::ContentError;
+use crate::view::node::ViewNode;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
 /// or to its centre if pixels are points.
@@ -22,6 +23,8 @@ pub(in crate::view) struct Georef {
     pub(in crate::view) transform: Option<Transform>,
     pub(in crate::view) is_point: bool,
     pub(in crate::view) crs: Option<Crs>,
+    /// The variable of the group that has the system, though no attribute names it.
+    pub(in crate::view) default_mapping: Option<&'static str>,
 }
 
 impl Georef {
@@ -54,7 +57,7 @@ pub(in crate::view) fn find(
     notes: &mut Notes,
 ) -> Result<Georef, ContentError> {
     let mut place = Georef::default();
-    let grid_mapping = grid_mapping(context, notes)?;
+    let grid_mapping = grid_mapping(context, raster, notes)?;
     let convention = declared(context, raster, notes);
     let needs_numbers = matches!(convention, SpatialConvention::Nothing);
     if let SpatialConvention::At(affine, is_point) = convention {
@@ -69,14 +72,18 @@ pub(in crate::view) fn find(
             notes.add("no place is known: the coordinates go the other way, (x, y)");
             return Ok(place);
         }
-        let members = grid_mapping
-            .as_ref()
-            .and_then(|node| node.metadata().attributes().ok());
-        place.transform = computed(&across, &down, raster, members, notes);
     }
+    let placed = |axes: (&Axis, &Axis), node: Option<&ViewNode>, notes: &mut Notes| {
+        let members = node.and_then(|node| node.metadata().attributes().ok());
+        computed(axes.0, axes.1, raster, members, notes)
+    };
     let grid_mapping = match grid_mapping {
-        None if needs_numbers && place.transform.is_some() => {
-            default_grid_mapping(context, raster, notes)?
+        None if needs_numbers
+            && placed((&across, &down), None, &mut Notes::default()).is_some() =>
+        {
+            let node = default_grid_mapping(context, raster, notes)?;
+            place.default_mapping = node.is_some().then_some(DEFAULT_GRID_MAPPING);
+            node
         }
         grid_mapping => grid_mapping,
     };
@@ -87,6 +94,12 @@ pub(in crate::view) fn find(
         (&across, &down),
         notes,
     );
+    if needs_numbers {
+        if let Some(height) = crs.as_ref().and_then(Crs::satellite_height) {
+            Axis::scan_angles_to_metres((&mut across, &mut down), height);
+        }
+        place.transform = placed((&across, &down), grid_mapping.as_deref(), notes);
+    }
     let spatial_axes = [(&across, raster.width), (&down, raster.height)];
     let is_degrees = crs.is_none() && is_in_wgs84(context, spatial_axes);
     let crs = match is_degrees && context.nodes.assumes_wgs84() {
@@ -114,7 +127,9 @@ pub(in crate::view) fn find(
              (--assume-wgs84 takes them for those of EPSG:4326)",
         );
     } else if context.own("grid_mapping").is_none() && grid_mapping.is_none() {
-        notes.add("no coordinate reference system is known");
+        notes.add(
+            "no coordinate reference system is known (gdal_translate -of VRT -a_srs EPSG:CODE adds one)",
+        );
     }
     if place.transform.is_none() {
         notes.add("no place is known: neither a transform nor coordinates of regular distances");
@@ -148,7 +163,7 @@ pub(in crate::view) fn flipped_axes(
     if across.is_transposed(Direction::Across) || down.is_transposed(Direction::Down) {
         return Ok((false, false));
     }
-    let grid_mapping = grid_mapping(context, &mut notes)?;
+    let grid_mapping = grid_mapping(context, raster, &mut notes)?;
     let members = grid_mapping
         .as_ref()
         .and_then(|node| node.metadata().attributes().ok());
@@ -204,7 +219,7 @@ pub(in crate::view) fn declared_crs(
     raster: &Raster,
 ) -> Result<Option<Crs>, ContentError> {
     let mut notes = Notes::default();
-    let grid_mapping = grid_mapping(context, &mut notes)?;
+    let grid_mapping = grid_mapping(context, raster, &mut notes)?;
     let axes = (&Axis::default(), &Axis::default());
     let grid_mapping = grid_mapping.as_deref();
     Ok(agreed_crs(context, raster, grid_mapping, axes, &mut notes))

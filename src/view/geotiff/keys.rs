@@ -295,7 +295,7 @@ mod tests {
         let place = Georef {
             transform: Some([2.0, 0.0, 5.0, 0.0, -4.0, 7.0]),
             is_point: true,
-            crs: None,
+            ..Georef::default()
         };
         let tiepoint = vec![0.0, 0.0, 0.0, 4.0, 9.0, 0.0];
         let scale = vec![2.0, 4.0, 0.0];
@@ -314,6 +314,7 @@ mod tests {
             transform: None,
             is_point: true,
             crs: Crs::of_text("EPSG:32633").ok(),
+            ..Georef::default()
         };
         let expected = [1, 1, 1, 3, 1024, 0, 1, 1, 1025, 0, 1, 2, 3072, 0, 1, 32633];
         assert_eq!(

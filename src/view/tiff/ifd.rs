@@ -399,7 +399,8 @@ fn size_of(directory: &Directory<'_>, flavour: Flavour, below: u64) -> Result<u6
 
 const TOO_LONG_TABLES: &str = "its tables take more than 16 MiB";
 
-/// Returns the offset of each image's data, and the end of the last image.
+/// Returns the offset of each image's data, and the end of the data. As in a Cloud Optimized GeoTIFF, the
+/// smallest overview is the first and the main image the last.
 fn starts(contents: FileContents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64), String> {
     let too_long = || "no file can be so long".to_owned();
     let mut header = flavour.preamble_bytes();
@@ -422,13 +423,14 @@ fn starts(contents: FileContents<'_>, flavour: Flavour) -> Result<(Vec<u64>, u64
         false => header,
     };
     let mut starts = Vec::new();
-    for image in contents.images {
+    for image in contents.images.iter().rev() {
         end = end
             .checked_next_multiple_of(IMAGE_BOUNDARY)
             .ok_or_else(too_long)?;
         starts.push(end);
         end = end.checked_add(image.size_bytes).ok_or_else(too_long)?;
     }
+    starts.reverse();
     Ok((starts, end))
 }
 
