@@ -245,7 +245,7 @@ def check_system(what, wkt, expected):
     crs = CRS.from_wkt(wkt)
     if crs.equals(expected, ignore_axis_order=True):
         return
-    figure = [(c.ellipsoid.semi_major_metre, c.ellipsoid.inverse_flattening) for c in (crs, expected)]
+    figure = [[c.ellipsoid.semi_major_metre, c.ellipsoid.inverse_flattening] for c in (crs, expected)]
     equal(f"{what}: figure", figure[0], figure[1])
     longitude, latitude = np.meshgrid(np.linspace(-175, 175, 15), np.linspace(-80, 80, 15))
     # The base of a system is one of its own figure, so that no datum is changed.

@@ -14,11 +14,15 @@ use crate::support::*;
 const PYTHON: &str = "tests/views/.venv/bin/python";
 
 fn georef(word: &str, arguments: &[&Path]) -> String {
+    script("georef.py", word, arguments)
+}
+
+fn script(name: &str, word: &str, arguments: &[&Path]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(root.join(PYTHON));
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(root.join("tests/views/georef.py"))
+        .arg(root.join("tests/views").join(name))
         .arg(word)
         .args(arguments);
     run(&mut command)
@@ -42,6 +46,24 @@ fn every_format_has_the_same_transform_and_the_same_crs() {
     assert_eq!(gauge(mount.path(), "panics"), 0);
     let log = mount.log();
     assert!(!log.contains("ERROR") && !log.contains("EIO"), "{log}");
+}
+
+#[test]
+fn grid_mappings_of_cf_are_the_systems_of_pyproj_and_gdal_in_all_formats() {
+    if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
+        return;
+    }
+    let directory = scratch();
+    let store = directory.path().join("store");
+    script("mappings.py", "write", &[&store]);
+    for (word, options, least) in [("check", &[][..], 60), ("assumed", &["--assume-wgs84"], 2)] {
+        let mount = Mount::with(&store, options);
+        let output = script("mappings.py", word, &[&store, mount.path()]);
+        let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+        assert!(counts["rasters"].as_u64().unwrap() >= least, "{counts}");
+        assert_eq!(counts["differences"], 0, "{output}");
+        assert_eq!(gauge(mount.path(), "panics"), 0);
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Grid mappings of CF 1.13, Appendix F: `mappings.py write DIRECTORY`, `mappings.py check DIRECTORY MOUNT`.
+"""Grid mappings of CF 1.13, Appendix F: `mappings.py write DIRECTORY`, `mappings.py check DIRECTORY MOUNT`,
+`mappings.py assumed DIRECTORY MOUNT`.
 
 The first writes a store with xarray for each case. The second compares the system in `.tif`, `.vrt` and `.nc` of
-each with that of pyproj, and with that of GDAL on the `.nc` where GDAL reads the grid mapping. Prints the counts;
-exits with 1 if anything differs.
+each with that of pyproj, and with that of GDAL on the `.nc` where GDAL reads the grid mapping; the third in a mount
+with `--assume-wgs84`. Prints the counts; exits with 1 if anything differs.
 """
 import json
 import sys
@@ -49,9 +50,9 @@ CASES = {
     "oblique": ("oblique_mercator", {"azimuth_of_central_line": 53.3, LAT: 4.0, LON: 115.0, SCALE: 0.99984, "false_easting": 7.0, **GRS80},
                 ELLPS + "+proj=omerc +lat_0=4 +lonc=115 +alpha=53.3 +k=0.99984 +x_0=7", False),
     "named": ("sinusoidal", {LON: 0.0, "reference_ellipsoid_name": "GRS 1980"}, None, False),
-    "wgs84": ("sinusoidal", {LON: 0.0, "horizontal_datum_name": "WGS84"}, "+proj=sinu +datum=WGS84", True),
+    "wgs84": ("sinusoidal", {LON: 0.0, "horizontal_datum_name": "WGS84"}, "+proj=sinu +datum=WGS84", False),
     "major_only": ("sinusoidal", {LON: 0.0, "reference_ellipsoid_name": "WGS 84", "semi_major_axis": 6378137.0}, "+proj=sinu +ellps=WGS84", False),
-    "radius_twice": ("sinusoidal", {LON: 0.0, "earth_radius": 6371007.181, "semi_major_axis": 6371007.181}, "+proj=sinu +R=6371007.181", True),
+    "radius_twice": ("sinusoidal", {LON: 0.0, "earth_radius": 6371007.181, "semi_major_axis": 6371007.181}, "+proj=sinu +R=6371007.181", False),
     "old_radius": ("sinusoidal", {LON: 0.0, "spherical_earth_radius_meters": 6371007.181}, "+proj=sinu +R=6371007.181", False),
     "paris": ("lambert_conformal_conic", {LAT: 46.8, PARALLEL: [45.9, 47.7], MERIDIAN: 0.0, "longitude_of_prime_meridian": 2.337229166666667, **GRS80}, None, True),
     "shifted": ("transverse_mercator", {MERIDIAN: 9.0, "towgs84": [1.0, 2.0, 3.0], **GRS80}, None, False),
@@ -89,7 +90,8 @@ def coordinates(name, unit=1.0):
 def write_one(name, mapping, attributes, axes=None, scalars=None, **more):
     axes = axes or coordinates(mapping, 1.0 if mapping else 1e-3)
     crs = {**({"grid_mapping_name": mapping} if mapping else {}), **attributes}
-    data = xr.Dataset({"v": (tuple(axes)[:2], np.arange(12, dtype="f4").reshape(3, 4), {"grid_mapping": "crs", **more}),
+    more = {key: value for key, value in {"grid_mapping": "crs", **more}.items() if value is not None}
+    data = xr.Dataset({"v": (tuple(axes)[:2], np.arange(12, dtype="f4").reshape(3, 4), more),
                        **{key: ((), 0, value) for key, value in (scalars or {"crs": crs}).items()}}, axes)
     data.to_zarr(store(name), zarr_format=3, consolidated=False)
 
@@ -116,7 +118,7 @@ def write():
     write_one("scan_wkt", "geostationary", {"crs_wkt": ABI_CRS.to_wkt(), **ABI}, scan_angles("rad", 1.0))
     # As GOES-R ABI has them: packed in 16 bits.
     packed = {key: (key, np.arange(n, dtype="i2"), {"units": "rad", "standard_name": f"projection_{key}_coordinate", "scale_factor": scale, "add_offset": offset})
-              for key, n, scale, offset in (("y", 3, -5.6e-5, 0.128212), ("x", 4, 5.6e-5, -0.151844))}
+              for key, n, scale, offset in (("y", 3, -5.6e-5, 0.028212), ("x", 4, 5.6e-5, -0.051844))}
     write_one("scan_packed", "geostationary", ABI, packed)
     # Two systems for one array (CF 1.13, 5.6).
     axes = {**coordinates("utm"), "lat": (("y", "x"), np.zeros((3, 4)), {"units": "degrees_north"}), "lon": (("y", "x"), np.zeros((3, 4)), {"units": "degrees_east"})}
@@ -124,6 +126,19 @@ def write():
     for name, text in {"extended": "utm: x y wgs: lat lon", "extended_other_order": "wgs: lat lon utm: y x", "extended_only": "utm: x y",
                        "extended_none": "wgs: lat lon"}.items():
         write_one(name, None, {}, axes, {"utm": utm, "wgs": wgs84}, grid_mapping=text)
+
+
+    # Systems by other conventions than CF, and grid mappings that are none.
+    empty, wkt, proj = {"spatial_ref": {"GeoTransform": "-500 1000 0 2500 0 -1000"}}, CRS.from_epsg(32633).to_wkt(), {"proj:code": "EPSG:32633"}
+    for name, (scalars, more) in {
+        "answer_code": (empty, {"grid_mapping": None, **proj}), "answer_nowhere": ({"other": {}}, {"grid_mapping": "nowhere", **proj}),
+        "answer_empty": (empty, {"grid_mapping": "spatial_ref", **proj}), "answer_default": ({"spatial_ref": {"crs_wkt": wkt}}, {"grid_mapping": None}),
+        "answer_own": ({"other": {}}, {"grid_mapping": None, "proj4": "+proj=utm +zone=33 +datum=WGS84 +units=m"}),
+        "answer_gdal": ({"other": {}}, {"grid_mapping": None, "_CRS": {"wkt": wkt}}),
+    }.items():
+        write_one(name, "utm", {}, scalars=scalars, **more)
+    write_one("assumed_degrees", "latitude", {}, coordinates("latitude"), {"other": {}}, grid_mapping=None)
+    write_one("assumed_figure", *REFUSED["no_figure"][:2])
 
 
 def check_one(node, crs, transform=TRANSFORM, reads=("tif", "vrt")):
@@ -138,13 +153,13 @@ def check_one(node, crs, transform=TRANSFORM, reads=("tif", "vrt")):
 
 
 def check():
-    degrees, small = [1.0, 0.0, -0.5, 0.0, -1.0, 2.5], [1.0, 0.0, -0.5, 0.0, -1.0, 2.5]
+    degrees = [1.0, 0.0, -0.5, 0.0, -1.0, 2.5]
     for code in CODES:
         reads = ("tif", "vrt") if code == 2056 else ("tif", "vrt", "nc")
         check_one(f"code{code}", CRS.from_epsg(code), degrees if code == 4326 else TRANSFORM, reads)
     for name, (mapping, attributes, text, is_in_gdal) in CASES.items():
         crs = CRS.from_user_input(text) if text else CRS.from_cf({"grid_mapping_name": mapping, **attributes})
-        check_one(name, crs, TRANSFORM if mapping else small, ("tif", "vrt", "nc") if is_in_gdal else ("tif", "vrt"))
+        check_one(name, crs, TRANSFORM if mapping else degrees, ("tif", "vrt", "nc") if is_in_gdal else ("tif", "vrt"))
     for name, (_, _, reason) in REFUSED.items():
         with rasterio.open(file(f"{name}/v", ".tif")) as there:
             equal(f"{name}: no system", there.crs, None)
@@ -154,15 +169,30 @@ def check():
         check_one(f"scan_{name}", ABI_CRS, reads=("tif", "vrt", "nc") if name in ("rad", "microradian") else ("tif", "vrt"))
     check_one("scan_wkt", ABI_CRS)
     height = ABI[HEIGHT]
-    check_one("scan_packed", ABI_CRS, [5.6e-5 * height, 0.0, (-0.151844 - 2.8e-5) * height, 0.0, -5.6e-5 * height, (0.128212 + 2.8e-5) * height], ("tif", "vrt", "nc"))
+    check_one("scan_packed", ABI_CRS, [5.6e-5 * height, 0.0, (-0.051844 - 2.8e-5) * height, 0.0, -5.6e-5 * height, (0.028212 + 2.8e-5) * height], ("tif", "vrt", "nc"))
     for name in ("extended", "extended_other_order", "extended_only"):
         check_one(name, CRS.from_epsg(32633), reads=("tif", "vrt", "nc"))
     with rasterio.open(file("extended_none/v", ".tif")) as there:
         equal("extended_none: no system", there.crs, None)
+    for name in ("code", "nowhere", "empty", "default", "own", "gdal"):
+        check_one(f"answer_{name}", CRS.from_epsg(32633), reads=("tif", "vrt", "nc"))
+    with rasterio.open(file("assumed_degrees/v", ".tif")) as there:
+        equal("assumed_degrees: no system", there.crs, None)
+    report()
+
+
+def check_assumed():
+    """In a mount with `--assume-wgs84`."""
+    check_one("assumed_degrees", CRS.from_epsg(4326), [1.0, 0.0, -0.5, 0.0, -1.0, 2.5], ("tif", "vrt", "nc"))
+    check_one("assumed_figure", CRS.from_user_input("+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +datum=WGS84"), reads=("tif", "vrt", "nc"))
+    report()
+
+
+def report():
     for line in bad[:60]:
         print(line[:900])
     print(json.dumps({**counts, "differences": len(bad)}))
     sys.exit(1 if bad else 0)
 
 
-write() if sys.argv[1] == "write" else check()
+{"write": write, "check": check, "assumed": check_assumed}[sys.argv[1]]()

@@ -32,6 +32,35 @@ fn tif(mount: &Mount, node: &str) -> std::path::PathBuf {
     view(mount, node, &format!("{name}.tif"))
 }
 
+/// Runs GDAL's own validator.
+fn assert_is_cloud_optimized(path: &Path) {
+    let module = "osgeo_utils.samples.validate_cloud_optimized_geotiff";
+    let output = run(Command::new("/usr/bin/python3")
+        .args(["-m", module])
+        .arg(path));
+    assert!(output.contains("is a valid cloud optimized"), "{output}");
+}
+
+#[test]
+fn a_level_with_fewer_planes_is_no_overview_and_the_reason_names_the_axis() {
+    let stores = Stores::new();
+    let axes = ["z", "y", "x"].map(|name| json!({"name": name, "type": "space"}));
+    let image = json!({"version": "0.4", "axes": axes, "datasets": [{"path": "0"}, {"path": "1"}]});
+    let group =
+        json!({"zarr_format": 3, "node_type": "group", "attributes": {"multiscales": [image]}});
+    stores.put("image/zarr.json", group.to_string().as_bytes());
+    for (level, side) in [("0", 4), ("1", 2)] {
+        let array = json!({"shape": [side, side, side], "chunk_grid": grid(&[side, side, side])});
+        stores.v3(&format!("image/{level}"), array, &[]);
+    }
+    let mount = stores.mount(&[]);
+    let readme = readme(&mount, "image/0");
+    assert!(
+        readme.contains("image/1 is no overview: fewer z planes: 2 for 4"),
+        "{readme}"
+    );
+}
+
 #[test]
 fn rasters_equal_those_that_the_reference_library_reads() {
     if !may_run(&in_repository(PYTHON)) {
@@ -59,6 +88,17 @@ fn rasters_equal_those_that_the_reference_library_reads() {
         read(tif(&mount, node)).unwrap();
         let decoded = gauge(mount.path(), "chunks_decoded") - before;
         assert_eq!(decoded, chunks, "{node}");
+    }
+
+    for (node, suffix) in [
+        ("pyramid/r10m/B02", "tif"),
+        ("pyramid/r10m/B02", "packed.tif"),
+        ("pyramid/r10m/SCL", "tif"),
+        ("pyramid/r20m/B02", "tif"),
+        ("ngff/0", "tif"),
+    ] {
+        let name = node.rsplit('/').next().unwrap();
+        assert_is_cloud_optimized(&view(&mount, node, &format!("{name}.{suffix}")));
     }
 
     let output = rasters("check", &[&store, mount.path()]);

@@ -26,7 +26,8 @@ jsfive="jsfive@0.4.2"
 
 need ncdump:netcdf-bin h5dump:hdf5-tools ncks:nco cdo:cdo gdalinfo:gdal-bin listgeo:geotiff-bin \
     tiffinfo:libtiff-tools octave:octave fitsverify:fitsverify Rscript:r-base-core \
-    vips:libvips-tools /usr/share/java/ij.jar:imagej xvfb-run:xvfb xauth:xauth
+    vips:libvips-tools /usr/share/java/ij.jar:imagej \
+    /usr/lib/python3/dist-packages/osgeo_utils:python3-gdal xvfb-run:xvfb xauth:xauth
 [ -d /usr/share/doc/octave-netcdf ] || install_packages octave-netcdf
 # shellcheck disable=SC2086
 need_venv "$here/.venv" $requirements
