@@ -1,5 +1,7 @@
 //! Loads the input of a file: the nodes below a group ([`GroupTree`]), and the elements that the file needs.
 
+mod grid_mappings;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -133,6 +135,7 @@ impl Nodes {
         if matches!(scope, TreeScope::Group | TreeScope::Subtree) {
             self.inherit_coordinates(&mut tree, has_crs, &mut budget)
                 .await?;
+            self.inherit_grid_mappings(&mut tree, &mut budget).await?;
         }
         Ok(tree)
     }
@@ -435,7 +438,7 @@ impl Nodes {
         Ok(tree)
     }
 
-    /// Returns an array and the coordinates of its dimensions.
+    /// Returns an array with the coordinates of its dimensions and its grid mapping.
     async fn array_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
@@ -463,7 +466,9 @@ impl Nodes {
             let array = self.load_array(node, TreeScope::Subtree, has_crs, &mut budget);
             arrays.push(array.await?);
         }
-        Ok(GroupTree::of_arrays(node, arrays))
+        let mut tree = GroupTree::of_arrays(node, arrays);
+        self.inherit_grid_mappings(&mut tree, &mut budget).await?;
+        Ok(tree)
     }
 
     /// Returns whether a group above the node declares a coordinate reference system for arrays below it.

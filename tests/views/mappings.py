@@ -7,6 +7,7 @@ each with that of pyproj, and with that of GDAL on the `.nc` where GDAL reads th
 with `--assume-wgs84`. Prints the counts; exits with 1 if anything differs.
 """
 import json
+import os
 import sys
 
 import numpy as np
@@ -87,13 +88,13 @@ def coordinates(name, unit=1.0):
     return {"y": ("y", y, {"units": units, "standard_name": names[1]}), "x": ("x", x, {"units": units, "standard_name": names[0]})}
 
 
-def write_one(name, mapping, attributes, axes=None, scalars=None, **more):
+def write_one(name, mapping, attributes, axes=None, scalars=None, encoding=None, **more):
     axes = axes or coordinates(mapping, 1.0 if mapping else 1e-3)
     crs = {**({"grid_mapping_name": mapping} if mapping else {}), **attributes}
     more = {key: value for key, value in {"grid_mapping": "crs", **more}.items() if value is not None}
     data = xr.Dataset({"v": (tuple(axes)[:2], np.arange(12, dtype="f4").reshape(3, 4), more),
                        **{key: ((), 0, value) for key, value in (scalars or {"crs": crs}).items()}}, axes)
-    data.to_zarr(store(name), zarr_format=3, consolidated=False)
+    data.to_zarr(store(name), zarr_format=3, consolidated=False, encoding=encoding)
 
 
 def scan_angles(units, size, name="projection_{}_coordinate"):
@@ -137,45 +138,71 @@ def write():
         "answer_gdal": ({"other": {}}, {"grid_mapping": None, "_CRS": {"wkt": wkt}}),
     }.items():
         write_one(name, "utm", {}, scalars=scalars, **more)
+    # Grid mappings of a group above (CF 1.13, 2.7), and files of one array.
+    plain = {"v": {"compressors": None}}
+    write_one("above/below", "utm", {}, scalars={"other": {}}, encoding=plain)
+    write_one("packed", "transverse_mercator", {"crs_wkt": wkt}, encoding=plain)
+    above = xr.Dataset({"crs": ((), 0, {"crs_wkt": wkt})})
+    above.to_zarr(store("above"), zarr_format=3, consolidated=False, mode="a")
     write_one("assumed_degrees", "latitude", {}, coordinates("latitude"), {"other": {}}, grid_mapping=None)
     write_one("assumed_figure", *REFUSED["no_figure"][:2])
 
 
-def check_one(node, crs, transform=TRANSFORM, reads=("tif", "vrt")):
+# Those that another version of GDAL, that of the distribution, reads too.
+OLDER = {"code3413", "geostationary_x", "vertical", "oblique", "shifted", "scan_rad", "extended"}
+
+
+def opened(what, path, crs, transform=None):
+    with rasterio.open(path) as there:
+        check_system(what, there.crs and there.crs.to_wkt(), crs)
+        if transform is not None:
+            equal(f"{what}: transform", list(there.transform)[:6], transform)
+
+
+def netcdf(node, name):
+    return f"netcdf:{file(node, '.nc', name)}:v"
+
+
+def check_one(node, crs, transform=TRANSFORM, is_in_gdal=True):
+    """`is_in_gdal` says whether GDAL reads the grid mapping in the `.nc`."""
     counts["rasters"] += 1
-    check_alone(f"{node}/v", crs)
-    sources = {"tif": file(f"{node}/v", ".tif"), "vrt": file(f"{node}/v", ".vrt"), "nc": f'NETCDF:"{file(node, ".nc")}":v'}
-    a, b, c, d, e, f = transform
-    for kind in reads:
-        found = info(sources[kind], GDAL_PAM_ENABLED="NO") if kind == "tif" else info(sources[kind])
-        check_system(f"{node} {kind}", found.get("coordinateSystem", {}).get("wkt", ""), crs)
-        equal(f"{node} {kind}: transform", found.get("geoTransform"), [c, a, b, f, d, e])
+    array = f"{node}/v"
+    check_alone(array, crs)
+    opened(f"{node} tif", file(array, ".tif"), crs, transform)
+    opened(f"{node} vrt", file(array, ".vrt"), crs, transform)
+    if is_in_gdal:
+        opened(f"{node} nc", netcdf(node, os.path.basename(node)), crs, transform)
+    if node in OLDER:
+        found = info(file(array, ".tif"), GDAL_PAM_ENABLED="NO")
+        check_system(f"{node} in gdalinfo", found.get("coordinateSystem", {}).get("wkt", ""), crs)
 
 
 def check():
     degrees = [1.0, 0.0, -0.5, 0.0, -1.0, 2.5]
     for code in CODES:
-        reads = ("tif", "vrt") if code == 2056 else ("tif", "vrt", "nc")
-        check_one(f"code{code}", CRS.from_epsg(code), degrees if code == 4326 else TRANSFORM, reads)
+        check_one(f"code{code}", CRS.from_epsg(code), degrees if code == 4326 else TRANSFORM, code != 2056)
     for name, (mapping, attributes, text, is_in_gdal) in CASES.items():
         crs = CRS.from_user_input(text) if text else CRS.from_cf({"grid_mapping_name": mapping, **attributes})
-        check_one(name, crs, TRANSFORM if mapping else degrees, ("tif", "vrt", "nc") if is_in_gdal else ("tif", "vrt"))
+        check_one(name, crs, TRANSFORM if mapping else degrees, is_in_gdal)
     for name, (_, _, reason) in REFUSED.items():
         with rasterio.open(file(f"{name}/v", ".tif")) as there:
             equal(f"{name}: no system", there.crs, None)
         with open(file(f"{name}/v", "", "README.txt")) as readme:
             equal(f"{name}: {reason}", reason in readme.read(), True)
     for name in ANGLES:
-        check_one(f"scan_{name}", ABI_CRS, reads=("tif", "vrt", "nc") if name in ("rad", "microradian") else ("tif", "vrt"))
-    check_one("scan_wkt", ABI_CRS)
+        check_one(f"scan_{name}", ABI_CRS, is_in_gdal=name in ("rad", "microradian"))
+    check_one("scan_wkt", ABI_CRS, is_in_gdal=False)
     height = ABI[HEIGHT]
-    check_one("scan_packed", ABI_CRS, [5.6e-5 * height, 0.0, (-0.051844 - 2.8e-5) * height, 0.0, -5.6e-5 * height, (0.028212 + 2.8e-5) * height], ("tif", "vrt", "nc"))
+    check_one("scan_packed", ABI_CRS, [5.6e-5 * height, 0.0, (-0.051844 - 2.8e-5) * height, 0.0, -5.6e-5 * height, (0.028212 + 2.8e-5) * height])
     for name in ("extended", "extended_other_order", "extended_only"):
-        check_one(name, CRS.from_epsg(32633), reads=("tif", "vrt", "nc"))
+        check_one(name, CRS.from_epsg(32633))
     with rasterio.open(file("extended_none/v", ".tif")) as there:
         equal("extended_none: no system", there.crs, None)
     for name in ("code", "nowhere", "empty", "default", "own", "gdal"):
-        check_one(f"answer_{name}", CRS.from_epsg(32633), reads=("tif", "vrt", "nc"))
+        check_one(f"answer_{name}", CRS.from_epsg(32633))
+    check_one("above/below", CRS.from_epsg(32633))
+    for node in "above/below/v", "packed/v":
+        opened(f"{node} packed.nc", netcdf(node, "v.packed"), CRS.from_epsg(32633))
     with rasterio.open(file("assumed_degrees/v", ".tif")) as there:
         equal("assumed_degrees: no system", there.crs, None)
     report()
@@ -183,8 +210,8 @@ def check():
 
 def check_assumed():
     """In a mount with `--assume-wgs84`."""
-    check_one("assumed_degrees", CRS.from_epsg(4326), [1.0, 0.0, -0.5, 0.0, -1.0, 2.5], ("tif", "vrt", "nc"))
-    check_one("assumed_figure", CRS.from_user_input("+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +datum=WGS84"), reads=("tif", "vrt", "nc"))
+    check_one("assumed_degrees", CRS.from_epsg(4326), [1.0, 0.0, -0.5, 0.0, -1.0, 2.5])
+    check_one("assumed_figure", CRS.from_user_input("+proj=stere +lat_0=90 +lat_ts=70 +lon_0=-45 +datum=WGS84"))
     report()
 
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use super::context::{Context, Notes, short};
 use super::crs_metadata::{has_crs, may_have_crs, says_crs};
 use super::raster::Raster;
@@ -38,6 +40,16 @@ pub(super) fn grid_mapping(
         return Ok(None);
     }
     Ok(Some(node))
+}
+
+/// Returns the names of variables in an attribute `grid_mapping`.
+pub(in crate::view) fn names_in(value: &Json) -> Vec<&str> {
+    let words = value.as_str().unwrap_or_default().split_whitespace();
+    match words.clone().next() {
+        Some(first) if !first.ends_with(':') => vec![first],
+        Some(_) => words.filter_map(|word| word.strip_suffix(':')).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Returns the name of the grid mapping for the coordinates `axes` (y and x). The text is a name, or a list
