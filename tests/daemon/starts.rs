@@ -409,3 +409,43 @@ fn a_failed_mount_reports_no_readiness() {
         assert!(!text.contains("READY=1"), "{text}");
     }
 }
+
+#[test]
+fn a_time_limit_of_the_kernel_lowers_the_timeout_and_the_log_says_so() {
+    let name = "/proc/sys/fs/fuse/max_request_timeout";
+    if !is_root() || !Path::new(name).exists() {
+        return skipped("needs root and Linux 6.15");
+    }
+    let place = Place::new();
+    // The setting is that of the machine, so another file hides it in this namespace.
+    let script = r#"
+        echo 20 > "$2/limit"
+        mount --bind "$2/limit" /proc/sys/fs/fuse/max_request_timeout
+        "$0" demo: "$1" --log-file "$2/log"
+        "$0" umount "$1"
+        "$0" demo: "$1" --log-file "$2/log" --timeout 5s
+        "$0" umount "$1"
+    "#;
+    let mut alone = Command::new("unshare");
+    alone.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "bash",
+        "-euc",
+        script,
+    ]);
+    let output = output_of(
+        alone
+            .arg(zarrfs().get_program())
+            .args([&*place.path, place.dir()]),
+    );
+    let warning = "--timeout is 17s instead of 30s";
+    assert!(output.ok().err.contains(warning), "{output:?}");
+    let log = fs::read_to_string(place.join("log")).unwrap();
+    assert_eq!(log.matches("--timeout is").count(), 1, "{log}");
+    assert!(
+        log.contains(warning) && log.contains("fs.fuse.max_request_timeout"),
+        "{log}"
+    );
+}

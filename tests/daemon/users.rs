@@ -463,3 +463,32 @@ fn a_mount_without_rights_in_a_container_names_the_required_options() {
     );
     place.assert_untouched();
 }
+
+#[test]
+fn a_fusermount3_without_setuid_is_named_with_the_one_to_use() {
+    if !is_root() {
+        return skipped("runs as nobody");
+    }
+    let place = Place::new();
+    let store = place.store();
+    let binary = place.open_to_nobody();
+    let programs = place.make_dir("bin");
+    let own = programs.join("fusermount3");
+    fs::copy("/usr/bin/fusermount3", &own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    run(Command::new("chmod").arg("a+rx").arg(&programs));
+    let mount = |before: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(before.split_whitespace());
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]);
+        command.arg(&binary).arg(&store).arg(&place.path);
+        output_of(command.env("PATH", format!("{}:/usr/bin:/bin", programs.display())))
+    };
+    let named = format!("{} is not setuid root", own.display());
+    mount("").failed(
+        32,
+        &["not permitted", &named, "put /usr/bin before it in path"],
+    );
+    mount("--no-new-privs").failed(32, &["no_new_privs", "NoNewPrivileges=no"]);
+    assert!(!is_mounted(&place.path));
+}
