@@ -35,6 +35,7 @@ mod stats;
 mod umount;
 mod waiting_note;
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ use crate::cli::{HelperOptions, MountOptions, MountedTree, Passthrough, ViewsLis
 use crate::fs::{Fs, Policy};
 use crate::fuse::{Mounted, Transport};
 use crate::inspect;
-use crate::machine::cores;
+use crate::machine::{cores, inherited_descriptors, keep_descriptors_from_children};
 use crate::runtime::{self, block_on};
 use crate::store::{Capabilities, Key, RemoteOptions, SourceName, Store, Ttl};
 use crate::tree::{self, MountedTrees, MuxTree, Tree};
@@ -151,6 +152,8 @@ fn serve(
     options: &MountOptions,
     helper: Option<&HelperOptions>,
 ) -> Result<(), Failure> {
+    let inherited = inherited_descriptors();
+    keep_descriptors_from_children();
     if let Some(file) = helper.and_then(|helper| helper.namespace.as_deref()) {
         namespace::enter(file)?;
     }
@@ -197,15 +200,17 @@ fn serve(
     let at = (&*shown, mountpoint.is_some());
     let report = mount_report::lines(&*store, &root, &fs, at, options, is_wanted);
     drop((store, fs));
+    if is_background() {
+        mount_target::close_inherited(&inherited, path);
+    }
     report_ready(&report, is_wanted, mountpoint.as_deref(), options)?;
-    outcome::end_with_session_threads(&shown);
-    let ended = session.run();
+    let has_log = options.log_file.is_some() || is_background();
+    let ended = outcome::run(session, &shown, entry.as_ref(), has_log);
     socket.iter().for_each(|socket| socket.close());
     if let Some(mountpoint) = &mountpoint {
         default_mountpoint::remove(mountpoint);
     }
-    let has_log = options.log_file.is_some() || is_background();
-    outcome::of_session(ended, &shown, entry.as_ref(), has_log)
+    ended
 }
 
 /// Returns the options with a timeout before that of the kernel.
@@ -383,8 +388,13 @@ fn start_session(
     signals: signals::Signals,
     socket: MetricsSocket,
 ) -> Result<(Mounted, Option<MountEntry>), Failure> {
-    let mounted = Mounted::start(device, fs, transport)
-        .map_err(|e| format!("the kernel did not answer the mount: {e}"))?;
+    let mounted = Mounted::start(device, fs, transport).map_err(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied if !is_own => format!(
+            "{}: nothing is mounted with this descriptor; the program that has opened /dev/fuse mounts first",
+            path.display()
+        ),
+        _ => format!("the kernel did not answer the mount: {e}"),
+    })?;
     // A mount that another program made ends with this process, or with that program.
     let entry = match is_own {
         // By now, another program may have mounted over this mount.

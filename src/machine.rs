@@ -5,6 +5,7 @@ pub mod mountinfo;
 
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use rustix::process::{Resource, getrlimit};
 
 /// The assumed memory in bytes if `/proc/meminfo` is unreadable.
@@ -16,6 +17,22 @@ const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 /// inherited otherwise, among them an open `/dev/fuse` for a mount, which must not outlive the daemon in a helper.
 pub fn keep_descriptors_from_children() {
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
+}
+
+/// Returns the numbers of the descriptors that this process has inherited, but for standard input, output and error.
+///
+/// Called before [`keep_descriptors_from_children`]: until then, they differ from those that this program has opened.
+pub fn inherited_descriptors() -> Vec<i32> {
+    let open = close_fds::iter_open_fds(3);
+    open.filter(|number| is_inheritable(*number)).collect()
+}
+
+/// Returns whether execve(2) leaves a descriptor open (proc_pid_fdinfo(5)).
+fn is_inheritable(number: i32) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| !OFlags::from_bits_retain(flags).contains(OFlags::CLOEXEC))
 }
 
 /// Returns the number of cores that this process may use, at least 1.

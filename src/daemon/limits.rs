@@ -127,10 +127,8 @@ pub(super) fn check(threads: Threads, memory_limit_bytes: u64) -> Result<(), Fai
         check_address_space(limit, needed)?;
     }
     if let Some(limit) = getrlimit(Resource::Nofile).current {
-        // The device, and a copy of it for each session thread but the first.
-        let needed = open_descriptors(limit)
-            .saturating_add(threads.session as u64)
-            .saturating_add(SPARE_DESCRIPTORS);
+        // One for the device, which all session threads share.
+        let needed = open_descriptors(limit).saturating_add(1 + SPARE_DESCRIPTORS);
         if limit < needed {
             return Err(format!(
                 "the limit of open files (ulimit -n) is {limit}, a mount needs {needed} at least"

@@ -1,5 +1,6 @@
 //! The target of a mount: a directory, or an open `/dev/fuse` that another program has mounted.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +90,20 @@ fn device(number: i32) -> Result<OwnedFd, Failure> {
     }
     close(number)?;
     Ok(device)
+}
+
+/// Closes descriptors of the caller but that of the mount, so that a daemon holds no lock, pipe or file of another
+/// program. An argument such as `/dev/fd/3` may name one of them; then all stay open.
+pub(super) fn close_inherited(descriptors: &[i32], target: &Path) {
+    let is_named = |argument: OsString| argument.as_bytes().windows(4).any(|part| part == b"/fd/");
+    let own = descriptor(target);
+    let mut arguments = std::env::args_os().filter(|argument| own.is_none() || argument != target);
+    if arguments.any(is_named) {
+        return;
+    }
+    for number in descriptors.iter().filter(|number| own != Some(**number)) {
+        let _ = nix::unistd::close(*number);
+    }
 }
 
 /// Closes the inherited descriptor, which programs that this process starts would inherit too.

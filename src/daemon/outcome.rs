@@ -1,20 +1,19 @@
 //! How a mount has ended. Only a mount that was served until it was unmounted has ended well.
 
-use std::io;
-
 use super::Failure;
 use super::mountpoint::{MountEntry, current_path};
-use crate::fuse::ends_session_thread;
+use crate::fuse::{Mounted, ends_session_thread};
 
-/// Returns the failure of a session that has ended, unless it was unmounted. `mount` is the mount of this process;
-/// `None` if another program has mounted. `has_log` tells whether the log is not on standard error.
-pub(super) fn of_session(
-    session: io::Result<()>,
+/// Serves until the mount ends; a failure if it was not unmounted. `mount` is the mount of this process; `None` if
+/// another program has mounted. `has_log` tells whether the log is not on standard error.
+pub(super) fn run(
+    session: Mounted,
     shown: &str,
     mount: Option<&MountEntry>,
     has_log: bool,
 ) -> Result<(), Failure> {
-    let reason = match session {
+    end_with_session_threads(shown);
+    let reason = match session.run() {
         Err(error) => error.to_string(),
         Ok(()) if mount.is_some_and(is_mounted) => "the kernel has aborted it".into(),
         Ok(()) => {
@@ -34,7 +33,7 @@ pub(super) fn of_session(
 
 /// Ends this process if a session thread panics outside of a handler. Requests fail with ENOTCONN from then on; a
 /// request of that thread would wait for ever.
-pub(super) fn end_with_session_threads(shown: &str) {
+fn end_with_session_threads(shown: &str) {
     let log_panic = std::panic::take_hook();
     let shown = shown.to_owned();
     std::panic::set_hook(Box::new(move |panic| {

@@ -290,3 +290,44 @@ fn the_command_of_run_inherits_no_descriptors_of_zarrfs() {
     let list = output_of(zarrfs().args(["run", "demo:", "--", "ls", "-l", "/proc/self/fd"]));
     assert_no_descriptors(&list.ok().out);
 }
+
+#[test]
+fn a_daemon_in_the_background_keeps_no_descriptor_of_its_caller() {
+    if !is_root() {
+        return skipped("only root sees the descriptors of a daemon");
+    }
+    let place = Place::new();
+    let store = place.store();
+    let files = |pid: u32| -> Vec<PathBuf> {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = open.map(|entry| fs::read_link(entry.unwrap().path()));
+        links.map(Result::unwrap).collect()
+    };
+    let held = |source: &Path| {
+        let extra = inherited();
+        let pid = place.mount(source, &[]);
+        drop(extra);
+        assert_serves(&place.path);
+        let held = files(pid).contains(&PathBuf::from("/etc/passwd"));
+        place.unmount(&[]).ok();
+        held
+    };
+    assert!(!held(&store));
+    // A source that is named by a descriptor stays open.
+    let zip = File::open(place.zip_of(&store)).unwrap();
+    rustix::io::fcntl_setfd(&zip, rustix::io::FdFlags::empty()).unwrap();
+    assert!(held(Path::new(&format!("/dev/fd/{}", zip.as_raw_fd()))));
+}
+
+#[test]
+fn a_device_that_is_not_mounted_is_refused() {
+    let place = Place::new();
+    let store = place.store();
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    let Ok(device) = device else {
+        return skipped("/dev/fuse cannot be opened");
+    };
+    rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::empty()).unwrap();
+    let descriptor = format!("/dev/fd/{}", device.as_raw_fd());
+    output_of(zarrfs().arg(&store).arg(descriptor)).failed(32, &["nothing is mounted"]);
+}
