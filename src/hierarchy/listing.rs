@@ -435,7 +435,7 @@ impl Store for MetadataListingStore {
                     // The document of the array may name a directory of chunks there.
                     Err(StoreError::NotFound { .. }) if self.is_unchecked(key) => None,
                     Ok(stat) => {
-                        self.unchecked.stat_found(stat);
+                        self.unchecked.stat_found(key, stat);
                         Some(found)
                     }
                     Err(_) => Some(found),
@@ -467,7 +467,7 @@ impl Store for MetadataListingStore {
             }
             ResolvedKey::Metadata(metadata, meaning) => metadata.stat(&meaning),
         };
-        self.unchecked.stat_found(&stat);
+        self.unchecked.stat_found(key, &stat);
         Ok(stat)
     }
 

@@ -72,15 +72,28 @@ impl Nodes {
 
     /// Returns the consolidated metadata of a group, if it has some that are valid.
     async fn consolidated(&self, group: &ViewNode) -> Result<Option<Consolidated>, StoreError> {
-        let Node::Group(metadata) = group.metadata() else {
+        let document = match group.metadata() {
+            Node::Group(group) if group.format == ZarrFormat::V3 => Document::ZarrJson,
+            Node::Group(group) if group.format == ZarrFormat::V2 => Document::Zmetadata,
+            _ => return Ok(None),
+        };
+        let read = read_document(&**self.store(), group.key(), document).await?;
+        let Some(text) = read.and_then(|read| read.text.ok()) else {
             return Ok(None);
         };
-        if metadata.consolidated.is_some() || metadata.format != ZarrFormat::V2 {
-            return Ok(metadata.consolidated.clone());
+        if document == Document::Zmetadata {
+            return Ok(Consolidated::from_zmetadata(&text).ok());
         }
-        let document = read_document(&**self.store(), group.key(), Document::Zmetadata).await?;
-        let text = document.and_then(|document| document.text.ok());
-        Ok(text.and_then(|text| Consolidated::from_zmetadata(&text).ok()))
+        // The group of the views is kept without them.
+        let documents = Documents {
+            zarr_json: Some(&text),
+            ..Documents::default()
+        };
+        let node = documents.node().and_then(|detected| detected.node.ok());
+        Ok(match node {
+            Some(Node::Group(group)) => group.consolidated,
+            _ => None,
+        })
     }
 
     /// Returns how the documents of a node differ from their copies. A document that cannot be read is not compared.

@@ -3,8 +3,8 @@
 //! Consolidated metadata are a copy of these documents, and may be older. The own documents decide, because the
 //! mount serves them. They are compared with the copy
 //! - if the inner store has their attributes in its cache, so that the answer agrees with what was served;
-//! - before a directory is listed, if programs read values and not only names. Such a program reads the documents
-//!   anyway, so the comparison costs no request that is not needed later.
+//! - before a directory is listed, if programs look up documents and not only names. A program that copies the
+//!   directory reads its document anyway, so the comparison costs no request that is not needed later.
 //!
 //! A program that reads only names, such as `find`, takes no request for each node. The directories that were
 //! listed in this way are recorded. If the document of one of them turns out to name more, the first attempt to
@@ -22,8 +22,8 @@ use crate::hierarchy::document::{Document, is_document};
 use crate::store::{Key, Kind, Stat, StoreError, Version};
 use crate::sync::Mutex;
 
-/// How long after the last access to a value programs count as readers of values.
-const VALUES_WINDOW: Duration = Duration::from_secs(600);
+/// How long after the last lookup of a document programs count as readers of documents.
+const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
 /// The largest number of recorded directories. If there are more, each listing compares the documents.
 const MAX_RECORDED: usize = 1 << 16;
 
@@ -57,11 +57,11 @@ pub(super) struct ComparedDocuments {
     pub(super) since: Instant,
 }
 
-/// Which directories programs have listed without a comparison, and whether programs read values.
+/// Which directories programs have listed without a comparison, and whether programs read documents.
 #[derive(Debug, Default)]
 pub(super) struct Unchecked {
     listed: Mutex<Recorded>,
-    last_value: Mutex<Option<Instant>>,
+    last_document: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,16 +72,16 @@ struct Recorded {
 
 impl Unchecked {
     /// Records that a program has looked up a key.
-    pub(super) fn stat_found(&self, stat: &Stat) {
-        if stat.kind == Kind::Object {
-            *self.last_value.lock() = Some(Instant::now());
+    pub(super) fn stat_found(&self, key: &Key, stat: &Stat) {
+        if stat.kind == Kind::Object && is_document(key) {
+            *self.last_document.lock() = Some(Instant::now());
         }
     }
 
     /// Returns whether listings must be compared with documents.
-    fn are_values_read(&self) -> bool {
-        let last = *self.last_value.lock();
-        last.is_some_and(|last| last.elapsed() < VALUES_WINDOW) || self.listed.lock().is_full
+    fn are_documents_read(&self) -> bool {
+        let last = *self.last_document.lock();
+        last.is_some_and(|last| last.elapsed() < DOCUMENTS_WINDOW) || self.listed.lock().is_full
     }
 
     fn record(&self, node: Key, listed: NodeChildren) {
@@ -285,7 +285,7 @@ impl MetadataListingStore {
         let Some(node) = CopiedNode::of(key, at, &metadata) else {
             return Ok(ResolvedKey::Metadata(metadata, meaning));
         };
-        let needed = depth == Depth::Listing && self.unchecked.are_values_read();
+        let needed = depth == Depth::Listing && self.unchecked.are_documents_read();
         let own = self.compare(&node, needed).await?;
         match own {
             // A directory that was found before keeps its names, each of which turns out to be absent.

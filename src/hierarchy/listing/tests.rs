@@ -4,6 +4,7 @@ mod hostile;
 mod incomplete;
 mod nested;
 mod server;
+mod stale;
 mod walk;
 
 use super::*;

@@ -1,0 +1,117 @@
+//! Consolidated metadata that are older than the documents of the nodes.
+
+use super::*;
+
+fn default_array(shape: u64) -> Value {
+    array(&[shape], &[2], json!("default"))
+}
+
+/// A server whose consolidated metadata have an array `a` of two chunks, and the given values.
+fn stale(values: &[(&str, Value)]) -> (Arc<Server>, MetadataListingStore) {
+    let copies = [
+        ("a", default_array(4)),
+        ("g", group()),
+        ("g/x", default_array(4)),
+        ("same", default_array(4)),
+    ];
+    let mut all = vec![
+        ("zarr.json", consolidated(&copies)),
+        ("same/zarr.json", default_array(4)),
+        ("same/c/0", json!(0)),
+    ];
+    all.extend_from_slice(values);
+    listing(Server::new(&all))
+}
+
+/// Looks up a document, as programs do that copy a directory.
+fn read_documents(store: &MetadataListingStore) {
+    assert_eq!(kind(store, "zarr.json"), Kind::Object);
+}
+
+fn open_document(store: &MetadataListingStore, name: &str) -> Result<(), StoreError> {
+    block_on(store.open(&key(name), AccessHint::Ranges)).map(drop)
+}
+
+#[test]
+fn documents_give_the_names_if_programs_read_documents() {
+    let (server, store) = stale(&[("a/zarr.json", default_array(6))]);
+    read_documents(&store);
+    server.asked();
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
+    assert_eq!(names(&store, "same/c"), ["0", "1"]);
+    assert_eq!(names(&store, "same"), ["c/", "zarr.json"]);
+    // One document each, which programs that copy the directories open anyway.
+    assert_eq!(server.asked(), (2, 0, 0));
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
+fn a_document_with_more_names_than_a_walk_has_seen_fails_once() {
+    let (server, store) = stale(&[("a/zarr.json", default_array(6))]);
+    let mut keys = Vec::new();
+    walk(&store, "", &mut keys);
+    assert_eq!(server.asked(), (2, 0, 0));
+    assert!(!keys.contains(&"a/c/2".to_owned()));
+    // Views do not depend on listings of programs.
+    let whole = AccessHint::Whole(1000);
+    block_on(store.open(&key("a/zarr.json"), whole)).unwrap();
+    let error = open_document(&store, "a/zarr.json").unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unavailable { what, .. } if what.contains("list the directory again")),
+        "{error}"
+    );
+    open_document(&store, "a/zarr.json").unwrap();
+    open_document(&store, "same/zarr.json").unwrap();
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_for_now_gives_no_old_names() {
+    let (server, store) = stale(&[("a/zarr.json", default_array(6))]);
+    read_documents(&store);
+    server.fault("a/zarr.json", Fault::TimedOut);
+    let listed = block_on(store.list(&key("a/c")));
+    assert!(
+        matches!(listed, Err(StoreError::TimedOut { .. })),
+        "{listed:?}"
+    );
+    server.mend();
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+}
+
+#[test]
+fn a_group_that_became_an_array_lists_chunks() {
+    let (_, store) = stale(&[("g/zarr.json", default_array(6))]);
+    read_documents(&store);
+    assert_eq!(names(&store, "g"), ["c/", "zarr.json"]);
+    assert_eq!(names(&store, "g/c"), ["0", "1", "2"]);
+}
+
+#[test]
+fn nodes_in_the_consolidated_metadata_of_a_group_are_listed_too() {
+    let copies = [("x", default_array(4)), ("y", default_array(4))];
+    let values = [
+        ("g/zarr.json", consolidated(&copies)),
+        ("g/x/zarr.json", default_array(4)),
+        ("g/y/zarr.json", default_array(4)),
+    ];
+    let (_, store) = stale(&values);
+    read_documents(&store);
+    assert_eq!(names(&store, "g"), ["x/", "y/", "zarr.json"]);
+    assert_eq!(names(&store, "g/y/c"), ["0", "1"]);
+    let (_, store) = stale(&values);
+    let mut keys = Vec::new();
+    walk(&store, "", &mut keys);
+    assert!(open_document(&store, "g/zarr.json").is_err());
+    open_document(&store, "g/x/zarr.json").unwrap();
+}
+
+#[test]
+fn an_array_that_was_removed_is_absent_once_its_document_was_looked_for() {
+    let (_, store) = stale(&[]);
+    read_documents(&store);
+    block_on(store.list(&key("a"))).unwrap();
+    assert!(is_absent(&store, "a"));
+    assert_eq!(names(&store, ""), ["g/", "same/", "zarr.json"]);
+}
