@@ -83,18 +83,34 @@ fn v2_mask(own: &Value, data_type: &DataType) -> Option<Value> {
     fill::to_json(ZarrFormat::V2, data_type, &value).ok()
 }
 
-/// Writes the mask of a v2 array of numbers in the v3 form.
+/// Writes the mask of a v2 array in the v3 form. Returns a note if xarray has none for the data type: it does not open an
+/// array of text or bytes with `_FillValue`, in v3.
 pub(super) fn to_v3(
     attributes: &mut Map<String, Value>,
     data_type: &DataType,
     fill_value: &FillValue,
-) {
-    let Some(fixed) = data_type.fixed() else {
-        return;
-    };
-    if let Some(mask) = encoded(fixed, data_type, fill_value, attributes.get(ATTRIBUTE)) {
-        attributes.insert(ATTRIBUTE.into(), mask);
+) -> Option<String> {
+    let scalar = data_type.fixed().map(|fixed| &fixed.scalar);
+    if matches!(scalar, None | Some(Scalar::Bytes | Scalar::Text(_))) {
+        let own = attributes
+            .shift_remove(ATTRIBUTE)
+            .filter(|own| !own.is_null());
+        let mask = match fill_value {
+            FillValue::Undefined => own?,
+            fill => fill::to_json(ZarrFormat::V2, data_type, fill).ok()?,
+        };
+        return Some(format!(
+            "xarray masks {mask} in v2, and has no such mask of text in v3: these texts have their value"
+        ));
     }
+    let mask = encoded(
+        data_type.fixed()?,
+        data_type,
+        fill_value,
+        attributes.get(ATTRIBUTE),
+    )?;
+    attributes.insert(ATTRIBUTE.into(), mask);
+    None
 }
 
 /// Returns how xarray masks the v2 documents of a v3 array that may lack chunks differently: with `complete`, it would
@@ -147,7 +163,7 @@ fn encoded(
             let mask = |bytes| fill::number(&part, bytes).map(encode);
             Some(Value::Array(vec![mask(re)?, mask(im)?]))
         }
-        (Scalar::Int(_) | Scalar::UInt(_), FillValue::Fixed(_)) => {
+        (Scalar::Bool | Scalar::Int(_) | Scalar::UInt(_), FillValue::Fixed(_)) => {
             fill::to_json(ZarrFormat::V3, data_type, fill_value).ok()
         }
         _ => None,
@@ -200,12 +216,16 @@ mod tests {
                 None,
                 Some(json!(["AAAAAAAA+H8=", "AAAAAICHw8A="])),
             ),
+            ("|b1", json!(false), None, Some(json!(false))),
+            // xarray does not open text with a mask.
             ("|S1", json!("YQ=="), None, None),
+            ("<U1", json!(null), Some(json!("a")), None),
         ] {
             let (data_type, fill_value) = parsed(dtype, fill_value);
             let mut attributes = Map::new();
             attributes.extend(own.map(|own| (ATTRIBUTE.to_owned(), own)));
-            to_v3(&mut attributes, &data_type, &fill_value);
+            let note = to_v3(&mut attributes, &data_type, &fill_value);
+            assert_eq!(note.is_some(), matches!(dtype, "|S1" | "<U1"));
             assert_eq!(attributes.get(ATTRIBUTE), encoded.as_ref(), "{dtype}");
             if let (FillValue::Fixed(_), "<f4" | ">f8") = (&fill_value, dtype) {
                 to_v2(&mut attributes, &data_type, &fill_value);

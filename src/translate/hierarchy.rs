@@ -215,6 +215,9 @@ impl DocumentTree {
             None => {}
             Some(Translation::Unsupported(why)) => report(key, &why),
             Some(Translation::Array(texts, chunks)) => {
+                if let Some(why) = &chunks.lost_mask {
+                    report(key, why);
+                }
                 if let Some(complete_texts) = &chunks.complete
                     && !complete.contains(key)
                 {

@@ -98,6 +98,7 @@ fn chunks(array: &Array, keys: ChunkKeys) -> Result<TranslatedChunks, String> {
             pipeline: Arc::new(pipeline),
         }),
         complete: None,
+        lost_mask: None,
         is_complete: false,
     })
 }

@@ -54,6 +54,8 @@ pub(super) struct TranslatedChunks {
     pub(super) text: Option<Arc<TextDecoder>>,
     /// Other documents, which are right if no chunk is absent; `None` if the documents are right in any case.
     pub(super) complete: Option<JsonDocuments>,
+    /// Which elements xarray masks in the store and not in the translation.
+    pub(super) lost_mask: Option<String>,
     /// Whether the documents are right only if no chunk is absent.
     pub(super) is_complete: bool,
 }
@@ -79,6 +81,7 @@ impl TranslatedChunks {
             decoder: None,
             text: None,
             complete: None,
+            lost_mask: None,
             is_complete: false,
         })
     }
@@ -383,7 +386,7 @@ pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
         encoding: KeyEncoding::Default,
         separator: Separator::Slash,
     };
-    let chunks = TranslatedChunks::new(array, keys, None)?;
+    let mut chunks = TranslatedChunks::new(array, keys, None)?;
     let chunk_shape = chunks
         .grid
         .regular_chunk_shape()
@@ -410,7 +413,7 @@ pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
                 members.insert("dimension_names".into(), json!(names));
             }
             attributes.shift_remove(DIMENSIONS);
-            fill_mask::to_v3(&mut attributes, parts.data_type, parts.fill_value);
+            chunks.lost_mask = fill_mask::to_v3(&mut attributes, parts.data_type, parts.fill_value);
         }
         members.insert("attributes".into(), attributes.into());
     }

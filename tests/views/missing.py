@@ -1,7 +1,7 @@
 """Compares the missing values of views with those that xarray reads from the store.
 
 missing.py write DIRECTORY: writes the stores.
-missing.py check STORE MOUNT: compares; ends with an assertion if they differ.
+missing.py check [STORE MOUNT]...: compares; ends with an assertion if they differ.
 missing.py write_cells DIRECTORY, missing.py check_cells STORE MOUNT: the same for an AnnData table.
 """
 
@@ -169,4 +169,9 @@ def check_images(store, stem, variable, masks):
             assert (alpha == 0).sum() == expected, (stem, alpha, expected)
 
 
-{"write": write, "check": check, "write_cells": write_cells, "check_cells": check_cells}[sys.argv[1]](*sys.argv[2:])
+def check_all(*stores):
+    for store, mount in zip(stores[::2], stores[1::2]):
+        check(store, mount)
+
+
+{"write": write, "check": check_all, "write_cells": write_cells, "check_cells": check_cells}[sys.argv[1]](*sys.argv[2:])

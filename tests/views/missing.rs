@@ -1,6 +1,6 @@
 //! Missing values: each format marks those that xarray reads as missing from the store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -25,6 +25,7 @@ fn b15_a_zero_that_xarray_chose_is_missing_in_every_format_and_a_default_zero_is
     if !script(&[Path::new("write"), directory.path()]) {
         return;
     }
+    let (mut arguments, mut mounts) = (vec![PathBuf::from("check")], Vec::new());
     for name in [
         "product",
         "tree",
@@ -38,8 +39,11 @@ fn b15_a_zero_that_xarray_chose_is_missing_in_every_format_and_a_default_zero_is
     ] {
         let store = directory.path().join(format!("{name}.zarr"));
         let mount = Mount::new(&store);
-        script(&[Path::new("check"), &store, mount.path()]);
+        arguments.extend([store, mount.path().to_owned()]);
+        mounts.push(mount);
     }
+    let arguments: Vec<&Path> = arguments.iter().map(PathBuf::as_path).collect();
+    script(&arguments);
 }
 
 #[test]

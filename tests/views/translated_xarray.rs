@@ -19,22 +19,21 @@ fn b16_xarray_reads_the_same_values_times_and_missing_values_from_a_translation(
     let directory = scratch();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/views/translated_xarray.py");
     run(command.arg(&script).arg("write").arg(directory.path()));
-    let mut stores: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
-    assert!(stores.len() > 20);
-    for store in stores.drain(..) {
+    let mut command = python().unwrap();
+    command.arg(&script).arg("check");
+    let mut mounts = Vec::new();
+    for store in fs::read_dir(directory.path()).unwrap() {
         let store = store.unwrap().path();
         let target = match store.to_str().unwrap().ends_with("-v2.zarr") {
             true => "as-v3",
             false => "as-v2",
         };
         let mount = Mount::new(&store);
-        let mut command = python().unwrap();
-        run(command
-            .arg(&script)
-            .arg("check")
-            .args([&store, mount.path()])
-            .arg(target));
+        command.args([&store, mount.path()]).arg(target);
+        mounts.push(mount);
     }
+    assert!(mounts.len() > 20);
+    run(&mut command);
 }
 
 #[test]
