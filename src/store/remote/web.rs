@@ -1,7 +1,7 @@
 //! Web servers: each call sends one request and returns the exact result (RFC 9110).
 //!
 //! Redirects are followed by this module and not by the library. At most five are followed, never from
-//! https to http, never from a public address to a private one or to a metadata service of a machine.
+//! https to http, never from a public address to a private one or to a metadata service of a machine, unless the user names it.
 //! Neither credentials nor the user's headers are sent to another host. A redirect of a target of references leads only
 //! where a target may be.
 
@@ -9,6 +9,7 @@ mod address;
 mod index;
 mod resolve;
 mod response;
+mod scope;
 
 use std::error::Error;
 use std::io;
@@ -27,11 +28,13 @@ use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
 pub(super) use address::Address;
-pub(in crate::store) use address::is_public;
 use address::{is_allowed, is_same_host};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
+use resolve::Reach;
 pub(super) use response::{body, is_markup, refusal, retry_after, wanted};
+pub(in crate::store) use scope::is_public;
+use scope::{NetworkScope, scope_of, scope_of_host};
 
 use super::transfer_stats::{headers_received, request_sent};
 use super::{
@@ -57,20 +60,31 @@ pub(super) struct Web {
     classes: KeyClasses,
     /// Whether the server labels documents, and so probably everything, as HTML pages.
     labels_all: AtomicBool,
-    /// Where redirects of targets may lead.
-    redirects: Option<Redirects>,
+    redirects: Redirects,
 }
 
-/// The policy for redirects of targets, and a client whose host names resolve only to public addresses, for those that
-/// only `--allow-target any` allows.
+/// Where redirects may lead, and the clients that follow them.
 #[derive(Debug)]
 pub(super) struct Redirects {
-    policy: Arc<dyn RedirectPolicy>,
+    /// Judges redirects of targets of references.
+    policy: Option<Arc<dyn RedirectPolicy>>,
+    /// For redirects to other hosts: names resolve to public addresses only.
     public: Client,
+    /// As `public`, with private addresses.
+    not_local: Client,
 }
 
 impl Redirects {
-    /// Returns the client that may follow a redirect.
+    fn new(options: &RemoteOptions) -> Result<Self, String> {
+        Ok(Self {
+            policy: options.redirects.clone(),
+            public: client(options.timeout, Reach::Public)?,
+            not_local: client(options.timeout, Reach::NotLocal)?,
+        })
+    }
+
+    /// Returns the client that may follow a redirect of the response from `from`; `own` is the one of the first
+    /// request, to `first`.
     ///
     /// # Errors
     /// The reason why no client may.
@@ -78,22 +92,45 @@ impl Redirects {
         &'a self,
         own: &'a Client,
         first: &Url,
+        (response, from): (&Response, &Url),
         next: &Url,
     ) -> Result<&'a Client, RequestError> {
+        let judged = self.judge(first, next)?;
+        let is_named = judged == Some(false);
+        is_allowed(first, from, next, is_named).map_err(RequestError::lasting)?;
+        if is_named || judged.is_none() && first.host() == next.host() {
+            return Ok(own);
+        }
+        // A name may stand for any address, so the address of the server that redirects decides.
+        let peer = response.remote_addr().map(|peer| scope_of(peer.ip()));
+        let scope = match judged {
+            Some(true) => NetworkScope::Public,
+            _ => peer.unwrap_or_else(|| scope_of_host(from)),
+        };
+        Ok(match Reach::of_redirects(scope) {
+            Reach::Public => &self.public,
+            Reach::Any | Reach::NotLocal => &self.not_local,
+        })
+    }
+
+    /// Judges the redirect of a target: returns whether it may lead only to public addresses.
+    fn judge(&self, first: &Url, next: &Url) -> Result<Option<bool>, RequestError> {
+        let Some(policy) = &self.policy else {
+            return Ok(None);
+        };
         let mut judged = next.clone();
         if address::is_upgrade(first, next) {
             // The origin of the references stays the same one.
             let _ = judged.set_scheme("http");
         }
         let host = next.host_str().unwrap_or_default();
-        match self.policy.judge(judged.as_str()) {
-            Ok(true) => Ok(&self.public),
-            Ok(false) => Ok(own),
-            Err(reason) => Err(RequestError::Denied(Refusal {
+        let found = policy.judge(judged.as_str()).map_err(|reason| {
+            RequestError::Denied(Refusal {
                 what: format!("it is redirected to {host}: {reason}"),
                 status: None,
-            })),
-        }
+            })
+        });
+        found.map(Some)
     }
 }
 
@@ -103,15 +140,15 @@ pub(super) fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Creates the HTTP client for all kinds of sources. `is_public_only` means that names must not resolve to
-/// private addresses.
-pub(super) fn client(timeout: Duration, is_public_only: bool) -> Result<Client, String> {
+/// Creates the HTTP client for all kinds of sources.
+fn client(timeout: Duration, reach: Reach) -> Result<Client, String> {
     install_tls();
     let builder = || {
-        let builder = match is_public_only && !has_proxy() {
-            true => Client::builder().dns_resolver(Arc::new(resolve::PublicOnly)),
+        let builder = match reach {
+            Reach::Any => Client::builder(),
             // A proxy resolves names itself, and may have a private address.
-            false => Client::builder(),
+            _ if has_proxy() => Client::builder(),
+            reach => Client::builder().dns_resolver(Arc::new(reach)),
         };
         builder
             .redirect(redirect::Policy::none())
@@ -194,7 +231,7 @@ impl Web {
         address: Address,
         mut headers: HeaderMap,
         classes: KeyClasses,
-        redirects: Option<Redirects>,
+        redirects: Redirects,
     ) -> Self {
         if let Some(authorization) = address.authorization() {
             headers.entry(AUTHORIZATION).or_insert(authorization);
@@ -248,10 +285,8 @@ impl Web {
             if address::is_directory_of(&url, &next, location) {
                 return Err(RequestError::IsPrefix);
             }
-            is_allowed(&first, &url, &next).map_err(RequestError::lasting)?;
-            if let Some(redirects) = &self.redirects {
-                client = redirects.client(&self.client, &first, &next)?;
-            }
+            let by = (&response, &url);
+            client = self.redirects.client(&self.client, &first, by, &next)?;
             url = next;
         }
         let what = format!("more than {MAX_REDIRECTS} redirects");
@@ -528,16 +563,16 @@ pub(super) fn open(
     options: &RemoteOptions,
     classes: KeyClasses,
 ) -> Result<Web, String> {
-    let own = client(options.timeout, options.is_public_only)?;
-    let redirects = options.redirects.as_ref().map(|policy| {
-        Ok::<_, String>(Redirects {
-            policy: Arc::clone(policy),
-            public: match options.is_public_only {
-                true => own.clone(),
-                false => client(options.timeout, true)?,
-            },
-        })
-    });
-    let redirects = redirects.transpose()?;
+    let reach = match options.is_public_only {
+        true => Reach::Public,
+        false => Reach::Any,
+    };
+    let own = client(options.timeout, reach)?;
+    let redirects = Redirects::new(options)?;
     Ok(Web::new(own, address, headers, classes, redirects))
+}
+
+/// Creates the client of an object store, whose redirects are not followed.
+pub(super) fn object_client(timeout: Duration) -> Result<Client, String> {
+    client(timeout, Reach::Any)
 }

@@ -125,7 +125,7 @@ pub(in crate::store::remote) fn open(
             return Err("--endpoint-url: neither http nor https".into());
         }
     }
-    let client = web::client(options.timeout, false)?;
+    let client = web::object_client(options.timeout)?;
     let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
     let chain =
         wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));

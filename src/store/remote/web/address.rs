@@ -1,15 +1,13 @@
 //! The URLs of keys, and the redirects that may be followed.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use reqwest::Url;
-use url::Host;
 
 use super::RequestError;
+use super::scope::{NetworkScope, scope_of_host};
 use crate::store::Key;
 
 /// Characters that are escaped in a path (RFC 3986, 3.3: all but `unreserved` and those that are
@@ -171,11 +169,11 @@ pub(super) fn decoded(path: &str) -> Vec<u8> {
     percent_decode_str(path).collect()
 }
 
-/// Checks whether a redirect may be followed.
+/// Checks whether a redirect may be followed. `is_named` means that the user has named its end.
 ///
 /// # Errors
 /// The reason why it may not.
-pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String> {
+pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url, is_named: bool) -> Result<(), String> {
     let host = to.host_str().unwrap_or_default();
     match to.scheme() {
         "https" => {}
@@ -183,7 +181,11 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
         "http" => return Err(format!("it leads from https to http at {host}")),
         scheme => return Err(format!("it leads to a URL of the kind {scheme}")),
     }
-    match (reach(first), reach(to)) {
+    // The first host is the one that the user has named, or that `--allow-target` allows.
+    if is_named || first.host() == to.host() {
+        return Ok(());
+    }
+    match (scope_of_host(first), scope_of_host(to)) {
         (_, NetworkScope::Local) => Err(format!(
             "it leads to {host}, where machines keep credentials"
         )),
@@ -191,104 +193,6 @@ pub(super) fn is_allowed(first: &Url, from: &Url, to: &Url) -> Result<(), String
             Err(format!("it leads to the private address {host}"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Whether the host of a URL, judged by its name, has neither a private nor a link-local address.
-pub(in crate::store) fn is_public(url: &Url) -> bool {
-    reach(url) == NetworkScope::Public
-}
-
-/// Whether an address is neither a private nor a link-local one.
-pub(super) fn is_public_address(address: IpAddr) -> bool {
-    scope_of(address) == NetworkScope::Public
-}
-
-fn reach(url: &Url) -> NetworkScope {
-    match url.host() {
-        Some(Host::Ipv4(address)) => scope_of(address.into()),
-        Some(Host::Ipv6(address)) => scope_of(address.into()),
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            match name == "localhost" || name.ends_with(".localhost") {
-                true => NetworkScope::Private,
-                false => NetworkScope::Public,
-            }
-        }
-        None => NetworkScope::Public,
-    }
-}
-
-/// The network from which an address is reachable.
-#[derive(Debug, PartialEq, Eq)]
-enum NetworkScope {
-    Public,
-    Private,
-    /// Only the local link, or the network of a provider. Cloud machines have their metadata services at such
-    /// addresses, so no redirect and no name that is not written by the user leads there.
-    Local,
-}
-
-/// The special-purpose addresses of IPv4 (RFC 6890 and the registry of IANA), with the length of the prefix.
-const SPECIAL_V4: [([u8; 4], u32, NetworkScope); 12] = [
-    ([0, 0, 0, 0], 8, NetworkScope::Local),
-    ([10, 0, 0, 0], 8, NetworkScope::Private),
-    // Shared address space (RFC 6598): one provider has its metadata service there.
-    ([100, 64, 0, 0], 10, NetworkScope::Local),
-    ([127, 0, 0, 0], 8, NetworkScope::Private),
-    ([169, 254, 0, 0], 16, NetworkScope::Local),
-    ([172, 16, 0, 0], 12, NetworkScope::Private),
-    // Protocol assignments: another provider has its metadata service there.
-    ([192, 0, 0, 0], 24, NetworkScope::Local),
-    ([192, 168, 0, 0], 16, NetworkScope::Private),
-    // Tests of devices.
-    ([198, 18, 0, 0], 15, NetworkScope::Private),
-    // Multicast, and addresses that are reserved for future use.
-    ([224, 0, 0, 0], 4, NetworkScope::Local),
-    ([240, 0, 0, 0], 5, NetworkScope::Private),
-    ([248, 0, 0, 0], 5, NetworkScope::Private),
-];
-
-fn scope_of(address: IpAddr) -> NetworkScope {
-    match address {
-        IpAddr::V4(v4) => {
-            let is_in = |prefix: [u8; 4], length: u32| {
-                (u32::from(v4) ^ u32::from_be_bytes(prefix)).leading_zeros() >= length
-            };
-            let special = SPECIAL_V4
-                .iter()
-                .find(|(prefix, length, _)| is_in(*prefix, *length));
-            match special {
-                Some((_, _, NetworkScope::Private)) => NetworkScope::Private,
-                Some(_) => NetworkScope::Local,
-                None => NetworkScope::Public,
-            }
-        }
-        IpAddr::V6(v6) => match (embedded(v6), v6.segments()) {
-            (Some(v4), _) => scope_of(v4.into()),
-            // The metadata service of one cloud provider.
-            (None, [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]) => NetworkScope::Local,
-            _ if v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast() => {
-                NetworkScope::Local
-            }
-            // Site-local addresses (RFC 3879) are those of an organisation.
-            (None, [0xfec0..=0xfeff, ..]) => NetworkScope::Private,
-            _ if v6.is_unique_local() || v6.is_loopback() => NetworkScope::Private,
-            _ => NetworkScope::Public,
-        },
-    }
-}
-
-/// Returns the IPv4 address to which packets for an IPv6 address go: mapped addresses, those of translators (RFC 6052,
-/// RFC 8215) and of 6to4 (RFC 3056).
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 1, _, _, _, high, low]
-        | [0x2002, high, low, ..] => Some(v4(high, low)),
-        _ => None,
     }
 }
 
@@ -346,7 +250,8 @@ mod tests {
 
     #[test]
     fn redirects_lead_neither_down_nor_inside() {
-        let allowed = |from: &str, to: &str| is_allowed(&url(from), &url(from), &url(to)).is_ok();
+        let allowed =
+            |from: &str, to: &str| is_allowed(&url(from), &url(from), &url(to), false).is_ok();
         assert!(allowed("http://a/x", "https://b/x"));
         assert!(allowed("http://127.0.0.1:1/x", "http://127.0.0.1:2/x"));
         assert!(allowed("http://10.0.0.1/x", "http://192.168.0.1/x"));
@@ -357,49 +262,17 @@ mod tests {
         assert!(!allowed("http://127.0.0.1/x", "http://169.254.169.254/x"));
         assert!(!allowed("http://a/x", "http://[::ffff:169.254.169.254]/x"));
         assert!(!allowed("http://a/x", "file:///etc/passwd"));
+        // A private network may use addresses that are special elsewhere.
+        assert!(!allowed("http://100.64.0.5/x", "http://100.64.0.6/x"));
+        assert!(allowed("http://100.64.0.5/x", "http://100.64.0.5/y"));
     }
 
     #[test]
-    fn special_addresses_are_not_public() {
-        let scope = |text: &str| scope_of(text.parse().unwrap());
-        for address in [
-            "169.254.169.254",
-            "100.100.100.200",
-            "192.0.0.192",
-            "0.1.2.3",
-            "224.0.0.1",
-            "fe80::1",
-            "::",
-            "ff02::1",
-            "fd00:ec2::254",
-            "::ffff:169.254.169.254",
-            "64:ff9b::a9fe:a9fe",
-            "2002:a9fe:a9fe::1",
-        ] {
-            assert_eq!(scope(address), NetworkScope::Local, "{address}");
-        }
-        for address in [
-            "10.0.0.1",
-            "172.31.0.1",
-            "192.168.1.1",
-            "127.1.2.3",
-            "198.19.0.1",
-            "255.255.255.255",
-            "::1",
-            "fc00::1",
-            "fec0::1",
-            "64:ff9b::7f00:1",
-        ] {
-            assert_eq!(scope(address), NetworkScope::Private, "{address}");
-        }
-        for address in [
-            "100.128.0.1",
-            "172.32.0.1",
-            "8.8.8.8",
-            "2001:4860::1",
-            "64:ff9b::808:808",
-        ] {
-            assert_eq!(scope(address), NetworkScope::Public, "{address}");
-        }
+    fn redirects_to_a_host_that_the_user_names_lead_anywhere_but_down() {
+        let named = |from: &str, to: &str| is_allowed(&url(from), &url(from), &url(to), true);
+        named("http://a/x", "http://100.64.0.6/x").unwrap();
+        named("http://a/x", "http://127.0.0.1/x").unwrap();
+        named("https://a/x", "http://100.64.0.6/x").unwrap_err();
+        named("http://a/x", "file:///etc/passwd").unwrap_err();
     }
 }
