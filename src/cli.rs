@@ -35,7 +35,7 @@ pub use help::{HelpArgs, TOPICS, Topic, help};
 pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
     CheckArgs, CompleteArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs,
-    TreeArgs,
+    TreeArgs, key_of,
 };
 pub use man::{man, man_pages};
 pub use remote::RemoteArgs;
@@ -245,7 +245,7 @@ pub struct MountOptions {
 
     /// Mount only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY", help_heading = "Source")]
-    pub path: Option<String>,
+    pub path: Option<OsString>,
     /// Verify the checksum of a zip entry before its first byte is served
     #[arg(hide_short_help = true, long, help_heading = "Source")]
     pub verify: bool,

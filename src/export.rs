@@ -86,20 +86,22 @@ fn unavailable(node: &ViewNode, format: Format, error: ContentError) -> Failure 
 }
 
 /// Splits `SOURCE:KEY`. An existing path, or a URL with a pipeline (`|zip:`), is a source without a key.
-fn split_key(given: &Path) -> (PathBuf, Option<String>) {
+fn split_key(given: &Path) -> (PathBuf, Option<OsString>) {
     let whole = || (given.to_owned(), None);
     let bytes = given.as_os_str().as_bytes();
-    let Some(text) = given.to_str() else {
-        return whole();
-    };
-    if let Some(key) = text.strip_prefix(DEMO) {
-        let key = (!key.is_empty()).then(|| key.to_owned());
+    // A URL is text.
+    let text = given.to_str().unwrap_or_default();
+    if let Some(key) = bytes.strip_prefix(DEMO.as_bytes()) {
+        let key = (!key.is_empty()).then(|| OsStr::from_bytes(key).to_owned());
         return (DEMO.into(), key);
     }
     let split = |at: usize| {
         let (source, key) = bytes.split_at(at);
-        let key = String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
-        (PathBuf::from(OsStr::from_bytes(source)), Some(key))
+        let key = OsStr::from_bytes(key.get(1..).unwrap_or_default());
+        (
+            PathBuf::from(OsStr::from_bytes(source)),
+            Some(key.to_owned()),
+        )
     };
     if let Some((_, behind)) = text.split_once("://") {
         // A colon in the authority precedes a port or a password.
@@ -114,12 +116,14 @@ fn split_key(given: &Path) -> (PathBuf, Option<String>) {
     if given.exists() {
         return whole();
     }
-    let colons = text.rmatch_indices(':').map(|(at, _)| at);
-    let source = |at: &usize| text.get(..*at).is_some_and(|path| Path::new(path).exists());
-    colons
-        .filter(|at| *at > 0)
-        .find(source)
-        .map_or_else(whole, split)
+    let mut colons = (1..bytes.len())
+        .rev()
+        .filter(|at| bytes.get(*at) == Some(&b':'));
+    let source = |at: &usize| {
+        let path = bytes.get(..*at).unwrap_or_default();
+        Path::new(OsStr::from_bytes(path)).exists()
+    };
+    colons.find(source).map_or_else(whole, split)
 }
 
 /// The destination of a view.
@@ -348,7 +352,7 @@ mod tests {
             ),
         ];
         for (given, source, key) in cases {
-            let expected = (PathBuf::from(source), key.map(str::to_owned));
+            let expected = (PathBuf::from(source), key.map(OsString::from));
             assert_eq!(split_key(Path::new(&given)), expected, "{given}");
         }
     }

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
-use crate::cli::{DEMO, SourceArgs};
+use crate::cli::{DEMO, SourceArgs, key_of};
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
@@ -111,10 +111,7 @@ impl OpenedSource {
             )),
         };
         let root = match &args.path {
-            Some(path) => {
-                let below = Key::new(path.trim_matches('/').as_bytes());
-                base.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?)
-            }
+            Some(path) => base.join_key(&key_of(path).map_err(|error| format!("--path {error}"))?),
             None => base.clone(),
         };
         let label = store.label();

@@ -39,7 +39,7 @@ pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
 pub use fault::{FaultStore, HangingStore};
-pub use file_type::{HEADER_BYTES as FORMAT_HEADER_BYTES, file_format};
+pub use file_type::{HEADER_BYTES as FORMAT_HEADER_BYTES, file_format, stand_in};
 #[cfg(feature = "fuzzing")]
 pub use icechunk::fuzz_icechunk;
 pub use icechunk::{IcechunkError, IcechunkOptions};

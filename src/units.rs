@@ -1,6 +1,17 @@
-//! Parsers of sizes, times and modes on the command line, and the format of dates.
+//! Parsers of sizes, times and modes on the command line, names like a mistyped one, and the format of dates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The largest edit distance between similar names.
+const MAX_EDITS: usize = 2;
+
+/// Returns the name that is most similar to `word`, if any is similar.
+#[must_use]
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
+    let (edits, name) = distances.min()?;
+    (edits <= MAX_EDITS).then_some(name)
+}
 
 /// Parses a size: `4096`, `64k`, `64KiB`, `1.5G`; the units are powers of 1024.
 ///

@@ -11,7 +11,7 @@ use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
-use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory};
+use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory, stand_in};
 
 /// The location of the encoded bytes of a read chunk in a chunk.
 struct EncodedChunk {
@@ -26,6 +26,9 @@ struct EncodedChunk {
 
 /// Added to twice the decoded size, this is the largest accepted size of an encoded chunk, in bytes.
 const ENCODED_SLACK_BYTES: u64 = 8 << 20;
+
+/// The largest size of a value that is searched for what stands in place of a chunk, in bytes.
+const MAX_STAND_IN_BYTES: u64 = 4 << 10;
 
 /// Returns the largest accepted size of an encoded chunk in bytes.
 pub(super) fn most_encoded_bytes(decoded_bytes: u64) -> u64 {
@@ -95,8 +98,11 @@ impl ArrayChunks {
             memory,
             checked_ms,
         };
-        self.decode_range(&*object, key, encoded, pipeline, engine)
-            .await
+        let decoded = self.decode_range(&*object, key, encoded, pipeline, engine);
+        match decoded.await {
+            Err(error) => Err(explained(&*object, error).await),
+            decoded => decoded,
+        }
     }
 
     /// Returns the cached index of a shard of that version.
@@ -204,6 +210,23 @@ impl ArrayChunks {
             Arc::clone(&engine.buffers),
         )))
     }
+}
+
+/// Adds to the error of a chunk that cannot be decoded what the short value in its place is, if it is known.
+async fn explained(object: &dyn Object, error: StoreError) -> StoreError {
+    let StoreError::Corrupt { key, what } = error else {
+        return error;
+    };
+    let size_bytes = object.size_bytes();
+    let found = match size_bytes <= MAX_STAND_IN_BYTES {
+        true => with_bytes(object, &key, 0..size_bytes, |bytes| Ok(stand_in(bytes))).await,
+        false => Ok(None),
+    };
+    let what = match found {
+        Ok(Some(found)) => format!("{what}: it is {found}"),
+        _ => what,
+    };
+    StoreError::Corrupt { key, what }
 }
 
 fn shard_id(key: &Key) -> ShardId {

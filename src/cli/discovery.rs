@@ -15,7 +15,7 @@ pub struct ViewsArgs {
     pub source: SourceArgs,
     /// A group or an array [default: the root]
     #[arg(value_name = "KEY", conflicts_with = "path")]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// One JSON document instead of a list
     #[arg(long)]
     pub json: bool,
@@ -29,7 +29,7 @@ pub struct PathArgs {
     pub mount: PathBuf,
     /// A group or an array [default: the root]
     #[arg(value_name = "KEY")]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// The format of the view, such as nc, tif, npy, chunks or as-v2
     #[arg(long = "as", value_name = "FORMAT")]
     pub format: String,

@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 
 use super::Cli;
-use super::suggestions::nearest;
+use crate::units::nearest;
 
 /// `zarrfs help [COMMAND | TOPIC]`.
 #[derive(Debug, Args)]

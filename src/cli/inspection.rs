@@ -1,6 +1,7 @@
 //! The commands that read a source or a running mount.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use super::{RemoteArgs, TargetArgs};
+use crate::store::Key;
 use crate::units::{parse_memory_limit, parse_timeout};
 use crate::view::Format;
 
@@ -19,7 +21,7 @@ pub struct SourceArgs {
     pub source: PathBuf,
     /// Read only the part of the hierarchy below this key
     #[arg(long, value_name = "KEY")]
-    pub path: Option<String>,
+    pub path: Option<OsString>,
     /// Follow symbolic links that lead out of a source directory
     #[arg(hide_short_help = true, long)]
     pub follow_symlinks: bool,
@@ -34,9 +36,25 @@ pub struct SourceArgs {
     pub remote: RemoteArgs,
 }
 
+/// Returns the key that an argument names. Slashes around it are ignored.
+///
+/// # Errors
+/// The argument, and why it is no key.
+pub fn key_of(argument: &OsStr) -> Result<Key, String> {
+    let bytes = argument.as_bytes();
+    let is_name = |byte: &u8| *byte != b'/';
+    let first = bytes.iter().position(is_name).unwrap_or(bytes.len());
+    let last = bytes
+        .iter()
+        .rposition(is_name)
+        .map_or(first, |last| last + 1);
+    let key = Key::new(bytes.get(first..last).unwrap_or_default());
+    key.map_err(|error| format!("{}: {error}", argument.display()))
+}
+
 impl SourceArgs {
     /// Returns the key after the source, or else that of `--path`.
-    pub(super) fn path_or<'a>(&'a self, key: &'a Option<String>) -> &'a Option<String> {
+    pub(super) fn path_or<'a>(&'a self, key: &'a Option<OsString>) -> &'a Option<OsString> {
         match key {
             Some(_) => key,
             None => &self.path,
@@ -45,7 +63,7 @@ impl SourceArgs {
 
     /// Returns the source with `key` as its path, if it is given.
     #[must_use]
-    pub fn at(&self, key: &Option<String>) -> Self {
+    pub fn at(&self, key: &Option<OsString>) -> Self {
         Self {
             path: self.path_or(key).clone(),
             ..self.clone()
@@ -61,7 +79,7 @@ pub struct TreeArgs {
     pub source: SourceArgs,
     /// A node of the hierarchy: as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// Levels below the first node; 0 is that node alone [default: all]
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
@@ -78,7 +96,7 @@ pub struct InfoArgs {
     pub source: SourceArgs,
     /// A node of the hierarchy: as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// One JSON document instead of lines
     #[arg(long)]
     pub json: bool,
@@ -92,7 +110,7 @@ pub struct CheckArgs {
     pub source: SourceArgs,
     /// A node of the hierarchy: as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
-    pub key: Option<String>,
+    pub key: Option<OsString>,
     /// Chunks that are decoded concurrently [default: one per core, at least 16 for a
     /// remote source]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -7,9 +7,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::{Cli, Command};
-
-/// The largest edit distance between similar names.
-const MAX_EDITS: usize = 2;
+use crate::units::nearest;
 
 /// Returns whether the first argument was probably meant as a command: it looks like one, and no
 /// file has its name.
@@ -47,13 +45,6 @@ fn other_option(option: &str) -> Option<&'static str> {
         "-t" => "mount(8) has a type: mount -t zarrfs SOURCE MOUNTPOINT",
         _ => return None,
     })
-}
-
-/// Returns the name that is most similar to `word`, if any is similar.
-pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distances = names.map(|name| (strsim::damerau_levenshtein(word, name), name));
-    let (edits, name) = distances.min()?;
-    (edits <= MAX_EDITS).then_some(name)
 }
 
 /// Returns an error of clap with a suggestion.

@@ -1,10 +1,12 @@
 //! Checks of option values that do not depend on the source. Messages do not repeat headers, which
 //! may contain secrets.
 
+use std::ffi::OsStr;
+
 use clap::error::ErrorKind;
 
-use super::{Cli, Command, RemoteArgs};
-use crate::store::{Key, RemoteOptions};
+use super::{Cli, Command, RemoteArgs, key_of};
+use crate::store::RemoteOptions;
 
 impl Cli {
     /// Checks the values of all options.
@@ -39,10 +41,9 @@ impl Cli {
     }
 }
 
-fn validate_path(path: Option<&str>) -> Result<(), String> {
-    let path = path.unwrap_or_default();
-    let key = Key::new(path.trim_matches('/').as_bytes()).map(drop);
-    key.map_err(|error| format!("--path {path}: {error}"))
+fn validate_path(path: Option<&OsStr>) -> Result<(), String> {
+    let key = key_of(path.unwrap_or_default()).map(drop);
+    key.map_err(|error| format!("--path {error}"))
 }
 
 fn validate_remote(remote: &RemoteArgs) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::mountpoint::MountpointError;
 use super::{Failure, Source};
-use crate::cli::MountOptions;
+use crate::cli::{MountOptions, key_of};
 use crate::hierarchy::KEY_CLASSES;
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
@@ -42,8 +42,8 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     let Some(path) = &options.path else {
         return Ok(base.clone());
     };
-    let below = Key::new(path.trim_matches('/').as_bytes());
-    Ok(base.join_key(&below.map_err(|e| format!("--path {path}: {e}"))?))
+    let below = key_of(path).map_err(|error| format!("--path {error}"))?;
+    Ok(base.join_key(&below))
 }
 
 /// Rejects a source without Zarr metadata at its root, unless the options allow it. For a remote

@@ -1,5 +1,6 @@
 //! `zarrfs views` and `zarrfs path`: the views of a mount or of a source.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Failure;
 use super::mounted_views::{MountedViews, NodeViews};
-use crate::cli::{DEMO, PathArgs, SourceArgs, ViewsArgs};
+use crate::cli::{DEMO, PathArgs, SourceArgs, ViewsArgs, key_of};
 use crate::inspect;
 use crate::translate::Target;
 use crate::view::{Format, shell_quoted};
@@ -18,7 +19,7 @@ use crate::view::{Format, shell_quoted};
 /// If the node does not exist, or its views cannot be read.
 pub fn views(args: &ViewsArgs) -> Result<(), Failure> {
     let key = args.key.as_ref().or(args.source.path.as_ref());
-    let key = key.map(String::as_str).unwrap_or_default();
+    let key = key.map(OsString::as_os_str).unwrap_or_default();
     let list = match MountedViews::find(&args.source.source)? {
         Some(mounted) => {
             let node = mounted.node(key)?;
@@ -162,13 +163,14 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
         Some(target) => node.directory.join(target.name()),
         None => {
             let format: Format = args.format.parse()?;
-            match key.trim_matches('/') {
-                // For an array, a format of groups means the view of its group.
-                key if !key.is_empty() && !format.suits(true) && node.is_array() => {
-                    let group = key.rsplit_once('/').map_or("", |(group, _)| group);
+            // For an array, a format of groups means the view of its group.
+            match !format.suits(true) && node.is_array() {
+                true => {
+                    let group = key_of(key)?.parent();
+                    let group = OsStr::from_bytes(group.as_bytes());
                     mounted.node(group)?.path(format)?
                 }
-                _ => node.path(format)?,
+                false => node.path(format)?,
             }
         }
     };

@@ -1,7 +1,9 @@
 //! The views of a running mount, as files.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -9,6 +11,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::probe::{self, TIMEOUT};
+use crate::cli::key_of;
 use crate::fs::xattr;
 use crate::view::{ESCAPE, Format};
 
@@ -75,14 +78,16 @@ impl MountedViews {
     ///
     /// # Errors
     /// The mount has no such node.
-    pub(super) fn node(&self, key: &str) -> Result<NodeViews, Failure> {
-        let key = key.trim_matches('/');
-        let path = match key {
-            "" => self.directory.clone(),
-            key => self.directory.join(key),
+    pub(super) fn node(&self, key: &OsStr) -> Result<NodeViews, Failure> {
+        let key = key_of(key)?;
+        let key = Path::new(OsStr::from_bytes(key.as_bytes()));
+        let (path, name) = match key.file_name() {
+            None => (self.directory.clone(), self.name.clone()),
+            Some(last) => (
+                self.directory.join(key),
+                last.to_string_lossy().into_owned(),
+            ),
         };
-        let last = key.rsplit('/').next().filter(|name| !name.is_empty());
-        let name = last.map_or_else(|| self.name.clone(), str::to_owned);
         let views = |directory: PathBuf, is_beside| NodeViews {
             directory,
             name,

@@ -111,7 +111,7 @@ impl PrivateMount {
         }
         let views = MountedViews::find(&self.directory)?;
         let views = views.ok_or("the mount has no views (--views off)")?;
-        let root = views.node("")?;
+        let root = views.node("".as_ref())?;
         let is_target = Target::ALL.iter().any(|target| target.name() == name);
         let path = match (name, name.parse::<Format>()) {
             ("views", _) => return Ok(root.directory),
@@ -121,7 +121,7 @@ impl PrivateMount {
                 if file.is_empty() {
                     return Err("a placeholder needs a name".into());
                 }
-                views.node(key)?.directory.join(file)
+                views.node(key.as_ref())?.directory.join(file)
             }
         };
         match fs::symlink_metadata(&path) {
@@ -132,7 +132,7 @@ impl PrivateMount {
                     true => path.file_name().unwrap_or_default().to_string_lossy(),
                     false => file.into(),
                 };
-                Err(views.node(key)?.missing(&file, name))
+                Err(views.node(key.as_ref())?.missing(&file, name))
             }
             Err(error) => Err(format!("{}: {error}", path.display()).into()),
         }
@@ -141,7 +141,7 @@ impl PrivateMount {
     /// Prints the last errors of the mount, which may be the reason why the command failed.
     fn print_errors(&self) {
         let views = MountedViews::find(&self.directory).ok().flatten();
-        let root = views.and_then(|views| views.node("").ok());
+        let root = views.and_then(|views| views.node("".as_ref()).ok());
         let text = root.and_then(|root| fs::read_to_string(root.directory.join("errors.txt")).ok());
         let lines: Vec<String> = text
             .unwrap_or_default()

@@ -50,6 +50,8 @@ pub struct NoMetadata {
 enum OtherFormat {
     /// The draft of version 3 that zarr-python 2.12 to 2.18 could write.
     DraftOfV3,
+    /// A repository of Icechunk before its version 1.0.
+    OldIcechunk,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
     }
     let other = match is_draft {
         true => Some(OtherFormat::DraftOfV3),
+        false if is_old_icechunk(store, root).await => Some(OtherFormat::OldIcechunk),
         false => None,
     };
     let contents = match other {
@@ -125,8 +128,28 @@ async fn document(store: &dyn Store, directory: &Key, name: &[u8]) -> Option<Val
 async fn is_draft_of_v3(store: &dyn Store, directory: &Key) -> bool {
     let entry = document(store, directory, b"zarr.json").await;
     entry.is_some_and(|entry| {
-        entry.get("metadata_key_suffix").is_some() && entry.get("node_type").is_none()
+        let has = |member| entry.get(member).is_some();
+        (has("metadata_key_suffix") || has("metadata_encoding")) && !has("node_type")
     })
+}
+
+/// Returns whether a directory has the branches and snapshots of Icechunk, which are not those of version 1.0.
+async fn is_old_icechunk(store: &dyn Store, directory: &Key) -> bool {
+    let children = async |name: &[u8]| match directory.join(name) {
+        Ok(key) => list_prefixes(store, &key, MAX_CHILDREN)
+            .await
+            .unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let Ok(names) = list_prefixes(store, directory, MAX_CHILDREN).await else {
+        return false;
+    };
+    let has = |name: &[u8]| names.iter().any(|found| **found == *name);
+    if !has(b"refs") || !has(b"snapshots") {
+        return false;
+    }
+    let mut branches = children(b"refs").await.into_iter();
+    branches.any(|name| name.starts_with(b"branch.") || name.starts_with(b"branch:"))
 }
 
 async fn names(store: &dyn Store, key: &Key) -> Result<DirectoryContents, StoreError> {
@@ -215,8 +238,13 @@ impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DraftOfV3 => {
-                "the draft of Zarr version 3 that zarr-python 2.12 to 2.18 could write (meta/root), which \
-                 no version reads"
+                "a draft of Zarr version 3 (meta/root), which only programs of its time read: copy it with \
+                 zarr-python 2.12 to 2.18 and ZARR_V3_EXPERIMENTAL_API=1, which wrote such stores, into \
+                 one of version 2"
+            }
+            Self::OldIcechunk => {
+                "a repository of Icechunk before 1.0, which no later version reads: write it again with \
+                 the version that wrote it as Zarr, or with Icechunk 1.0 or later from its origin"
             }
         })
     }

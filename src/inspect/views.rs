@@ -1,13 +1,13 @@
 //! The list of the views of a node, read from a source without a mount.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
-use crate::cli::SourceArgs;
+use crate::cli::{SourceArgs, key_of};
 use crate::runtime::block_on;
-use crate::store::Key;
 use crate::units::FOREVER;
 use crate::view::{Format, FormatSet, Nodes, NodesOptions, Renderer, ViewFile};
 
@@ -15,15 +15,14 @@ use crate::view::{Format, FormatSet, Nodes, NodesOptions, Renderer, ViewFile};
 ///
 /// # Errors
 /// If the source cannot be opened, or does not have the node.
-pub fn view_list(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
+pub fn view_list(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
     block_on(read(source, key))
 }
 
-async fn read(source: &SourceArgs, key: &str) -> Result<Value, Failure> {
+async fn read(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
     let limit = default_memory_limit_bytes();
     let opened = OpenedSource::new(source, false, limit).await?;
-    let below = Key::new(key.trim_matches('/').as_bytes())?;
-    let key = opened.root.join_key(&below);
+    let key = opened.root.join_key(&key_of(key)?);
     let label = opened.store.label();
     let missing = |error| format!("{label}: {error}");
     opened.store.stat(&key).await.map_err(missing)?;

@@ -6,6 +6,9 @@ use std::path::Path;
 
 const BERKELEY: &str = "a Berkeley DB 1.85 database, which this version does not read";
 
+const GIT_LFS: &str = "a pointer of Git LFS without the content: fetch it with `git lfs pull`";
+const GIT_ANNEX: &str = "a pointer of git-annex without the content: fetch it with `git annex get`";
+
 const HDF5: &str = "an HDF5 (or NetCDF-4) file: programs open it without a mount";
 const NETCDF: &str = "a NetCDF file: programs open it without a mount";
 const TIFF: &str = "a TIFF file: programs open it without a mount";
@@ -13,7 +16,9 @@ const TAR: &str = "a tar archive: unpack it, or mount it with ratarmount";
 
 /// Magic numbers: their offset, their bytes, and the name of the format. Formats of scientific data
 /// come before archives and compressed files.
-const FORMATS: [(usize, &[u8], &str); 21] = [
+const FORMATS: [(usize, &[u8], &str); 23] = [
+    (0, b"version https://git-lfs.github.com/spec/", GIT_LFS),
+    (0, b"/annex/objects/", GIT_ANNEX),
     (0, b"\x89HDF\r\n\x1a\n", HDF5),
     (512, b"\x89HDF\r\n\x1a\n", HDF5),
     (0, b"CDF\x01", NETCDF),
@@ -71,6 +76,9 @@ const EMPTY: &str = "an empty file";
 /// The beginnings of HTML pages, compared case-insensitively.
 const PAGES: [&[u8]; 2] = [b"<!doctype html", b"<html"];
 const PAGE: &str = "an HTML page, such as one of an error or for signing in";
+/// The beginning of an XML document.
+const XML: &[u8] = b"<?xml";
+const XML_DOCUMENT: &str = "an XML document, such as an error of an object store";
 /// The description of a JSON document that is no source.
 const JSON: &str = "a JSON document without references";
 /// The description of a zip archive that is a file in a directory.
@@ -82,6 +90,12 @@ pub fn file_format(header: &[u8]) -> Option<&'static str> {
         true => Some(ZIP),
         false => of_header(header),
     }
+}
+
+/// Describes a value that stands for the content that should be in its place, such as a pointer of Git LFS or an
+/// HTML page; otherwise `None`.
+pub fn stand_in(value: &[u8]) -> Option<&'static str> {
+    of_header(value).filter(|what| [GIT_LFS, GIT_ANNEX, PAGE, XML_DOCUMENT].contains(what))
 }
 
 /// Describes a file; `None` if its first bytes identify no format.
@@ -117,6 +131,9 @@ fn of_header(header: &[u8]) -> Option<&'static str> {
     if PAGES.iter().any(begins) {
         return Some(PAGE);
     }
+    if begins(&XML) {
+        return Some(XML_DOCUMENT);
+    }
     let mut formats = FORMATS.iter();
     let found = formats.find(|(offset, magic, _)| {
         let there = header.get(*offset..);
@@ -146,12 +163,24 @@ mod tests {
         assert_eq!(of_header(b"\n<!DOCTYPE HTML><title>"), Some(PAGE));
         assert_eq!(of_header(b"<Html lang=en>"), Some(PAGE));
         assert_eq!(of_header(b"<htm"), None);
+        assert_eq!(
+            of_header(b"<?xml version=\"1.0\"?><Error>"),
+            Some(XML_DOCUMENT)
+        );
+        let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00";
+        assert_eq!(of_header(pointer), Some(GIT_LFS));
+        assert_eq!(
+            of_header(b"/annex/objects/SHA256E-s5--00.zip\n"),
+            Some(GIT_ANNEX)
+        );
         assert_eq!(of_header(b"{}"), None);
         assert_eq!(of_source(b" {}"), Some(JSON));
         assert_eq!(of_source(b""), Some(EMPTY));
         assert_eq!(of_source(b"CDF\x01"), Some(NETCDF));
         assert_eq!(file_format(b"PK\x03\x04\0"), Some(ZIP));
         assert_eq!(file_format(b"CDF\x01"), Some(NETCDF));
+        assert_eq!(stand_in(pointer), Some(GIT_LFS));
+        assert_eq!(stand_in(b"\x1f\x8b"), None);
         let empty = tempfile::tempfile().unwrap();
         assert_eq!(describe(&empty), Some(EMPTY));
     }

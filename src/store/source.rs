@@ -215,6 +215,8 @@ impl SourceName {
         {
             (first, parts) = (before, behind);
         }
+        let lower_case = with_lower_case_scheme(first);
+        let first = lower_case.as_deref().unwrap_or(first);
         let mut name = match scheme_of(first) {
             Some("file") => {
                 let path = first.split_once("://").map_or(first, |(_, path)| path);
@@ -331,6 +333,14 @@ impl SourceName {
             error,
         })
     }
+}
+
+/// Returns a URL with its scheme in lower case; `None` if it has no other, or is no URL.
+fn with_lower_case_scheme(source: &str) -> Option<String> {
+    let scheme = scheme_of(source)?;
+    let rest = source.get(scheme.len()..)?;
+    let has_upper_case = scheme.contains(|c: char| c.is_ascii_uppercase());
+    has_upper_case.then(|| scheme.to_ascii_lowercase() + rest)
 }
 
 /// Returns the part before `://`, if it can be a scheme.
@@ -535,6 +545,8 @@ mod tests {
     fn only_known_schemes_are_recognized_as_urls() {
         assert_eq!(parse("/a/b"), is("path /a/b", false, ""));
         assert_eq!(parse("file:///a/b"), is("path /a/b", false, ""));
+        assert_eq!(parse("HTTP://Host/B"), is("http://Host/B", false, ""));
+        assert_eq!(parse("File:///A|zip:B"), is("path /A", true, "B"));
         assert_eq!(parse("./odd ://name"), is("path ./odd ://name", false, ""));
         assert_eq!(parse("a|b"), is("path a|b", false, ""));
         let secret = SourceName::parse(Path::new("ftp://key:secret@host/b"));

@@ -21,6 +21,7 @@ use crate::array::Engine;
 use crate::conventions::description::Field;
 use crate::store::{Key, Store};
 use crate::translate::{HierarchyDocument, HierarchyError, Target};
+use crate::units::nearest;
 
 /// Separates the name of the node and the suffix if a group or another file has the plain name.
 pub const ESCAPE: &str = "~view";
@@ -291,22 +292,56 @@ impl fmt::Display for Format {
     }
 }
 
+/// Other words for formats, as programs and file names have them.
+const OTHER_WORDS: [(&str, &str); 20] = [
+    ("netcdf", "nc"),
+    ("netcdf4", "nc"),
+    ("nc4", "nc"),
+    ("netcdf3", "cdf"),
+    ("geotiff", "tif"),
+    ("gtiff", "tif"),
+    ("tiff", "tif"),
+    ("numpy", "npy"),
+    ("ome.tiff", "ome"),
+    ("ome-tiff", "ome"),
+    ("ome-tif", "ome"),
+    ("imagej.tiff", "imagej"),
+    ("nifti", "nii"),
+    ("hdf5", "h5"),
+    ("hdf", "h5"),
+    ("anndata", "h5ad"),
+    ("nrrd", "nhdr"),
+    ("envi", "hdr"),
+    ("pq", "parquet"),
+    ("fit", "fits"),
+];
+
 impl FromStr for Format {
     type Err = String;
 
+    /// Parses the name of a format, its suffix, or another word for it.
     fn from_str(name: &str) -> Result<Self, String> {
-        let name = match name {
-            "netcdf" => "nc",
-            "geotiff" | "tiff" => "tif",
-            "numpy" => "npy",
-            name => name,
-        };
-        let found = Self::all().find(|format| format.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::all().map(Self::name);
+        let word = name.trim_start_matches('.').to_ascii_lowercase();
+        let word = OTHER_WORDS
+            .iter()
+            .find(|(other, _)| *other == word)
+            .map_or(&*word, |(_, own)| own);
+        let mut found = Self::all().filter(|format| format.name() == word);
+        let mut by_suffix = Self::all().filter(|format| match format.row().file_name {
+            ViewName::Own(own) | ViewName::Member(own) => own.eq_ignore_ascii_case(word),
+            ViewName::Suffix(suffix) => suffix.strip_prefix('.') == Some(word),
+        });
+        found.next().or_else(|| by_suffix.next()).ok_or_else(|| {
             let translations = Target::ALL.iter().map(|target| target.name());
-            let names: Vec<&str> = names.chain(translations).collect();
-            format!("unknown format `{name}`; there are {}", names.join(", "))
+            let names: Vec<&str> = Self::all().map(Self::name).chain(translations).collect();
+            let others = OTHER_WORDS.iter().map(|(other, _)| *other);
+            let near = nearest(word, names.iter().copied().chain(others));
+            let near = near.map(|near| format!("did you mean `{near}`? "));
+            format!(
+                "unknown format `{name}`; {}there are {}",
+                near.unwrap_or_default(),
+                names.join(", ")
+            )
         })
     }
 }
@@ -317,6 +352,26 @@ mod tests {
 
     fn format(word: &str) -> Format {
         word.parse().unwrap()
+    }
+
+    #[test]
+    fn a_suffix_names_its_format_and_an_unknown_word_gets_the_nearest_name() {
+        for other in Format::all() {
+            if let ViewName::Suffix(suffix) = other.row().file_name {
+                let word = suffix.trim_start_matches('.');
+                let taken = Format::all().any(|it| it != other && it.name() == word);
+                assert!(taken || format(word) == other, "{suffix}");
+                assert!(taken || format(suffix) == other, "{suffix}");
+            }
+        }
+        for (word, own) in OTHER_WORDS {
+            assert_eq!(format(word), format(own), "{word}");
+            assert_eq!(format(own).name(), own);
+        }
+        let error = "parqet".parse::<Format>().unwrap_err();
+        assert!(error.contains("did you mean `parquet`?"), "{error}");
+        let error = "nothing-near".parse::<Format>().unwrap_err();
+        assert!(!error.contains("did you mean"), "{error}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_core::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::{MetadataError, json_type};
+use crate::store::file_format;
 
 /// The maximum size of a parsed document, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
@@ -140,7 +141,10 @@ fn parse_with(
         });
     }
     if scan.constants.is_empty() {
-        return read(bytes).map_err(|error| json_error(&error, 0));
+        return read(bytes).map_err(|error| match file_format(bytes) {
+            Some(what) => MetadataError::OtherFormat { what },
+            None => json_error(&error, 0),
+        });
     }
     let quoted = scan.quoted(bytes);
     read(&quoted).map_err(|error| {

@@ -26,6 +26,12 @@ pub enum MetadataError {
         /// The error at this position.
         what: String,
     },
+    /// The bytes are of another format.
+    #[error("no JSON, but {what}")]
+    OtherFormat {
+        /// The format, and what to do.
+        what: &'static str,
+    },
     /// The JSON violates the specification.
     #[error("{field}: {what}")]
     Invalid {

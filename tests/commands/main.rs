@@ -21,5 +21,6 @@ mod pages;
 mod remote;
 mod show;
 mod stale_metadata;
+mod stand_ins;
 mod stores;
 mod without_fuse;

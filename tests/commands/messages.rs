@@ -535,6 +535,21 @@ fn other_objects() -> Vec<(&'static str, Vec<u8>, &'static [&'static str])> {
         ),
         ("x.tar", tar, &["a tar archive", "ratarmount"]),
         (
+            "lfs.zip",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n".into(),
+            &["a pointer of git lfs", "git lfs pull"],
+        ),
+        (
+            "annex.zip",
+            b"/annex/objects/SHA256E-s9--0.zip\n".into(),
+            &["git annex get"],
+        ),
+        (
+            "x.xml",
+            b"<?xml version=\"1.0\"?><Error/>".into(),
+            &["an XML document", "an error of an object store"],
+        ),
+        (
             "x.tar.gz",
             b"\x1f\x8b\x08\0\0\0\0\0".into(),
             &["tar.gz", "unpack it first"],

@@ -109,6 +109,21 @@ fn the_path_of_a_view_or_the_reason_for_its_absence_is_printed() {
     path(&[mountpoint, "v3/time", "--as", "inner"]).failed(1, &["v3/time: no `inner`", "shards"]);
     path(&[mountpoint, "v3", "--as", "as-v2"]).failed(1, &["no `as-v2`"]);
     path(&[mountpoint, "v3", "--as", "gif"]).failed(1, &["unknown format `gif`", "nc"]);
+    for (word, meant) in [
+        ("netcfd", "netcdf"),
+        ("pnf", "png"),
+        ("as-v4", "as-v2|as-v3"),
+    ] {
+        let near = meant
+            .split('|')
+            .map(|name| format!("did you mean `{name}`?"));
+        let near = near.collect::<Vec<_>>().join("|");
+        path(&[mountpoint, "v3", "--as", word]).failed(1, &[&near]);
+    }
+    for word in ["numpy", ".npy", "NPY"] {
+        let found = path(&[mountpoint, "v3/t2m", "--as", word]);
+        assert_eq!(found.ok().out, below("v3/t2m/.zarrfs/t2m.npy"));
+    }
     path(&[mountpoint, "v3/nope", "--as", "npy"]).failed(1, &["v3/nope: no such file"]);
     path(&[mountpoint, "v3/zarr.json", "--as", "npy"]).failed(1, &["neither a group nor an array"]);
     path(&["/tmp", "--as", "nc"]).failed(1, &["/tmp: not a directory of a mount"]);

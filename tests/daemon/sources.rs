@@ -29,8 +29,25 @@ fn directories(place: &Place) -> Vec<(PathBuf, &'static [&'static str])> {
     write(nested.join("deep/a b.zarr/zarr.json"), GROUP);
     write(nested.join("deep/a b.zarr/inner/zarr.json"), GROUP);
     write(nested.join("c.zarr/.zarray"), "{}");
+    let older = place.make_dir("older draft");
+    let entry = r#"{"zarr_format":"https://purl.org/zarr/spec/protocol/core/3.0",
+        "metadata_encoding":"https://purl.org/zarr/spec/protocol/core/3.0","extensions":[]}"#;
+    write(older.join("zarr.json"), entry);
+    write(older.join("meta/root.group"), "{}");
+    let icechunk = place.make_dir("icechunk");
+    write(
+        icechunk.join("refs/branch.main/ZZZZZZZZ.json"),
+        r#"{"snapshot":"0"}"#,
+    );
+    write(icechunk.join("snapshots/0"), "x");
+    write(icechunk.join("manifests/0"), "x");
     vec![
         (place.make_dir("empty"), &["empty"]),
+        (
+            older,
+            &["draft of zarr version 3", "zarr_v3_experimental_api"],
+        ),
+        (icechunk, &["icechunk before 1.0"]),
         (around, &["--path a.n5"]),
         (draft, &["draft of zarr version 3", "meta/root"]),
         (plain, &["notes.txt"]),

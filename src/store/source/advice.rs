@@ -1,12 +1,14 @@
 //! Advice for users whose SOURCE cannot be opened.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::REMOTE_SCHEMES;
 
 /// Largest edit distance between a word and a suggestion.
 const MAX_EDITS: usize = 2;
+/// The largest number of names in a directory that are compared.
+const MAX_NAMES: usize = 10_000;
 
 /// Returns advice for a URL with an unknown scheme: the intended scheme, another program, or all schemes.
 pub(super) fn of_scheme(scheme: &str) -> String {
@@ -52,8 +54,24 @@ pub(super) fn of_path(path: &Path, error: &io::Error) -> String {
         Some(above) if above != Path::new("") && Some(above) != path.parent() => {
             format!("; check the path, which exists up to {}", above.display())
         }
-        _ => "; check the path".to_owned(),
+        _ => near_name(path).map_or_else(
+            || "; check the path".to_owned(),
+            |near| format!("; did you mean {}?", near.display()),
+        ),
     }
+}
+
+/// Returns the path beside another one whose name is most similar, if any is.
+fn near_name(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let entries = std::fs::read_dir(parent.unwrap_or(Path::new("."))).ok()?;
+    let names = entries
+        .take(MAX_NAMES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let edits = names.map(|name| (strsim::damerau_levenshtein(wanted, &name), name));
+    let (edits, name) = edits.min()?;
+    (edits <= MAX_EDITS && wanted.len() > MAX_EDITS).then(|| path.with_file_name(name))
 }
 
 #[cfg(test)]
@@ -85,6 +103,11 @@ mod tests {
             advice("/proc:a/b"),
             "; /proc exists: --path a/b chooses a key in it"
         );
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("ocean.zarr"), "").unwrap();
+        let near = directory.path().join("ocen.zarr");
+        let expected = format!("; did you mean {}/ocean.zarr?", directory.path().display());
+        assert_eq!(of_path(&near, &missing), expected);
         let advice = advice("/proc/nosuch/deeper");
         assert_eq!(advice, "; check the path, which exists up to /proc");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
