@@ -1,7 +1,6 @@
 //! The commands that read a source or a running mount.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,7 +40,7 @@ pub struct SourceArgs {
 /// # Errors
 /// The argument, and why it is no key.
 pub fn key_of(argument: &OsStr) -> Result<Key, String> {
-    let bytes = argument.as_bytes();
+    let bytes = argument.as_encoded_bytes();
     let is_name = |byte: &u8| *byte != b'/';
     let first = bytes.iter().position(is_name).unwrap_or(bytes.len());
     let last = bytes
