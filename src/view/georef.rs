@@ -18,6 +18,7 @@ pub(super) mod grid_mapping;
 pub(super) mod methods;
 pub(super) mod overview;
 pub(super) mod proj_text;
+mod projjson;
 pub(super) mod raster;
 pub(super) mod samples;
 pub(super) mod scale;

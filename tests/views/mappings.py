@@ -73,6 +73,10 @@ REFUSED = {
     "one_axis": ("geostationary", {HEIGHT: 35786023.0, LON: -75.0, "sweep_angle_axis": "x", "fixed_angle_axis": "x", **GRS80}, "are one axis"),
     "healpix": ("healpix", {"healpix_order": 3, **GRS80}, "no WKT for this grid_mapping_name"),
 }
+# PROJJSON without a code.
+JSON = {"laea": "+proj=laea +lat_0=10 +lon_0=3 +R=6371000", "paris": "+proj=lcc +lat_1=30 +lat_2=60 +lon_0=3 +ellps=GRS80 +pm=paris",
+        "geos": "+proj=geos +h=35785831 +lon_0=10 +sweep=x +ellps=GRS80", "moll": "+proj=moll +lon_0=10 +R=6371000"}
+GEOS = "+proj=geos +h=35785831 +lon_0=9.5 +sweep=x +ellps=WGS84 +units=m"
 TRANSFORM = [1000.0, 0.0, -500.0, 0.0, -1000.0, 2500.0]
 ABI = {HEIGHT: 35786023.0, LON: -75.0, "sweep_angle_axis": "x", **GRS80}
 ABI_CRS = CRS.from_cf({"grid_mapping_name": "geostationary", **ABI})
@@ -131,6 +135,10 @@ def write():
 
     # Systems by other conventions than CF, and grid mappings that are none.
     empty, wkt, proj = {"spatial_ref": {"GeoTransform": "-500 1000 0 2500 0 -1000"}}, CRS.from_epsg(32633).to_wkt(), {"proj:code": "EPSG:32633"}
+    for name, text in JSON.items():
+        more = {"spatial:transform": TRANSFORM, "proj:projjson": CRS.from_user_input(text).to_json_dict()}
+        write_one(f"json_{name}", "utm", {}, scalars={"other": {}}, grid_mapping=None, **more)
+    write_one("proj_geos", "utm", {}, scalars={"other": {}}, grid_mapping=None, proj4=GEOS)
     for name, (scalars, more) in {
         "answer_code": (empty, {"grid_mapping": None, **proj}), "answer_nowhere": ({"other": {}}, {"grid_mapping": "nowhere", **proj}),
         "answer_empty": (empty, {"grid_mapping": "spatial_ref", **proj}), "answer_default": ({"spatial_ref": {"crs_wkt": wkt}}, {"grid_mapping": None}),
@@ -198,6 +206,9 @@ def check():
         check_one(name, CRS.from_epsg(32633))
     with rasterio.open(file("extended_none/v", ".tif")) as there:
         equal("extended_none: no system", there.crs, None)
+    for name, text in JSON.items():
+        check_one(f"json_{name}", CRS.from_user_input(text))
+    check_one("proj_geos", CRS.from_user_input(GEOS))
     for name in ("code", "nowhere", "empty", "default", "own", "gdal"):
         check_one(f"answer_{name}", CRS.from_epsg(32633))
     check_one("above/below", CRS.from_epsg(32633))

@@ -11,6 +11,7 @@ use super::cf_wkt;
 use super::definition::Definition;
 use super::epsg::{self, CrsKind, Unit};
 use super::proj_text::{self, ProjText};
+use super::projjson;
 use super::wkt::{self, Wkt};
 
 /// A coordinate reference system.
@@ -149,33 +150,36 @@ impl Crs {
         })
     }
 
-    /// Parses a PROJJSON object (PROJ, "Specification for PROJJSON").
+    /// Parses a PROJJSON object: by its EPSG code, else by its content.
     ///
     /// # Errors
-    /// Returns why the object has no EPSG code.
+    /// Returns why the object is no system.
     pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
             "ProjectedCRS" => Some(CrsKind::Projected),
             "GeographicCRS" => Some(CrsKind::Geographic),
-            "GeodeticCRS" => None,
+            "DerivedGeographicCRS" | "GeodeticCRS" => None,
             other => return Err(format!("a {:?} of PROJJSON", excerpt(other))),
         };
         let id = value.get("id").or_else(|| value.get("ids")?.get(0));
-        let id = id.ok_or("PROJJSON without an id")?;
-        let authority = id
-            .get("authority")
-            .and_then(Json::as_str)
-            .unwrap_or_default();
-        let code = id.get("code").and_then(|code| match code {
+        let member = |name: &str| id.and_then(|id| id.get(name));
+        let code = member("code").and_then(|code| match code {
             Json::String(code) => code.parse().ok(),
             code => code.as_u64(),
         });
-        match (authority, code) {
-            ("EPSG", Some(code)) => Self::of_code(code)?.checked(kind),
-            ("OGC", _) if id.get("code").and_then(Json::as_str) == Some("CRS84") => Self::wgs84(),
-            _ => Err(format!("PROJJSON with an id of {:?}", excerpt(authority))),
+        match (member("authority").and_then(Json::as_str), code) {
+            (Some("EPSG"), Some(code)) => {
+                if let Ok(crs) = Self::of_code(code) {
+                    return crs.checked(kind);
+                }
+            }
+            (Some("OGC"), _) if member("code").and_then(Json::as_str) == Some("CRS84") => {
+                return Self::wgs84();
+            }
+            _ => {}
         }
+        Self::of_wkt(&projjson::wkt(value)?)
     }
 
     fn checked(self, kind: Option<CrsKind>) -> Result<Self, String> {

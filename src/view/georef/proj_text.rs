@@ -198,6 +198,27 @@ impl<'a> ProjParameters<'a> {
         Ok(members)
     }
 
+    /// Sets the attributes of the view of a satellite above the equator.
+    fn geostationary(
+        &mut self,
+        longitude: f64,
+        members: &mut Map<String, Json>,
+    ) -> Result<(), String> {
+        let height = self.number("h")?.ok_or("no +h")?;
+        let sweep = self.take("sweep").unwrap_or("y");
+        for (name, value) in [
+            ("grid_mapping_name", json!("geostationary")),
+            ("perspective_point_height", json!(height)),
+            ("longitude_of_projection_origin", json!(longitude)),
+            ("sweep_angle_axis", json!(sweep)),
+            ("false_easting", json!(self.or_zero("x_0")?)),
+            ("false_northing", json!(self.or_zero("y_0")?)),
+        ] {
+            members.insert(name.into(), value);
+        }
+        Ok(())
+    }
+
     /// Sets the attributes of the projection.
     fn projection(&mut self, name: &str, members: &mut Map<String, Json>) -> Result<(), String> {
         let mut set = |name: &str, value: Json| drop(members.insert(name.into(), value));
@@ -216,6 +237,9 @@ impl<'a> ProjParameters<'a> {
             set("grid_north_pole_longitude", json!(longitude - 180.0));
             set("north_pole_grid_longitude", json!(self.or_zero("o_lon_p")?));
             return Ok(());
+        }
+        if name == "geos" {
+            return self.geostationary(longitude, members);
         }
         set("false_easting", json!(self.or_zero("x_0")?));
         set("false_northing", json!(self.or_zero("y_0")?));

@@ -11,7 +11,6 @@ use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
 use crate::conventions::ome;
 use crate::view::content::ContentError;
-use crate::view::node::ViewNode;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
 /// or to its centre if pixels are points.
@@ -35,6 +34,24 @@ impl Georef {
             true => [a, b, c - (a + b) / 2.0, d, e, f - (d + e) / 2.0],
             false => [a, b, c, d, e, f],
         })
+    }
+
+    /// Keeps a system if it has a transform, and the coordinates do not contradict it. A declared transform is
+    /// in the declared system, and does not depend on coordinates.
+    fn keep_crs(&mut self, crs: Crs, (across, down): (&Axis, &Axis), notes: &mut Notes) {
+        let contradiction = across
+            .contradicts(&crs, Direction::Across)
+            .or_else(|| down.contradicts(&crs, Direction::Down));
+        if let Some(why) = contradiction {
+            notes.add(format!("{} is left out: {why}", crs.name()));
+        } else if self.transform.is_none() {
+            notes.add(format!(
+                "{} is left out: without a transform programs show the image near 0, 0",
+                crs.name()
+            ));
+        } else {
+            self.crs = Some(crs);
+        }
     }
 }
 
@@ -73,14 +90,9 @@ pub(in crate::view) fn find(
             return Ok(place);
         }
     }
-    let placed = |axes: (&Axis, &Axis), node: Option<&ViewNode>, notes: &mut Notes| {
-        let members = node.and_then(|node| node.metadata().attributes().ok());
-        computed(axes.0, axes.1, raster, members, notes)
-    };
+    let has_place = || computed(&across, &down, raster, None, &mut Notes::default()).is_some();
     let grid_mapping = match grid_mapping {
-        None if needs_numbers
-            && placed((&across, &down), None, &mut Notes::default()).is_some() =>
-        {
+        None if needs_numbers && has_place() => {
             let node = default_grid_mapping(context, raster, notes)?;
             place.default_mapping = node.is_some().then_some(DEFAULT_GRID_MAPPING);
             node
@@ -98,7 +110,10 @@ pub(in crate::view) fn find(
         if let Some(height) = crs.as_ref().and_then(Crs::satellite_height) {
             Axis::scan_angles_to_metres((&mut across, &mut down), height);
         }
-        place.transform = placed((&across, &down), grid_mapping.as_deref(), notes);
+        let members = grid_mapping
+            .as_ref()
+            .and_then(|node| node.metadata().attributes().ok());
+        place.transform = computed(&across, &down, raster, members, notes);
     }
     let spatial_axes = [(&across, raster.width), (&down, raster.height)];
     let is_degrees = crs.is_none() && is_in_wgs84(context, spatial_axes);
@@ -106,30 +121,16 @@ pub(in crate::view) fn find(
         true => Crs::wgs84().ok(),
         false => crs,
     };
-    if let Some(crs) = crs {
-        // A declared transform is in the declared system, and does not depend on coordinates.
-        let contradiction = across
-            .contradicts(&crs, Direction::Across)
-            .or_else(|| down.contradicts(&crs, Direction::Down));
-        if let Some(why) = contradiction {
-            notes.add(format!("{} is left out: {why}", crs.name()));
-        } else if place.transform.is_none() {
-            notes.add(format!(
-                "{} is left out: without a transform programs show the image near 0, 0",
-                crs.name()
-            ));
-        } else {
-            place.crs = Some(crs);
-        }
-    } else if is_degrees {
-        notes.add(
+    match crs {
+        Some(crs) => place.keep_crs(crs, (&across, &down), notes),
+        None if is_degrees => notes.add(
             "no coordinate reference system is known: latitudes and longitudes without a grid mapping \
              (--assume-wgs84 takes them for those of EPSG:4326)",
-        );
-    } else if context.own("grid_mapping").is_none() && grid_mapping.is_none() {
-        notes.add(
+        ),
+        None if context.own("grid_mapping").is_none() && grid_mapping.is_none() => notes.add(
             "no coordinate reference system is known (gdal_translate -of VRT -a_srs EPSG:CODE adds one)",
-        );
+        ),
+        None => {}
     }
     if place.transform.is_none() {
         notes.add("no place is known: neither a transform nor coordinates of regular distances");
