@@ -44,6 +44,7 @@ fn b16_a_chunk_that_is_removed_from_an_array_with_the_mask_of_xarray_is_an_error
         "fill_value": 7, "codecs": ["bytes"],
     });
     stores.v3("a", changes, &[("c/0", &[1, 2]), ("c/1", &[3, 4])]);
+    stores.put("zarr.json", br#"{"zarr_format": 3, "node_type": "group"}"#);
     let mount = Mount::new(stores.path());
     let array = mount.path().join(".zarrfs/as-v2/a");
     let fill = || {
