@@ -47,7 +47,7 @@ async fn run(args: &ExportArgs) -> Result<(), Failure> {
     }
     let target = ExportTarget::new(args)?;
     let limit = args.memory_limit.unwrap_or_else(default_memory_limit_bytes);
-    let opened = OpenedSource::new(&source, false, limit).await?;
+    let opened = OpenedSource::with_hierarchy(&source, limit).await?;
     let is_remote = opened.store.capabilities().is_remote;
     let engine = Engine::new(EngineOptions {
         cache_bytes: (memory_bytes() / 8).min(2 << 30).min(limit),

@@ -3,6 +3,7 @@
 //!
 //! **Architecture Invariant:** only this module reads documents, and only it has a list of their names.
 
+mod collection;
 mod document;
 mod key_classes;
 mod listing;
@@ -10,6 +11,7 @@ mod n5;
 mod separator;
 mod shard_index;
 
+pub use collection::{Collection, NODE_DOCUMENTS, find_hierarchies, is_hierarchy, relative};
 pub use document::{
     DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments,
     StoredDocument, is_document, is_document_name, read_document, read_v1,

@@ -28,13 +28,12 @@ mod values;
 mod views;
 mod walk;
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, SourceArgs, key_of};
-use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
+use crate::hierarchy::{Collection, KEY_CLASSES, MetadataListingStore, find_hierarchies};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
     DatabaseOptions, DirOptions, IcechunkOptions, Key, Kind, ListingSupport, OpenOptions,
@@ -46,7 +45,7 @@ pub use check::{Verdict, check};
 pub use children::child_nodes;
 pub use info::info;
 pub use metrics::metrics_text;
-pub use no_metadata::{NODE_DOCUMENTS, NoMetadata, no_metadata};
+pub use no_metadata::{NoMetadata, no_metadata};
 pub use output::{document, print, printable};
 pub(crate) use progress::Transfer;
 pub use summary::summary;
@@ -61,6 +60,8 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct OpenedSource {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) root: Key,
+    /// The key in the name of the source.
+    base: Key,
     /// Set if the absence of Zarr metadata at `root` is proven.
     no_metadata: Option<NoMetadata>,
 }
@@ -129,15 +130,45 @@ impl OpenedSource {
         Ok(Self {
             store: Arc::from(store),
             root,
+            base,
             no_metadata,
         })
     }
 
-    /// Warns on standard error if the absence of Zarr metadata is proven.
-    fn warn(&self) {
-        if let Some(no_metadata) = &self.no_metadata {
-            // Ignored, because the result does not depend on this line.
-            let _ = writeln!(io::stderr(), "zarrfs: {no_metadata}");
+    /// Opens a source for a command that shows hierarchies.
+    ///
+    /// # Errors
+    /// As [`OpenedSource::new`], and if no hierarchy is in the source, as far as that is known without requests.
+    pub(crate) async fn with_hierarchy(
+        args: &SourceArgs,
+        memory_limit_bytes: u64,
+    ) -> Result<Self, Failure> {
+        let opened = Self::new(args, false, memory_limit_bytes).await?;
+        match &opened.no_metadata {
+            Some(no_metadata) if no_metadata.is_proven() => Err(no_metadata.to_string().into()),
+            _ => Ok(opened),
+        }
+    }
+
+    /// Returns the hierarchies below a root that is no node.
+    async fn collection(&self) -> Collection {
+        match &self.no_metadata {
+            Some(no_metadata) => no_metadata.found().clone(),
+            None => find_hierarchies(&*self.store, &self.root).await,
+        }
+    }
+
+    /// Describes a source in which a command has found no node.
+    async fn nothing_found(&self) -> String {
+        match &self.no_metadata {
+            Some(no_metadata) => no_metadata.to_string(),
+            None => match no_metadata(&*self.store, &self.base, &self.root).await {
+                Some(no_metadata) => no_metadata.to_string(),
+                None => format!(
+                    "{}: neither a group nor an array is here",
+                    self.store.label()
+                ),
+            },
         }
     }
 }

@@ -7,12 +7,15 @@ use std::path::Path;
 use super::mountpoint::MountpointError;
 use super::{Failure, Source};
 use crate::cli::{MountOptions, key_of};
-use crate::hierarchy::KEY_CLASSES;
+use crate::hierarchy::{KEY_CLASSES, NODE_DOCUMENTS};
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
 use crate::store::{
     DatabaseOptions, DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store,
 };
+
+/// The largest number of hierarchies of a collection that are logged.
+const MAX_LOGGED: usize = 20;
 
 /// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so cannot be a mountpoint.
 pub(super) fn is_source(path: &Path) -> bool {
@@ -22,7 +25,7 @@ pub(super) fn is_source(path: &Path) -> bool {
     }
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
-            let mut names = inspect::NODE_DOCUMENTS.iter();
+            let mut names = NODE_DOCUMENTS.iter();
             names.any(|document| path.join(document.name()).is_file())
         }
         Ok(metadata) if metadata.is_file() => {
@@ -46,7 +49,7 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     Ok(base.join_key(&below))
 }
 
-/// Rejects a source without Zarr metadata at its root, unless the options allow it. For a remote
+/// Rejects a source that is neither a hierarchy nor a collection of them, unless the options allow it. For a remote
 /// source, the search for metadata took place when it was opened.
 ///
 /// # Errors
@@ -63,7 +66,14 @@ pub(super) async fn check_zarr(
     }
     match inspect::no_metadata(store, base, root).await {
         None => Ok(()),
-        Some(no_metadata) => Err(refusal(&no_metadata, swapped).into()),
+        Some(no_metadata) => match (no_metadata.collection(), swapped) {
+            (Some(collection), None) => {
+                let names = collection.summary(MAX_LOGGED);
+                log::info!("{}: a collection of hierarchies: {names}", store.label());
+                Ok(())
+            }
+            _ => Err(refusal(&no_metadata, swapped).into()),
+        },
     }
 }
 

@@ -61,6 +61,15 @@ pub async fn is_in_n5(store: &dyn Store, key: &Key) -> Result<bool, StoreError> 
     Ok(root_document(store, key).await?.is_some())
 }
 
+/// Returns whether a directory without Zarr metadata is the root of an N5 hierarchy, if no directory above
+/// it is in one.
+///
+/// # Errors
+/// As [`read_attributes_json`].
+pub(super) async fn is_n5_root(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {
+    Ok(root_document(store, key).await?.is_some())
+}
+
 /// Returns the prefixes above a key, the root first.
 pub(super) fn from_root(key: &Key) -> Vec<Key> {
     let parent = |key: &Key| (!key.is_root()).then(|| key.parent());

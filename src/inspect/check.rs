@@ -128,8 +128,7 @@ impl Checker {
             checker: self,
             sender,
         };
-        let (root, no_metadata) = (&opened.root, opened.no_metadata.as_ref());
-        let _ = walk(&self.store, &self.engine, root, no_metadata, &mut walker).await;
+        let _ = walk(opened, &self.engine, &mut walker).await;
         drop(walker);
         join_all(workers).await;
     }

@@ -16,6 +16,7 @@ use super::values::{is_coordinate, read_ends};
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
+use crate::hierarchy::Collection;
 use crate::runtime::block_on;
 use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
@@ -47,7 +48,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 
 async fn show(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = OpenedSource::new(&args.source.at(&args.key), false, limit).await?;
+    let opened = OpenedSource::with_hierarchy(&args.source.at(&args.key), limit).await?;
     let mut members = Map::new();
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
@@ -57,7 +58,14 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     }
     let mut shown = TextDetails::default();
     match node::read(&*opened.store, &opened.root).await.state {
-        NodeState::Directory => _ = members.insert("node_type".into(), "directory".into()),
+        NodeState::Directory => {
+            members.insert("node_type".into(), "directory".into());
+            let found = opened.collection().await;
+            if found.is_empty() && !found.is_partial {
+                return Err(opened.nothing_found().await.into());
+            }
+            members.extend(collection_json(&found));
+        }
         NodeState::Broken {
             document, reason, ..
         } => {
@@ -83,8 +91,18 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         info_text::write(&mut out, &members, &shown)?;
         out.flush()?;
     }
-    opened.warn();
     Ok(())
+}
+
+/// Returns the hierarchies of a collection.
+fn collection_json(found: &Collection) -> Map<String, Value> {
+    let mut members = Map::new();
+    members.insert("hierarchies".into(), json!(found.hierarchies));
+    if !found.unread.is_empty() {
+        members.insert("unread_directories".into(), json!(found.unread));
+    }
+    members.insert("hierarchies_known".into(), json!(!found.is_partial));
+    members
 }
 
 /// Returns the names of versions and the versions of a source with a history.

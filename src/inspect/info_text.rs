@@ -17,7 +17,10 @@ use crate::zarr::{Array, Node};
 const MAX_OWN_VALUE: usize = 1000;
 const MAX_VALUE: usize = 120;
 /// The members that have no line of their own.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 26] = [
+    "hierarchies",
+    "hierarchies_known",
+    "unread_directories",
     "source",
     "path",
     "node_type",
@@ -42,6 +45,24 @@ const ELSEWHERE: [&str; 23] = [
     "unreadable",
     "description",
 ];
+
+/// Writes the hierarchies of a collection.
+fn write_collection(out: &mut impl Write, members: &Map<String, Value>) -> io::Result<()> {
+    let lists = [
+        ("hierarchies", "collection of hierarchies:"),
+        ("unread_directories", "directories that were not read:"),
+    ];
+    for (name, title) in lists {
+        let Some(Value::Array(paths)) = members.get(name) else {
+            continue;
+        };
+        writeln!(out, "  {title}")?;
+        for path in paths {
+            writeln!(out, "    {}", printable(&plain(path)))?;
+        }
+    }
+    Ok(())
+}
 
 /// Writes a node: its structure and attributes first, views and problems at the end.
 ///
@@ -69,6 +90,7 @@ pub(super) fn write(
     };
     let (title, kind) = (printable(&title), text("node_type"));
     writeln!(out, "{style}{title}{style:#}: {kind}{format}")?;
+    write_collection(out, members)?;
     if let Some(dataset) = &shown.dataset {
         write_dataset(out, dataset)?;
     }

@@ -1,37 +1,23 @@
 //! The message for a directory without Zarr or N5 metadata: its contents, and the hierarchies below it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
 
 use super::output::printable;
-use crate::hierarchy::{Document, is_in_n5, read_v1};
+use crate::hierarchy::{Collection, find_hierarchies, is_hierarchy, is_in_n5};
 use crate::store::{
     AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Store, StoreError, file_format, list_prefixes,
     read_to_end, visit_all,
 };
-use crate::view::shell_quoted;
 
-/// Any one of these documents makes a directory a node.
-pub const NODE_DOCUMENTS: [Document; 4] = [
-    Document::ZarrJson,
-    Document::Zgroup,
-    Document::Zarray,
-    Document::Zmetadata,
-];
-
-/// The largest number of directories that are searched for a hierarchy.
-const MAX_DIRECTORIES: usize = 1_000;
-/// The largest number of children of one directory that are searched.
-const MAX_CHILDREN: usize = 1_000;
-/// The largest number of levels that are searched.
-const MAX_DEPTH: usize = 8;
 /// The largest number of hierarchies in the message.
-const MAX_HIERARCHIES: usize = 5;
+const MAX_NAMED: usize = 5;
 /// The largest number of names in a directory that are counted.
 const MAX_COUNTED: usize = 10_000;
+/// The largest number of children of one directory that tell its format.
+const MAX_CHILDREN: usize = 1_000;
 /// The largest size of a document of another format that is read, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
@@ -42,7 +28,7 @@ pub struct NoMetadata {
     /// The directory, relative to the root that the source names.
     path: String,
     contents: DirectoryContents,
-    nested: NestedHierarchies,
+    collection: Collection,
 }
 
 /// A format that zarrfs does not read.
@@ -65,13 +51,6 @@ enum DirectoryContents {
     },
 }
 
-/// Paths of hierarchies below the directory, in the form of `--path`.
-#[derive(Debug, Default)]
-struct NestedHierarchies {
-    hierarchies: Vec<String>,
-    is_more: bool,
-}
-
 /// Describes the directory at `root` if the absence of metadata is proven. `--path` is relative to
 /// `base`, the key in the name of the source.
 pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<NoMetadata> {
@@ -91,9 +70,9 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
     };
     Some(NoMetadata {
         label: store.label().to_owned(),
-        path: relative(root, base),
+        path: crate::hierarchy::relative(root, base),
         contents,
-        nested: search(store, base, root).await,
+        collection: find_hierarchies(store, root).await,
     })
 }
 
@@ -102,17 +81,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
 /// # Errors
 /// The error of the store, if neither presence nor absence is proven.
 async fn has_metadata(store: &dyn Store, directory: &Key) -> Result<bool, StoreError> {
-    for document in NODE_DOCUMENTS {
-        let Ok(key) = directory.join(document.name().as_bytes()) else {
-            continue;
-        };
-        match store.stat(&key).await {
-            Ok(stat) if stat.kind == Kind::Object => return Ok(true),
-            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(is_in_n5(store, directory).await? || read_v1(store, directory).await?.is_some())
+    Ok(is_hierarchy(store, directory).await? || is_in_n5(store, directory).await?)
 }
 
 /// Reads a short JSON document below a directory.
@@ -192,48 +161,6 @@ async fn format_of(store: &dyn Store, directory: &Key, name: &str) -> Option<&'s
     file_format(header.bytes(&[]).ok()?)
 }
 
-/// Searches for hierarchies level by level, but not inside other hierarchies.
-async fn search(store: &dyn Store, base: &Key, root: &Key) -> NestedHierarchies {
-    let mut nested = NestedHierarchies::default();
-    let mut pending = VecDeque::from([(root.clone(), 0)]);
-    let mut searched = 0;
-    while let Some((directory, depth)) = pending.pop_front() {
-        let Ok(children) = list_prefixes(store, &directory, MAX_CHILDREN).await else {
-            continue;
-        };
-        for name in children {
-            let Ok(key) = directory.join(&name) else {
-                continue;
-            };
-            searched += 1;
-            if searched > MAX_DIRECTORIES {
-                return nested;
-            }
-            let Ok(is_node) = has_metadata(store, &key).await else {
-                continue;
-            };
-            if is_node {
-                if nested.hierarchies.len() == MAX_HIERARCHIES {
-                    nested.is_more = true;
-                    return nested;
-                }
-                nested.hierarchies.push(relative(&key, base));
-            } else if depth < MAX_DEPTH {
-                pending.push_back((key, depth + 1));
-            }
-        }
-    }
-    nested
-}
-
-fn relative(key: &Key, base: &Key) -> String {
-    let path = key.as_bytes().strip_prefix(base.as_bytes());
-    let path = path.unwrap_or(key.as_bytes());
-    String::from_utf8_lossy(path)
-        .trim_start_matches('/')
-        .to_owned()
-}
-
 impl fmt::Display for OtherFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -251,6 +178,23 @@ impl fmt::Display for OtherFormat {
 }
 
 impl NoMetadata {
+    /// Returns the hierarchies below the directory, if it is a collection of them.
+    pub fn collection(&self) -> Option<&Collection> {
+        let is_other = matches!(self.contents, DirectoryContents::Other(_));
+        (!is_other && !self.collection.is_empty()).then_some(&self.collection)
+    }
+
+    /// Returns what the search below the directory has found.
+    pub(super) fn found(&self) -> &Collection {
+        &self.collection
+    }
+
+    /// Returns whether the absence of hierarchies below the directory is proven, too.
+    pub fn is_proven(&self) -> bool {
+        let is_other = matches!(self.contents, DirectoryContents::Other(_));
+        is_other || (self.collection.is_empty() && !self.collection.is_partial)
+    }
+
     /// Returns the description of the directory, without the name of the source.
     pub fn description(&self) -> String {
         let contents = match &self.contents {
@@ -268,25 +212,19 @@ impl NoMetadata {
                 format!("it contains {}{more}{file}", first.join(", "))
             }
         };
-        let hierarchies = self.nested.hierarchies.iter();
-        let paths: Vec<String> = hierarchies
-            .map(|path| format!("--path {}", shell_quoted(path)))
-            .collect();
-        let more = if self.nested.is_more {
-            ", and more"
-        } else {
-            ""
-        };
-        let nested = match &paths[..] {
-            [] => String::new(),
-            [path] => format!("; a Zarr hierarchy is below it: {path}"),
-            paths => format!(
-                "; Zarr hierarchies are below it: {}{more}",
-                paths.join(", ")
+        let below = match self.collection.is_empty() {
+            // The directories were all read.
+            true if !self.collection.is_partial => String::new(),
+            true => ", and none is in the directories below it that were searched".to_owned(),
+            false => format!(
+                "; hierarchies are below it: {}",
+                self.collection.summary(MAX_NAMED)
             ),
         };
-        let text =
-            format!("no Zarr metadata (zarr.json, .zgroup or .zarray) here: {contents}{nested}");
+        let text = format!(
+            "no Zarr metadata (zarr.json, .zgroup, .zarray or .zmetadata) and no N5 metadata \
+             (attributes.json) here: {contents}{below}"
+        );
         printable(&text).into_owned()
     }
 }

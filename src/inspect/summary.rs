@@ -2,9 +2,12 @@
 
 use super::node::{self, NodeState};
 use super::output::{count, printable, size, tuple};
+use crate::hierarchy::find_hierarchies;
 use crate::store::{Key, Store};
 use crate::zarr::{Array, Consolidated, Node, ZarrFormat};
 
+/// The largest number of hierarchies of a collection in the summary.
+const MAX_NAMED: usize = 3;
 /// The largest number of nodes whose sizes are added up.
 const MAX_SIZED: usize = 20_000;
 
@@ -13,7 +16,16 @@ const MAX_SIZED: usize = 20_000;
 pub async fn summary(store: &dyn Store, root: &Key) -> String {
     let node = match node::read(store, root).await.state {
         NodeState::Node(node) => node,
-        NodeState::Directory => return "no Zarr metadata at its top".into(),
+        NodeState::Directory => {
+            let found = find_hierarchies(store, root).await;
+            return match found.is_empty() {
+                true => "no Zarr metadata at its top".into(),
+                false => {
+                    let names = found.summary(MAX_NAMED);
+                    printable(&format!("a collection of hierarchies: {names}")).into_owned()
+                }
+            };
+        }
         NodeState::Broken {
             is_store_error: true,
             ..
@@ -103,6 +115,10 @@ mod tests {
     fn the_summary_is_that_of_the_documents_of_the_root() {
         assert_eq!(of(&[("zarr.json", GROUP)]), "Zarr v3 group");
         assert_eq!(of(&[("a/b", "")]), "no Zarr metadata at its top");
+        assert_eq!(
+            of(&[("a/zarr.json", GROUP)]),
+            "a collection of hierarchies: a"
+        );
         assert_eq!(
             of(&[(".zarray", ZARRAY)]),
             "Zarr v2, array <f4 (4, 5), 80 B decoded"

@@ -48,12 +48,8 @@ pub fn tree(args: &TreeArgs) -> Result<(), Failure> {
 }
 
 async fn show(args: &TreeArgs) -> Result<(), Failure> {
-    let opened = OpenedSource::new(
-        &args.source.at(&args.key),
-        false,
-        default_memory_limit_bytes(),
-    )
-    .await?;
+    let source = args.source.at(&args.key);
+    let opened = OpenedSource::with_hierarchy(&source, default_memory_limit_bytes()).await?;
     let store = &*opened.store;
     let label = store.label().to_owned();
     let mut writer = match args.json {
@@ -66,6 +62,7 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
     let stored = sizes.of(&opened.root, &root).await;
     writer.entry(&[], None, &opened.root, &root, stored.as_ref())?;
     let is_array = as_array(&root).is_some();
+    let is_group = !is_array && matches!(root.state, NodeState::Node(_));
     let mut frames = vec![Frame {
         key: opened.root.clone(),
         names: root.children.into_iter(),
@@ -107,11 +104,13 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
             is_last,
         });
     }
-    // The root does not count as one of its groups.
-    sizes.totals.groups = sizes.totals.groups.saturating_sub(1);
+    // A root that is a group does not count as one of its groups.
+    sizes.totals.groups -= u64::from(is_group);
     writer.finish(&sizes.totals, !is_array)?;
-    opened.warn();
-    Ok(())
+    match sizes.has_nodes || max_depth < MAX_DEPTH {
+        true => Ok(()),
+        false => Err(opened.nothing_found().await.into()),
+    }
 }
 
 /// The stored sizes of the arrays, if counting needs no requests, and the totals.
@@ -119,6 +118,8 @@ struct Sizes<'a> {
     store: &'a dyn Store,
     counter: Option<CountBudget>,
     totals: Totals,
+    /// Whether any directory has metadata.
+    has_nodes: bool,
 }
 
 impl<'a> Sizes<'a> {
@@ -128,11 +129,13 @@ impl<'a> Sizes<'a> {
             store,
             counter: is_free(store).then(counter),
             totals: Totals::default(),
+            has_nodes: false,
         }
     }
 
     /// Adds a node to the totals and counts its chunks.
     async fn of(&mut self, key: &Key, entry: &Entry) -> Option<StoredChunkCounts> {
+        self.has_nodes |= !matches!(entry.state, NodeState::Directory);
         let Some(array) = as_array(entry) else {
             let is_group = matches!(entry.state, NodeState::Node(_));
             self.totals.groups += u64::from(is_group);

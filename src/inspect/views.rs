@@ -21,7 +21,7 @@ pub fn view_list(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
 
 async fn read(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = OpenedSource::new(source, false, limit).await?;
+    let opened = OpenedSource::with_hierarchy(source, limit).await?;
     let key = opened.root.join_key(&key_of(key)?);
     let label = opened.store.label();
     let missing = |error| format!("{label}: {error}");
@@ -43,6 +43,5 @@ async fn read(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
     let file = Arc::new(file).open().await?;
     let size = usize::try_from(file.size_bytes())?;
     let data = file.read(0, size).await?;
-    opened.warn();
     Ok(serde_json::from_slice(data.bytes(&[])?)?)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::NoMetadata;
+use super::OpenedSource;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
 use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
 use super::report::Severity;
@@ -46,14 +46,13 @@ pub(super) trait TaskSink {
 /// The largest number of stray keys of one array that are reported individually.
 const MAX_STRAY_NAMES: u64 = 20;
 
-/// Walks `root` and all keys below it; `no_metadata` describes a root without Zarr metadata.
+/// Walks the root of a source and all keys below it.
 pub(super) async fn walk(
-    store: &Arc<dyn Store>,
+    opened: &OpenedSource,
     engine: &Engine,
-    root: &Key,
-    no_metadata: Option<&NoMetadata>,
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
+    let (store, root) = (&opened.store, &opened.root);
     let mut pending = vec![root.clone()];
     let mut copies = ConsolidatedCopies::default();
     let mut is_zarr = false;
@@ -109,12 +108,8 @@ pub(super) async fn walk(
     for (key, warning) in copies.missing(&**store).await {
         sink.finding(Severity::Warning, None, &key, warning)?;
     }
-    let missing = match no_metadata {
-        Some(no_metadata) => Some(no_metadata.description()),
-        None => (!is_zarr).then(|| "neither a group nor an array is here".to_owned()),
-    };
-    if let Some(cause) = missing {
-        sink.finding(Severity::Bad, None, root, cause)?;
+    if !is_zarr {
+        sink.finding(Severity::Bad, None, root, opened.nothing_found().await)?;
     }
     ControlFlow::Continue(())
 }

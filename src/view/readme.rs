@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::json;
 
 use crate::conventions::description::Field;
+use crate::hierarchy::Collection;
 
 /// The maximum length of the text, in characters.
 const MAX_CHARACTERS: usize = 1 << 20;
@@ -46,6 +47,8 @@ pub(super) struct Readme {
     pub(super) views: Vec<AvailableView>,
     /// Suffixes of those views of the arrays of a group that the group's directory does not list.
     pub(super) unlisted: Vec<String>,
+    /// The hierarchies of a collection.
+    pub(super) collection: Collection,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -150,7 +153,7 @@ impl Readme {
             .diagnostics
             .iter()
             .map(|diagnostic| json!({"view": diagnostic.view, "reason": diagnostic.reason}));
-        let list = json!({
+        let mut list = json!({
             "schema": "zarrfs.views/1",
             "node": self.node,
             "key": self.key,
@@ -158,7 +161,43 @@ impl Readme {
             "views": views.collect::<Vec<_>>(),
             "diagnostics": diagnostics.collect::<Vec<_>>(),
         });
+        if !self.collection.is_empty() {
+            list["hierarchies"] = json!(self.collection.hierarchies);
+            if !self.collection.unread.is_empty() {
+                list["unread_directories"] = json!(self.collection.unread);
+            }
+        }
         format!("{list:#}\n")
+    }
+}
+
+impl Readme {
+    /// Writes the hierarchies of a collection, with the directories of their views.
+    fn write_collection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = &self.collection;
+        if found.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\nThe source is a collection of hierarchies. Each has its own views, in:"
+        )?;
+        for path in &found.hierarchies {
+            writeln!(f, "    {}/.zarrfs", one_line(path))?;
+        }
+        if !found.unread.is_empty() {
+            writeln!(f, "Directories beside it that were not read:")?;
+        }
+        for path in &found.unread {
+            writeln!(f, "    {}", one_line(path))?;
+        }
+        if found.is_partial && found.unread.is_empty() {
+            writeln!(
+                f,
+                "The search for hierarchies ended early: more may be here."
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -174,6 +213,7 @@ impl fmt::Display for Readme {
         if !self.is_array {
             writeln!(f, "The views of the arrays of the group are here, too.")?;
         }
+        self.write_collection(f)?;
         if !self.unlisted.is_empty() {
             writeln!(
                 f,
@@ -226,6 +266,7 @@ mod tests {
                 unexpressed: Vec::new(),
             }],
             unlisted: Vec::new(),
+            collection: Collection::default(),
             diagnostics: vec![
                 Diagnostic::of_node(".zarray is ignored"),
                 Diagnostic::of_view("sst.tif", "line 1\nline 2"),

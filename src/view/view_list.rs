@@ -14,6 +14,7 @@ use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
+use crate::hierarchy::{Collection, find_hierarchies};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
@@ -60,6 +61,7 @@ impl Nodes {
             is_array,
             views: Vec::new(),
             unlisted: self.unlisted_of_arrays(node),
+            collection: self.collection(node).await,
             diagnostics: problems.map(Diagnostic::of_node).collect(),
         };
         let mut inputs = InputTime::now();
@@ -199,6 +201,15 @@ impl Nodes {
             }
             Err(ContentError::Absent(_)) => Ok(Map::new()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the hierarchies below the root of the mount, if it is no hierarchy itself.
+    async fn collection(&self, node: &ViewNode) -> Collection {
+        let is_root = node.key == self.options().root;
+        match is_root && node.is_implicit && node.broken().is_none() {
+            true => find_hierarchies(&**self.store(), &node.key).await,
+            false => Collection::default(),
         }
     }
 

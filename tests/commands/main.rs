@@ -13,6 +13,7 @@ mod support;
 use support::{faulty, place};
 
 mod check;
+mod collections;
 mod export;
 mod generated;
 mod json;

@@ -25,7 +25,7 @@ const fn error_case(line: &'static str, code: i32, words: &'static [&'static str
 }
 
 /// Errors without a network. The numbers are only for reference.
-const ERROR_CASES: [ErrorCase; 66] = [
+const ERROR_CASES: [ErrorCase; 65] = [
     // Commands.
     error_case(
         "treee ocean.zarr",
@@ -156,7 +156,6 @@ const ERROR_CASES: [ErrorCase; 66] = [
         32,
         &["empty: no Zarr metadata", "it is empty", "--force"],
     ),
-    error_case("nested mnt", 32, &["nested", "--path data/ocean.zarr"]),
     error_case(
         "files mnt",
         32,
