@@ -54,7 +54,9 @@ mod tests {
             ] {
                 let path = directory.path().join(name);
                 let _ = fs::remove_file(&path);
-                value.map(|value| fs::write(path, value).unwrap());
+                if let Some(value) = value {
+                    fs::write(path, value).unwrap();
+                }
             }
             lowered_in(directory.path(), timeout).map(|(limit, text)| (limit.as_secs(), text))
         };
