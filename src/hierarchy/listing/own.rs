@@ -223,7 +223,7 @@ impl MetadataListingStore {
         let fetched = fetch(&*self.loader.inner, &node.key, documents).await;
         let metadata = self.loader.parse(&fetched, PrefixMetadata::new).await;
         let own = match &metadata.failure {
-            // Nobody can read the document, so no program takes it for that of the listing.
+            // A program that copies the directory cannot read the document, and fails.
             Some(StoreError::Denied { .. }) => OwnDocuments::Same,
             Some(error) => return Err(error.clone()),
             None => self.compared(node, &fetched, &metadata).await?,
