@@ -74,7 +74,7 @@ REFUSED = {
     "healpix": ("healpix", {"healpix_order": 3, **GRS80}, "no WKT for this grid_mapping_name"),
 }
 # PROJJSON without a code.
-JSON = {"laea": "+proj=laea +lat_0=10 +lon_0=3 +R=6371000", "paris": "+proj=lcc +lat_1=30 +lat_2=60 +lon_0=3 +ellps=GRS80 +pm=paris",
+JSON = {"laea": "+proj=laea +lat_0=10 +lon_0=3 +R=6371000", "meridian": "+proj=lcc +lat_1=30 +lat_2=60 +lon_0=3 +ellps=GRS80 +pm=2.5",
         "geos": "+proj=geos +h=35785831 +lon_0=10 +sweep=x +ellps=GRS80", "moll": "+proj=moll +lon_0=10 +R=6371000"}
 GEOS = "+proj=geos +h=35785831 +lon_0=9.5 +sweep=x +ellps=WGS84 +units=m"
 TRANSFORM = [1000.0, 0.0, -500.0, 0.0, -1000.0, 2500.0]
@@ -138,6 +138,10 @@ def write():
     for name, text in JSON.items():
         more = {"spatial:transform": TRANSFORM, "proj:projjson": CRS.from_user_input(text).to_json_dict()}
         write_one(f"json_{name}", "utm", {}, scalars={"other": {}}, grid_mapping=None, **more)
+    # The same system as WKT and as PROJJSON, whose texts differ.
+    moll = CRS.from_user_input(JSON["moll"])
+    write_one("json_wkt", "utm", {}, scalars={"other": {}}, grid_mapping=None, **{
+        "spatial:transform": TRANSFORM, "proj:wkt2": moll.to_wkt(), "proj:projjson": moll.to_json_dict()})
     write_one("proj_geos", "utm", {}, scalars={"other": {}}, grid_mapping=None, proj4=GEOS)
     for name, (scalars, more) in {
         "answer_code": (empty, {"grid_mapping": None, **proj}), "answer_nowhere": ({"other": {}}, {"grid_mapping": "nowhere", **proj}),
@@ -208,6 +212,7 @@ def check():
         equal("extended_none: no system", there.crs, None)
     for name, text in JSON.items():
         check_one(f"json_{name}", CRS.from_user_input(text))
+    check_one("json_wkt", CRS.from_user_input(JSON["moll"]))
     check_one("proj_geos", CRS.from_user_input(GEOS))
     for name in ("code", "nowhere", "empty", "default", "own", "gdal"):
         check_one(f"answer_{name}", CRS.from_epsg(32633))
@@ -228,9 +233,10 @@ def check_assumed():
 
 def report():
     for line in bad[:60]:
-        print(line[:900])
+        print(line[:900], file=sys.stderr)
     print(json.dumps({**counts, "differences": len(bad)}))
     sys.exit(1 if bad else 0)
 
 
-{"write": write, "check": check, "assumed": check_assumed}[sys.argv[1]]()
+if __name__ == "__main__":
+    {"write": write, "check": check, "assumed": check_assumed}[sys.argv[1]]()

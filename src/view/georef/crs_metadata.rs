@@ -230,12 +230,13 @@ impl GridMappingReader<'_> {
     }
 }
 
-/// Returns the system on which these members agree: by code, else by WKT. PROJJSON without a code is not
-/// compared.
+/// Returns the system on which these members agree: by code, else by WKT. PROJJSON without a code counts only
+/// without the others.
 fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Option<Crs> {
     let mut found: Option<Crs> = None;
     let mut reasons = Vec::new();
     for name in names {
+        let is_object = some(members, name).is_some_and(Json::is_object);
         let crs = match some(members, name) {
             None => continue,
             Some(Json::String(text)) => Crs::of_text(text),
@@ -247,6 +248,7 @@ fn one_of(members: &Map<String, Json>, names: &[&str], notes: &mut Notes) -> Opt
         };
         match (crs, &found) {
             (Ok(crs), Some(other)) if crs.is_same(other) => {}
+            (Ok(crs), Some(_)) if crs.code.is_none() && is_object => {}
             (Ok(crs), Some(other))
                 if crs.code.is_some() == other.code.is_some() || crs.kind != other.kind =>
             {
