@@ -30,6 +30,7 @@ mod source;
 #[cfg_attr(target_os = "linux", path = "store/system/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "store/system/portable.rs")]
 mod system;
+mod url_scheme;
 mod zip;
 
 #[cfg(feature = "fuzzing")]
@@ -56,12 +57,14 @@ pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{
-    RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TransferCounters, TransferStats,
+    RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions, TransferCounters,
+    TransferStats,
 };
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};
 pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
+pub use url_scheme::with_lower_scheme;
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
 use std::fmt::Debug;

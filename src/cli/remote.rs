@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::store::RemoteOptions;
+use crate::store::{RemoteOptions, TlsOptions};
 use crate::units::parse_timeout;
 
 /// Options for remote sources.
@@ -60,9 +60,18 @@ pub struct RemoteArgs {
         help_heading = "Remote"
     )]
     pub header: Vec<String>,
+    /// Trust only the certificates in this file or directory (PEM), as curl --cacert; otherwise those that SSL_CERT_FILE,
+    /// SSL_CERT_DIR, AWS_CA_BUNDLE, CURL_CA_BUNDLE and REQUESTS_CA_BUNDLE name, or those of the system
+    #[arg(hide_short_help = true, long, value_name = "FILE", value_parser = absolute, help_heading = "Remote")]
+    pub ca_bundle: Option<PathBuf>,
     /// Treat this status, such as 403, as proof that a key is absent
     #[arg(hide_short_help = true, long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..=499), help_heading = "Remote")]
     pub missing_status: Vec<u16>,
+}
+
+/// Returns an absolute path, because the daemon changes its working directory.
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| error.to_string())
 }
 
 impl RemoteArgs {
@@ -76,6 +85,7 @@ impl RemoteArgs {
             region: self.region.clone(),
             profile: self.profile.clone(),
             headers: self.header.clone(),
+            tls: TlsOptions::new(self.ca_bundle.clone()),
             missing_statuses: self.missing_status.clone(),
             timeout: self.timeout,
             retries: self.retries,

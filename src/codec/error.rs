@@ -115,8 +115,15 @@ impl DecodeError {
     pub(super) fn in_codec(self, codec: &str) -> CodecError {
         match self {
             Self::Corrupt(what) => CodecError::Corrupt {
+                // Libraries name themselves too.
+                what: match what
+                    .strip_prefix(codec)
+                    .and_then(|rest| rest.strip_prefix(": "))
+                {
+                    Some(rest) => rest.to_owned(),
+                    None => what,
+                },
                 codec: codec.into(),
-                what,
             },
             Self::Memory { needed, limit } => CodecError::TooLarge {
                 codec: codec.into(),
@@ -181,6 +188,7 @@ pub(super) fn part_mut(bytes: &mut [u8], range: Range<usize>) -> Result<&mut [u8
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Key, StoreError};
 
     #[test]
     #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
@@ -195,5 +203,22 @@ mod tests {
         }
         assert_eq!(part(&bytes, 1..3).unwrap(), [2, 3]);
         assert!(part(&bytes, 4..4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_layer_repeats_what_another_says() {
+        let library = DecodeError::corrupt("zstd: Src size is incorrect").in_codec("zstd");
+        let error = StoreError::Corrupt {
+            key: Key::new(b"a/c/0").unwrap(),
+            what: library.to_string(),
+        };
+        let expected = "a/c/0: corrupt chunk: zstd: Src size is incorrect";
+        assert_eq!(error.to_string(), expected);
+        let inner = DecodeError::corrupt("zstd: Src size is incorrect").in_codec("blosc");
+        assert!(
+            inner
+                .to_string()
+                .ends_with("blosc: zstd: Src size is incorrect")
+        );
     }
 }

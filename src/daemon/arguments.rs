@@ -12,6 +12,7 @@ use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
 use crate::store::{
     DatabaseOptions, DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store,
+    with_lower_scheme,
 };
 
 /// The largest number of hierarchies of a collection that are logged.
@@ -19,8 +20,8 @@ const MAX_LOGGED: usize = 20;
 
 /// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so cannot be a mountpoint.
 pub(super) fn is_source(path: &Path) -> bool {
-    let scheme = path.to_str().and_then(|text| text.split_once("://"));
-    if let Some((scheme, _)) = scheme {
+    let text = path.to_str().map(with_lower_scheme);
+    if let Some((scheme, _)) = text.as_ref().and_then(|text| text.split_once("://")) {
         return scheme == "file" || REMOTE_SCHEMES.contains(&scheme);
     }
     match std::fs::metadata(path) {

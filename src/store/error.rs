@@ -51,7 +51,7 @@ pub enum StoreError {
         what: String,
     },
     /// The bytes are proved to be wrong.
-    #[error("{key}: corrupt: {what}")]
+    #[error("{key}: {}{what}", if what.contains("corrupt chunk: ") { "" } else { "corrupt: " })]
     Corrupt {
         /// The requested key.
         key: Key,

@@ -51,6 +51,7 @@ pub(super) use open::{OpenedSource, open, other_format_error};
 pub use options::{RedirectPolicy, RemoteOptions};
 pub(super) use reference_target::{AllowedBy, FirstRead, RemoteTarget, RemoteTargets};
 pub use transfer_stats::{TransferCounters, TransferStats};
+pub use web::TlsOptions;
 #[cfg(feature = "fuzzing")]
 pub use web::fuzz_page;
 pub(super) use web::is_public;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::icechunk;
 use super::reference::{self, BaseLocation};
 use super::remote::{self, OpenedSource, RemoteOpenError};
+use super::url_scheme::with_lower_scheme;
 use super::zip::ZipError;
 use super::{
     DatabaseError, DatabaseOptions, DirOptions, DirStore, IcechunkError, IcechunkOptions,
@@ -215,8 +216,8 @@ impl SourceName {
         {
             (first, parts) = (before, behind);
         }
-        let lower_case = with_lower_case_scheme(first);
-        let first = lower_case.as_deref().unwrap_or(first);
+        let lower = with_lower_scheme(first);
+        let first = lower.as_ref();
         let mut name = match scheme_of(first) {
             Some("file") => {
                 let path = first.split_once("://").map_or(first, |(_, path)| path);
@@ -333,14 +334,6 @@ impl SourceName {
             error,
         })
     }
-}
-
-/// Returns a URL with its scheme in lower case; `None` if it has no other, or is no URL.
-fn with_lower_case_scheme(source: &str) -> Option<String> {
-    let scheme = scheme_of(source)?;
-    let rest = source.get(scheme.len()..)?;
-    let has_upper_case = scheme.contains(|c: char| c.is_ascii_uppercase());
-    has_upper_case.then(|| scheme.to_ascii_lowercase() + rest)
 }
 
 /// Returns the part before `://`, if it can be a scheme.
@@ -557,6 +550,9 @@ mod tests {
     #[test]
     fn a_zip_can_be_named_in_two_ways_with_a_key_inside() {
         assert_eq!(parse("s3://b/x"), is("s3://b/x", false, ""));
+        assert_eq!(parse("S3://B/x"), is("s3://B/x", false, ""));
+        assert_eq!(parse("FILE:///A/b"), is("path /A/b", false, ""));
+        assert_eq!(parse("HTTP://h/X|zip:A"), is("http://h/X", true, "A"));
         assert_eq!(parse("s3://b/x|zip:"), is("s3://b/x", true, ""));
         assert_eq!(parse("http://h/x|zip:a/b/"), is("http://h/x", true, "a/b"));
         assert_eq!(parse("zip::http://h/x"), is("http://h/x", true, ""));

@@ -20,3 +20,4 @@ mod packed;
 mod refusals;
 mod requests;
 mod test_servers;
+mod tls;

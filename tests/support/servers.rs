@@ -7,6 +7,7 @@
 mod azurite;
 mod gcs;
 pub mod http;
+mod https;
 mod mongodb;
 mod moto;
 mod nginx;
@@ -25,6 +26,7 @@ use crate::support::run_for;
 
 pub use azurite::Azurite;
 pub use gcs::FakeGcs;
+pub use https::Https;
 pub use mongodb::MongoDb;
 pub use moto::Moto;
 pub use nginx::{Nginx, Request, basic};

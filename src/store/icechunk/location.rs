@@ -4,6 +4,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::format::FormatError;
+use crate::store::url_scheme::with_lower_scheme;
 
 /// The scheme of locations that are relative to a container.
 const CONTAINER_SCHEME: &str = "vcc://";
@@ -30,6 +31,8 @@ pub(super) fn target(
 
 /// Decodes the path in a URL of a file or of an object in a bucket, and drops a query.
 fn plain(url: &str) -> Result<String, FormatError> {
+    let lower = with_lower_scheme(url);
+    let url = lower.as_ref();
     let (scheme, rest) = match url.split_once("://") {
         Some(("http" | "https", _)) | None => return Ok(url.to_owned()),
         Some(parts) => parts,
@@ -50,6 +53,7 @@ mod tests {
         for (location, expected) in [
             ("s3://bucket/key", Some("s3://bucket/key")),
             ("s3://bucket/a%3Fb%23c%25?x=1", Some("s3://bucket/a?b#c%")),
+            ("S3://Bucket/k%25", Some("s3://Bucket/k%")),
             ("file:///data/x%20y.nc#z", Some("file:///data/x y.nc")),
             ("https://host/x%20y?z", Some("https://host/x%20y?z")),
             ("vcc://data/b/c%20d", Some("s3://bucket/a/b/c d")),

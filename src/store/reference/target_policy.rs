@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::store::remote::{AllowedBy, RedirectPolicy, is_public};
+use crate::store::url_scheme::with_lower_scheme;
 
 /// Supported schemes of targets. Their URLs name files or objects that can be read in ranges.
 const SCHEMES: [&str; 13] = [
@@ -149,6 +150,8 @@ enum ParsedTarget {
 
 impl ParsedTarget {
     fn parse(text: &str) -> Result<Self, String> {
+        let lower = with_lower_scheme(text);
+        let text = lower.as_ref();
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self::Path(PathBuf::from(text)));
         };

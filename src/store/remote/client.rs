@@ -94,6 +94,7 @@ impl Client {
                 profile: options.profile.clone(),
                 headers,
                 timeout: options.timeout,
+                tls: options.tls.clone(),
             };
             let label = bucket.label();
             let endpoint = options.endpoint_url.as_deref().unwrap_or_default();
@@ -134,7 +135,7 @@ impl Client {
                 memory_bytes: options.memory_bytes,
             };
             return Ok(Self {
-                remote: keyvalue::open(&keys, own).map_err(invalid(label.clone()))?,
+                remote: keyvalue::open(&keys, own, &options.tls).map_err(invalid(label.clone()))?,
                 protocol: Protocol::KeyValue,
                 identity: label.clone(),
                 file_name: label.clone(),

@@ -30,7 +30,7 @@ use self::index::{Index, Keys};
 use self::versions::ContentVersions;
 use super::body_budget::BodyBudget;
 use super::web::wanted;
-use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError, TlsOptions};
 use crate::store::{Key, KeyClasses};
 pub(super) use url::KeyValueUrl;
 
@@ -290,9 +290,13 @@ impl Remote for KeyValues {
 ///
 /// # Errors
 /// The reason why no request can ever succeed.
-pub(super) fn open(url: &KeyValueUrl, options: KeyValueOptions) -> Result<Arc<dyn Remote>, String> {
+pub(super) fn open(
+    url: &KeyValueUrl,
+    options: KeyValueOptions,
+    tls: &TlsOptions,
+) -> Result<Arc<dyn Remote>, String> {
     let client: Box<dyn KeyValueClient> = match url {
-        KeyValueUrl::Redis(url) => Box::new(redis::Redis::new(url, options.timeout)?),
+        KeyValueUrl::Redis(url) => Box::new(redis::Redis::new(url, options.timeout, tls)?),
         #[cfg(feature = "mongodb")]
         KeyValueUrl::MongoDb(url) => Box::new(mongodb::MongoDb::new(url, options)),
     };

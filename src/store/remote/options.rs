@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
 use super::client::RemoteMemory;
-use super::web;
+use super::web::{self, TlsOptions};
 use crate::store::DiskCache;
 
 /// Options for reading remote sources.
@@ -24,6 +24,8 @@ pub struct RemoteOptions {
     pub profile: Option<String>,
     /// Headers to send, each as `Name: value`.
     pub headers: Vec<String>,
+    /// Which servers are trusted over TLS.
+    pub tls: TlsOptions,
     /// HTTP statuses of refusals that mean that a key does not exist.
     pub missing_statuses: Vec<u16>,
     /// Time limit of a request with all of its retries.
@@ -91,6 +93,7 @@ impl Default for RemoteOptions {
             region: None,
             profile: None,
             headers: Vec::new(),
+            tls: TlsOptions::default(),
             missing_statuses: Vec::new(),
             timeout: Duration::from_secs(30),
             retries: 10,

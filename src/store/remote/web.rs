@@ -10,6 +10,7 @@ mod index;
 mod resolve;
 mod response;
 mod scope;
+mod tls;
 
 use std::error::Error;
 use std::io;
@@ -35,6 +36,7 @@ use resolve::Reach;
 pub(super) use response::{body, is_markup, refusal, retry_after, wanted};
 pub(in crate::store) use scope::is_public;
 use scope::{NetworkScope, scope_of, scope_of_host};
+pub use tls::TlsOptions;
 
 use super::transfer_stats::{headers_received, request_sent};
 use super::{
@@ -78,8 +80,8 @@ impl Redirects {
     fn new(options: &RemoteOptions) -> Result<Self, String> {
         Ok(Self {
             policy: options.redirects.clone(),
-            public: client(options.timeout, Reach::Public)?,
-            not_local: client(options.timeout, Reach::NotLocal)?,
+            public: client(options.timeout, Reach::Public, &options.tls)?,
+            not_local: client(options.timeout, Reach::NotLocal, &options.tls)?,
         })
     }
 
@@ -141,28 +143,22 @@ pub(super) fn install_tls() {
 }
 
 /// Creates the HTTP client for all kinds of sources.
-fn client(timeout: Duration, reach: Reach) -> Result<Client, String> {
-    install_tls();
-    let builder = || {
-        let builder = match reach {
-            Reach::Any => Client::builder(),
-            // A proxy resolves names itself, and may have a private address.
-            _ if has_proxy() => Client::builder(),
-            reach => Client::builder().dns_resolver(Arc::new(reach)),
-        };
-        builder
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http1_only()
-            .tcp_nodelay(true)
-            .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
+fn client(timeout: Duration, reach: Reach, tls: &TlsOptions) -> Result<Client, String> {
+    let builder = match reach {
+        Reach::Any => Client::builder(),
+        // A proxy resolves names itself, and may have a private address.
+        _ if has_proxy() => Client::builder(),
+        reach => Client::builder().dns_resolver(Arc::new(reach)),
     };
-    let built = builder().build().or_else(|error| {
-        // As in a small container. http needs no certificates.
-        log::warn!("no server can be trusted for https: {}", causes(&error));
-        builder().tls_certs_only([]).build()
-    });
+    let built = builder
+        .tls_backend_preconfigured(tls.config()?)
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http1_only()
+        .tcp_nodelay(true)
+        .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
+        .build();
     built.map_err(|error| causes(&error))
 }
 
@@ -182,7 +178,7 @@ pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let said = cause.to_string();
-        if !text.ends_with(&said) {
+        if !text.contains(&said) {
             text.push_str(": ");
             text.push_str(&said);
         }
@@ -463,6 +459,10 @@ pub(super) fn is_lasting(error: &reqwest::Error) -> bool {
 
 /// Describes an error that occurred before a response, for users; also returns its kind.
 pub(super) fn failure(error: &reqwest::Error) -> (String, FailureKind) {
+    if let Some(tls) = tls_error(error) {
+        let host = error.url().and_then(Url::host_str).unwrap_or("the server");
+        return (tls::explain(tls, host), FailureKind::Other);
+    }
     match unreachable(error) {
         Some(what) => (what, FailureKind::Unreachable),
         None => (causes(error), FailureKind::Other),
@@ -519,11 +519,17 @@ fn has_proxy() -> bool {
 
 /// Whether the TLS handshake has failed.
 pub(super) fn is_tls(error: &(dyn Error + 'static)) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    let inner = io.and_then(std::io::Error::get_ref);
-    error.is::<rustls::Error>()
-        || inner.is_some_and(|inner| is_tls(inner))
-        || error.source().is_some_and(is_tls)
+    tls_error(error).is_some()
+}
+
+/// Returns the error of TLS among an error and its causes.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let io = error.downcast_ref::<io::Error>();
+    let inner = io.and_then(io::Error::get_ref);
+    let found = error.downcast_ref::<rustls::Error>();
+    found
+        .or_else(|| inner.and_then(|inner| tls_error(inner)))
+        .or_else(|| error.source().and_then(tls_error))
 }
 
 impl Remote for Web {
@@ -567,12 +573,12 @@ pub(super) fn open(
         true => Reach::Public,
         false => Reach::Any,
     };
-    let own = client(options.timeout, reach)?;
+    let own = client(options.timeout, reach, &options.tls)?;
     let redirects = Redirects::new(options)?;
     Ok(Web::new(own, address, headers, classes, redirects))
 }
 
 /// Creates the client of an object store, whose redirects are not followed.
-pub(super) fn object_client(timeout: Duration) -> Result<Client, String> {
-    client(timeout, Reach::Any)
+pub(super) fn object_client(timeout: Duration, tls: &TlsOptions) -> Result<Client, String> {
+    client(timeout, Reach::Any, tls)
 }

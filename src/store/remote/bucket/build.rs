@@ -13,7 +13,7 @@ use reqwest::Url;
 use super::aws::{Chain, Profile};
 use super::service::Connector;
 use super::{Client, Objects, RegionalClient};
-use crate::store::remote::{Remote, web};
+use crate::store::remote::{Remote, TlsOptions, web};
 
 /// The provider of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +109,7 @@ pub(in crate::store::remote) struct BucketOptions {
     pub(in crate::store::remote) profile: Option<String>,
     pub(in crate::store::remote) headers: Vec<(HeaderName, HeaderValue)>,
     pub(in crate::store::remote) timeout: Duration,
+    pub(in crate::store::remote) tls: TlsOptions,
 }
 
 /// Opens a store of the objects below a prefix of a bucket.
@@ -125,7 +126,7 @@ pub(in crate::store::remote) fn open(
             return Err("--endpoint-url: neither http nor https".into());
         }
     }
-    let client = web::object_client(options.timeout)?;
+    let client = web::object_client(options.timeout, &options.tls)?;
     let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
     let chain =
         wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));

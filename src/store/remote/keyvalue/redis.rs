@@ -17,14 +17,14 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, ServerErrorKind, Value,
+    RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::sync::Mutex;
 
 use super::url::{Address, RedisUrl};
 use super::{KeyLookup, KeyValueClient, Keys, ReadValue};
 use crate::store::Key;
-use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
+use crate::store::remote::{Failed, FailureKind, Refusal, RequestError, TlsOptions};
 
 /// Number of keys that one SCAN call examines.
 const SCAN_COUNT: usize = 10_000;
@@ -218,7 +218,8 @@ impl Redis {
     ///
     /// # Errors
     /// The reason why it can never connect.
-    pub(super) fn new(url: &RedisUrl, timeout: Duration) -> Result<Self, String> {
+    pub(super) fn new(url: &RedisUrl, timeout: Duration, tls: &TlsOptions) -> Result<Self, String> {
+        let mut trusted = None;
         let address = match url.address.clone() {
             Address::Unix(path) => ConnectionAddr::Unix(path),
             Address::Tcp {
@@ -227,7 +228,10 @@ impl Redis {
                 is_tls: false,
             } => ConnectionAddr::Tcp(host, port),
             Address::Tcp { host, port, .. } => {
-                crate::store::remote::web::install_tls();
+                trusted = Some(TlsCertificates {
+                    client_tls: None,
+                    root_cert: Some(tls.pem()?),
+                });
                 ConnectionAddr::TcpTls {
                     host,
                     port,
@@ -249,7 +253,11 @@ impl Redis {
         let info = info
             .set_redis_settings(login)
             .set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        let client = Client::open(info).map_err(|e| e.to_string())?;
+        let client = match trusted {
+            Some(trusted) => Client::build_with_tls(info, trusted),
+            None => Client::open(info),
+        };
+        let client = client.map_err(|e| e.to_string())?;
         Ok(Self {
             names: Connection::new(client.clone(), timeout),
             values: Connection::new(client, timeout),
