@@ -158,17 +158,40 @@ impl OpenedSource {
         }
     }
 
-    /// Describes a source in which a command has found no node.
-    async fn nothing_found(&self) -> String {
-        match &self.no_metadata {
-            Some(no_metadata) => no_metadata.to_string(),
-            None => match no_metadata(&*self.store, &self.base, &self.root).await {
-                Some(no_metadata) => no_metadata.to_string(),
-                None => format!(
-                    "{}: neither a group nor an array is here",
-                    self.store.label()
-                ),
-            },
+    /// Checks that a key, if it is the root and no node, contains a hierarchy.
+    ///
+    /// # Errors
+    /// The description of the root.
+    async fn check_collection(&self, key: &Key) -> Result<(), Failure> {
+        let is_directory = || async {
+            let state = node::read(&*self.store, key).await.state;
+            matches!(state, node::NodeState::Directory)
+        };
+        if *key == self.root && is_directory().await {
+            let found = self.collection().await;
+            if found.is_empty() && !found.is_partial {
+                return Err(self.nothing_found(true).await.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes a source in which a command has found no node, with or without its name.
+    async fn nothing_found(&self, is_named: bool) -> String {
+        let read;
+        let found = match &self.no_metadata {
+            Some(found) => Some(found),
+            None => {
+                read = no_metadata(&*self.store, &self.base, &self.root).await;
+                read.as_ref()
+            }
+        };
+        let label = self.store.label();
+        match (found, is_named) {
+            (Some(found), true) => found.to_string(),
+            (Some(found), false) => found.description(),
+            (None, true) => format!("{label}: neither a group nor an array is here"),
+            (None, false) => "neither a group nor an array is here".to_owned(),
         }
     }
 }

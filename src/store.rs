@@ -203,6 +203,24 @@ pub struct Extent {
     pub keys: u64,
 }
 
+/// Content of a source that no key shows, or not all of it, for users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Omission {
+    /// What is not shown, and why.
+    pub what: String,
+    /// Whether data are missing from the tree; else it is only to be known.
+    pub is_lost: bool,
+}
+
+impl Omission {
+    pub(crate) fn lost(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            is_lost: true,
+        }
+    }
+}
+
 /// The version history of a versioned source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
@@ -410,6 +428,11 @@ pub trait Store: Debug + Send + Sync {
         !self.capabilities().is_remote
     }
 
+    /// The content of the source that the tree does not show, as far as it was read.
+    fn omissions(&self) -> Vec<Omission> {
+        Vec::new()
+    }
+
     /// The versions of the source; `None` if it is not versioned.
     async fn history(&self) -> Option<Result<History, StoreError>> {
         None
@@ -476,6 +499,11 @@ pub trait SyncStore: Debug + Send + Sync {
     /// As [`Store::list`].
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
+    /// As [`Store::omissions`].
+    fn omissions(&self) -> Vec<Omission> {
+        Vec::new()
+    }
+
     /// As [`Store::transfer_stats`].
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
@@ -526,6 +554,10 @@ impl<S: SyncStore> Store for S {
 
     fn as_sync(&self) -> Option<&dyn SyncStore> {
         Some(self)
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        SyncStore::omissions(self)
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -60,7 +60,8 @@ use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
     AccessHint, AsOf, Capabilities, Extent, InMemoryObject, IncompleteListing, Key, Kind, Listing,
-    ListingSupport, Object, Prefetch, Stat, Store, StoreError, TransferStats, Ttl, Version,
+    ListingSupport, Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats, Ttl,
+    Version,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -602,6 +603,10 @@ impl Store for Translated {
 
     fn lists_without_requests(&self) -> bool {
         self.0.store.lists_without_requests()
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.0.store.omissions()
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

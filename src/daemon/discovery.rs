@@ -134,6 +134,10 @@ fn text(list: &Value) -> String {
     if list["node_type"] == "group" {
         text.push_str("Arrays have views of their own, which a KEY behind the source lists.\n");
     }
+    for path in members("hierarchies") {
+        let path = inspect::printable(path.as_str().unwrap_or_default());
+        let _ = writeln!(text, "{path}: a hierarchy with views of its own");
+    }
     for diagnostic in members("diagnostics") {
         let reason = diagnostic["reason"].as_str().unwrap_or_default();
         let line = match diagnostic["view"].as_str() {

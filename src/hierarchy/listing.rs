@@ -43,7 +43,7 @@ use super::n5::from_root;
 use crate::cache::SingleFlight;
 use crate::store::{
     AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Prefetch, Stat, Store, StoreError, TransferStats,
+    Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats,
 };
 
 /// A store whose listings come from its own metadata.
@@ -539,6 +539,10 @@ impl Store for MetadataListingStore {
 
     fn lists_without_requests(&self) -> bool {
         self.inner.lists_without_requests()
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions()
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -16,7 +16,7 @@ use super::values::{is_coordinate, read_ends};
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
-use crate::hierarchy::Collection;
+use crate::hierarchy::{Collection, not_shown};
 use crate::runtime::block_on;
 use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
@@ -57,12 +57,14 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         members.extend(versions(&history?));
     }
     let mut shown = TextDetails::default();
-    match node::read(&*opened.store, &opened.root).await.state {
+    let state = node::read(&*opened.store, &opened.root).await.state;
+    let absent = not_shown(&*opened.store, &opened.root, &opened.root, state.node()).await;
+    match state {
         NodeState::Directory => {
             members.insert("node_type".into(), "directory".into());
             let found = opened.collection().await;
             if found.is_empty() && !found.is_partial {
-                return Err(opened.nothing_found().await.into());
+                return Err(opened.nothing_found(true).await.into());
             }
             members.extend(collection_json(&found));
         }
@@ -74,6 +76,13 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         }
         NodeState::Node(_) => {
             describe(&opened, &Arc::new(engine(limit)?), &mut members, &mut shown).await?;
+        }
+    }
+    if !absent.is_empty() {
+        let absent = absent.into_iter().map(|absent| absent.what.into());
+        let problems = members.entry("problems").or_insert_with(|| json!([]));
+        if let Value::Array(problems) = problems {
+            problems.extend(absent);
         }
     }
     let incomplete = opened.store.incomplete_listing(&opened.root).await;

@@ -28,6 +28,16 @@ pub(super) enum NodeState {
     },
 }
 
+impl NodeState {
+    /// Returns the group or the array.
+    pub(super) fn node(&self) -> Option<&Node> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Directory | Self::Broken { .. } => None,
+        }
+    }
+}
+
 /// A directory, with a message for each ignored document.
 #[derive(Debug)]
 pub(super) struct DirectoryNode {

@@ -18,6 +18,7 @@ use super::table::{Row, Table};
 use super::totals::Totals;
 use super::{Failure, OpenedSource, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
+use crate::hierarchy::not_shown;
 use crate::runtime::block_on;
 use crate::store::{Key, Store};
 use crate::zarr::{Array, Node};
@@ -58,7 +59,8 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
     };
     let mut sizes = Sizes::new(store);
     let max_depth = args.depth.unwrap_or(usize::MAX);
-    let root = Entry::read(store, &opened.root, None, max_depth > 0).await;
+    let mut root = Entry::read(store, &opened.root, None, max_depth > 0).await;
+    add_not_shown(&opened, &opened.root, &mut root).await;
     let stored = sizes.of(&opened.root, &root).await;
     writer.entry(&[], None, &opened.root, &root, stored.as_ref())?;
     let is_array = as_array(&root).is_some();
@@ -82,6 +84,7 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
             Ok(key) => {
                 let has_children = depth < max_depth && depth < MAX_DEPTH;
                 let mut entry = Entry::read(store, &key, consolidated, has_children).await;
+                add_not_shown(&opened, &key, &mut entry).await;
                 if depth == MAX_DEPTH && depth < max_depth {
                     entry.notes.push("deeper levels are not shown".into());
                 }
@@ -109,8 +112,16 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
     writer.finish(&sizes.totals, !is_array)?;
     match sizes.has_nodes || max_depth < MAX_DEPTH {
         true => Ok(()),
-        false => Err(opened.nothing_found().await.into()),
+        false => Err(opened.nothing_found(true).await.into()),
     }
+}
+
+/// Adds what a mount does not show of a node.
+async fn add_not_shown(opened: &OpenedSource, key: &Key, entry: &mut Entry) {
+    let absent = not_shown(&*opened.store, &opened.root, key, entry.state.node()).await;
+    entry
+        .notes
+        .extend(absent.into_iter().map(|absent| absent.what));
 }
 
 /// The stored sizes of the arrays, if counting needs no requests, and the totals.

@@ -26,6 +26,7 @@ async fn read(source: &SourceArgs, key: &OsStr) -> Result<Value, Failure> {
     let label = opened.store.label();
     let missing = |error| format!("{label}: {error}");
     opened.store.stat(&key).await.map_err(missing)?;
+    opened.check_collection(&key).await?;
     let options = NodesOptions {
         root: opened.root.clone(),
         formats: FormatSet::default(),

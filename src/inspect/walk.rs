@@ -9,6 +9,7 @@ use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
 use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
+use crate::hierarchy::not_shown;
 use crate::store::{Key, Store, StoreError};
 use crate::zarr::node::Group;
 use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
@@ -60,6 +61,9 @@ pub(super) async fn walk(
         let directory = copies.read(&**store, &key).await;
         is_zarr |= !matches!(directory.state, NodeState::Directory);
         let mut reported = None;
+        if key != *root {
+            absent(opened, &key, directory.state.node(), sink).await?;
+        }
         for warning in directory.ignored.into_iter().chain(directory.stale) {
             sink.finding(Severity::Warning, None, &key, warning)?;
         }
@@ -108,8 +112,28 @@ pub(super) async fn walk(
     for (key, warning) in copies.missing(&**store).await {
         sink.finding(Severity::Warning, None, &key, warning)?;
     }
+    // At the end, because some sources notice only in a listing what they leave out.
+    let state = node::read(&**store, root).await.state;
+    absent(opened, root, state.node(), sink).await?;
     if !is_zarr {
-        sink.finding(Severity::Bad, None, root, opened.nothing_found().await)?;
+        sink.finding(Severity::Bad, None, root, opened.nothing_found(false).await)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Reports what a mount does not show of a node.
+async fn absent(
+    opened: &OpenedSource,
+    key: &Key,
+    node: Option<&Node>,
+    sink: &mut impl TaskSink,
+) -> ControlFlow<()> {
+    for absent in not_shown(&*opened.store, &opened.root, key, node).await {
+        let severity = match absent.is_lost {
+            true => Severity::Bad,
+            false => Severity::Warning,
+        };
+        sink.finding(severity, None, &absent.key, absent.what)?;
     }
     ControlFlow::Continue(())
 }

@@ -47,8 +47,8 @@ use self::tree::{KeyWarnings, TreeEntry};
 use self::value_cache::{TransactionRead, ValueCache, ValueReservation};
 use self::versions::{Digest, ValueVersions};
 use super::{
-    AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Stat,
-    Store, StoreError, Version,
+    AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Omission,
+    Stat, Store, StoreError, Version,
 };
 use crate::runtime::{self, leave_session_thread};
 
@@ -542,6 +542,10 @@ impl Store for DatabaseStore {
 
     fn extent(&self) -> Extent {
         self.shared.database.extent()
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.shared.notes.omissions()
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

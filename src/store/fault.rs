@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object, Stat,
-    Store, StoreError, TransferStats, Version, Visit, Visited,
+    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object,
+    Omission, Stat, Store, StoreError, TransferStats, Version, Visit, Visited,
 };
 use crate::runtime;
 use crate::sync::Mutex;
@@ -68,6 +68,10 @@ impl Store for FaultStore {
 
     fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
         self.inner.invalidate_before(key, document)
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions()
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
@@ -242,6 +246,10 @@ impl Store for HangingStore {
             asked: None,
             passed: None,
         }))
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions()
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

@@ -46,7 +46,7 @@ use self::id::ObjectId;
 use self::index::SnapshotIndex;
 use self::refs::{MAIN, Refs};
 use super::reference::{Entry, Page, References};
-use super::{History, Key, Store, StoreError};
+use super::{History, Key, Omission, Store, StoreError};
 use crate::cache::SingleFlight;
 use crate::sync::Mutex;
 
@@ -245,6 +245,16 @@ impl References for Icechunk {
 
     fn is_immutable(&self) -> Option<bool> {
         Some(self.shared.branch.is_none())
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        let index = Arc::clone(&self.shared.state.lock().index);
+        match index.snapshot().hidden_nodes() {
+            0 => Vec::new(),
+            hidden => vec![Omission::lost(format!(
+                "{hidden} nodes are not shown: no path on Linux can lead to them"
+            ))],
+        }
     }
 
     async fn history(&self) -> Option<Result<History, StoreError>> {

@@ -40,7 +40,7 @@ use self::same_store::SameStoreRange;
 use super::remote::FirstRead;
 use super::{
     AccessHint, Capabilities, Extent, History, InMemoryObject, Key, Kind, Listing, ListingSupport,
-    Object, Prefetch, Stat, Store, StoreError, TransferStats, Version,
+    Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats, Version,
 };
 
 /// Why references cannot be mounted.
@@ -183,6 +183,11 @@ pub(super) trait References: Debug + Send + Sync {
     /// Whether the references never change; `None` to use the capability of the store that contains them.
     fn is_immutable(&self) -> Option<bool> {
         None
+    }
+
+    /// The keys that are not shown.
+    fn omissions(&self) -> Vec<Omission> {
+        Vec::new()
     }
 
     /// The versions of the source; `None` if it is not versioned.
@@ -479,6 +484,10 @@ impl Store for ReferenceStore {
 
     async fn history(&self) -> Option<Result<History, StoreError>> {
         self.shared.references.history().await
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        self.shared.references.omissions()
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

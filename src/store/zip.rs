@@ -41,7 +41,8 @@ use self::prefetched_tail::PrefetchedTail;
 use super::snapshot::{SnapshotError, SnapshotFile, SnapshotReader};
 use super::{
     AccessHint, Capabilities, Extent, Index, Key, Kind, Listed, Listing, ListingSupport, Object,
-    Position, Stat, StoreError, SyncStore, TransferStats, Version, Visit, VisitChild, Visited,
+    Omission, Position, Stat, StoreError, SyncStore, TransferStats, Version, Visit, VisitChild,
+    Visited,
 };
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::sync::Mutex;
@@ -131,6 +132,8 @@ struct Archive {
     prefetch_max_bytes: u64,
     inflaters: Inflaters,
     checks: Mutex<CrcProgress>,
+    /// Notes for users about the archive.
+    notes: Vec<String>,
 }
 
 /// The location of the bytes of an archive.
@@ -259,6 +262,7 @@ impl ZipStore {
             prefetch_max_bytes: decoded_bytes / 2,
             inflaters: Inflaters::default(),
             checks: Mutex::default(),
+            notes: directory.notes,
             bytes,
             index: directory.index,
             data_end: directory.data_end,
@@ -331,6 +335,15 @@ impl SyncStore for ZipStore {
             is_remote: self.archive.bytes.is_remote(),
             listing: ListingSupport::Complete,
         }
+    }
+
+    fn omissions(&self) -> Vec<Omission> {
+        let notes = self.archive.notes.iter();
+        let omissions = notes.map(|note| Omission {
+            what: note.clone(),
+            is_lost: index::is_loss(note),
+        });
+        omissions.collect()
     }
 
     fn extent(&self) -> Extent {

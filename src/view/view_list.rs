@@ -14,7 +14,7 @@ use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
-use crate::hierarchy::{Collection, find_hierarchies};
+use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
@@ -64,6 +64,12 @@ impl Nodes {
             collection: self.collection(node).await,
             diagnostics: problems.map(Diagnostic::of_node).collect(),
         };
+        let metadata = (!node.is_implicit).then(|| node.metadata());
+        let absent = not_shown(&**self.store(), &self.options().root, &node.key, metadata).await;
+        let absent = absent
+            .into_iter()
+            .map(|absent| Diagnostic::of_node(absent.what));
+        readme.diagnostics.extend(absent);
         let mut inputs = InputTime::now();
         let is_list =
             |format: Format| matches!(format.renderer(), Renderer::Readme | Renderer::ViewList);

@@ -228,3 +228,163 @@ fn a_link_to_the_parent_does_not_stop_the_search() {
     run_on("check", &dir, &[]);
     run_on("tree", &dir, &[]).ok();
 }
+
+/// Writes a zip archive of which one entry has a name with a leading slash, and two have one name.
+fn zip_with_hidden_entries(place: &Place) -> PathBuf {
+    let script = r#"
+import sys, warnings, zipfile
+warnings.simplefilter("ignore")
+group = '{"zarr_format":3,"node_type":"group"}'
+with zipfile.ZipFile(sys.argv[1], "w") as archive:
+    archive.writestr("zarr.json", group)
+    archive.writestr("/lost/zarr.json", group)
+    archive.writestr("kept/zarr.json", group)
+"#;
+    let zip = place.join("hidden.zip");
+    run(Command::new("python3").args(["-c", script]).arg(&zip));
+    zip
+}
+
+/// Asserts that every list of what is not shown has `words`: those of `check`, `tree`, `info`, `views` and
+/// the mount.
+#[track_caller]
+fn assert_not_shown(place: &Place, source: &Path, words: &str) {
+    let check = run_on("check", source, &[]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.out.contains(words), "{words}: {check:?}");
+    for (command, list) in [
+        ("tree", "problems"),
+        ("info", "problems"),
+        ("views", "diagnostics"),
+    ] {
+        let document = json_of(run_on(command, source, &["--json"]).ok());
+        let node = match command {
+            "tree" => &document["nodes"][0],
+            _ => &document,
+        };
+        let list = node[list].to_string();
+        assert!(
+            list.replace("\\\"", "\"").contains(words),
+            "{words}: {command}: {list}"
+        );
+    }
+    place.mount(source, &[]);
+    let readme = std::fs::read_to_string(place.path.join(".zarrfs/README.txt")).unwrap();
+    let list = std::fs::read_to_string(place.path.join(".zarrfs/views.json")).unwrap();
+    place.unmount(&[]).ok();
+    assert!(readme.contains(words), "{words}: {readme}");
+    assert!(
+        list.replace("\\\"", "\"").contains(words),
+        "{words}: {list}"
+    );
+}
+
+#[test]
+fn skipped_entries_of_an_archive_are_in_every_list_of_what_is_not_shown() {
+    let place = Place::new();
+    let zip = zip_with_hidden_entries(&place);
+    let words = r#"skipped 1 entries with invalid names, such as "/lost/zarr.json""#;
+    assert_not_shown(&place, &zip, words);
+}
+
+#[test]
+fn keys_of_references_that_are_no_names_of_files_are_in_every_list() {
+    let place = Place::new();
+    let references = place.join("references.json");
+    let group = r#"{\"zarr_format\":3,\"node_type\":\"group\"}"#;
+    let text = format!(r#"{{"version":1,"refs":{{"zarr.json":"{group}","a//b":"x"}}}}"#);
+    write(&references, text);
+    assert_not_shown(
+        &place,
+        &references,
+        "1 keys are no names of files and are not shown",
+    );
+}
+
+/// Writes a v2 group with an array at `s0` and these attributes.
+fn group_with(dir: &Path, attributes: &str) {
+    write(dir.join(".zgroup"), r#"{"zarr_format":2}"#);
+    write(dir.join(".zattrs"), attributes);
+    let array = r#"{"zarr_format":2,"shape":[1],"chunks":[1],"dtype":"|u1","compressor":null,
+        "filters":null,"fill_value":0,"order":"C"}"#;
+    write(dir.join("s0/.zarray"), array);
+}
+
+#[test]
+fn a_member_that_metadata_name_and_that_is_absent_is_in_every_list() {
+    let cases = [
+        (
+            r#"{"multiscales":[{"datasets":[{"path":"s0"},{"path":"s1"}]}]}"#,
+            "s1 is named by `multiscales`, but absent",
+        ),
+        (
+            r#"{"plate":{"wells":[{"path":"A/1"}]}}"#,
+            "A/1 is named by `plate`, but absent",
+        ),
+        (
+            r#"{"encoding-type":"dataframe","column-order":["age"],"_index":"s0"}"#,
+            "age is named by `column-order`, but absent",
+        ),
+    ];
+    let place = Place::new();
+    for (number, (attributes, words)) in cases.into_iter().enumerate() {
+        let dir = place.make_dir(format!("store{number}"));
+        group_with(&dir, attributes);
+        for source in [dir.clone(), place.zip_of(&dir)] {
+            assert_not_shown(&place, &source, words);
+        }
+    }
+    // Below a collection, too.
+    let collection = place.make_dir("collection");
+    group_with(&collection.join("image"), cases[0].0);
+    let check = run_on("check", &collection, &[]);
+    assert!(
+        check.out.contains(&format!("image: {}", cases[0].1)),
+        "{check:?}"
+    );
+}
+
+#[test]
+fn a_node_of_consolidated_metadata_that_is_absent_is_in_every_list() {
+    let place = Place::new();
+    let dir = place.make_dir("store");
+    group_with(&dir, "{}");
+    let array = std::fs::read_to_string(dir.join("s0/.zarray")).unwrap();
+    let documents = format!(
+        r#"{{"zarr_consolidated_format":1,"metadata":{{".zgroup":{{"zarr_format":2}},".zattrs":{{}},
+            "s0/.zarray":{array},"old/.zarray":{array}}}}}"#
+    );
+    write(dir.join(".zmetadata"), documents);
+    let words = "old is named by the consolidated metadata, but absent";
+    for source in [dir.clone(), place.zip_of(&dir)] {
+        assert_not_shown(&place, &source, words);
+    }
+    // Over a network, a listing proves it.
+    let server = Server::s3("bucket");
+    server.put_tree("s", &dir);
+    let options = ["--anonymous", "--endpoint-url", &server.url()];
+    let check = run_on("check", "s3://bucket/s", &options);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.out.contains(words), "{check:?}");
+    write(dir.join("old/.zarray"), array);
+    run_on("check", &dir, &[]).ok();
+}
+
+#[test]
+fn an_absent_level_on_a_web_server_is_reported() {
+    let dir = scratch();
+    group_with(
+        dir.path(),
+        r#"{"multiscales":[{"datasets":[{"path":"s0"},{"path":"s1"}]}]}"#,
+    );
+    let server = Server::files();
+    server.put_tree("s", dir.path());
+    let check = run_on("check", server.url_of("s"), &[]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(
+        check
+            .out
+            .contains("s1 is named by `multiscales`, but absent"),
+        "{check:?}"
+    );
+}

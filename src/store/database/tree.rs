@@ -4,10 +4,10 @@
 //! other keys is hidden by that prefix, as in a zip archive. Each case is logged once per database.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use super::{Columns, Failure, FoundValue, Snapshot, ValueMeta, corrupt, unsupported};
-use crate::store::{Key, StoreError, check_component};
+use crate::store::{Key, Omission, StoreError, check_component};
 
 /// The result of a lookup of a key.
 #[derive(Debug)]
@@ -109,24 +109,41 @@ impl<T> NameList<T> {
 /// Warnings that are logged once per database.
 #[derive(Debug, Default)]
 pub(super) struct KeyWarnings {
-    invalid: AtomicBool,
-    hidden: AtomicBool,
+    invalid: OnceLock<Omission>,
+    hidden: OnceLock<Omission>,
 }
 
 impl KeyWarnings {
     fn invalid(&self, key: &[u8]) {
-        if !self.invalid.swap(true, Ordering::Relaxed) {
+        self.invalid.get_or_init(|| {
             let key = key.get(..80).unwrap_or(key).escape_ascii();
-            log::warn!("keys that are no file names are left out, such as \"{key}\"");
-        }
+            warned(format!(
+                "keys that are no file names are left out, such as \"{key}\""
+            ))
+        });
     }
 
     fn hidden(&self, key: &[u8]) {
-        if !self.hidden.swap(true, Ordering::Relaxed) {
+        self.hidden.get_or_init(|| {
             let key = key.escape_ascii();
-            log::warn!("values are hidden by prefixes of the same name, such as \"{key}\"");
-        }
+            warned(format!(
+                "values are hidden by prefixes of the same name, such as \"{key}\""
+            ))
+        });
     }
+
+    /// Returns what lookups and listings have left out so far.
+    pub(super) fn omissions(&self) -> Vec<Omission> {
+        let found = [&self.invalid, &self.hidden].into_iter();
+        found
+            .filter_map(|omission| omission.get().cloned())
+            .collect()
+    }
+}
+
+fn warned(what: String) -> Omission {
+    log::warn!("{what}");
+    Omission::lost(what)
 }
 
 /// Number of invalid keys that one lookup skips.

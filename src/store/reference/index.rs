@@ -11,7 +11,7 @@ use log::warn;
 
 use super::embedded::TargetText;
 use super::{Child, Entry, Page, Reference, ReferenceError};
-use crate::store::{Key, StoreError, check_component};
+use crate::store::{Key, Omission, StoreError, check_component};
 
 /// Number of children in one page of a listing.
 const PAGE_CHILDREN: usize = 1024;
@@ -76,6 +76,7 @@ pub(super) struct IndexBuilder {
     limit_bytes: u64,
     /// The first invalid key, and the number of invalid keys.
     invalid: Option<(String, u64)>,
+    omissions: Vec<Omission>,
 }
 
 fn hash_of(text: &str) -> u64 {
@@ -100,6 +101,7 @@ impl IndexBuilder {
             other_bytes: 0,
             limit_bytes,
             invalid: None,
+            omissions: Vec::new(),
         }
     }
 
@@ -252,9 +254,9 @@ impl IndexBuilder {
     ) -> Result<ReferenceIndex, ReferenceError> {
         self.by_url = HashTable::new();
         if let Some((first, count)) = &self.invalid {
-            warn!(
-                "{label}: {count} keys are no names of files and are not shown, such as {first:?}"
-            );
+            self.omissions.push(Omission::lost(format!(
+                "{count} keys are no names of files and are not shown, such as {first:?}"
+            )));
         }
         let mut targets = Vec::with_capacity(self.urls.len());
         for text in std::mem::take(&mut self.urls) {
@@ -275,10 +277,16 @@ impl IndexBuilder {
             self.nodes.reverse();
             if self.nodes.len() < before {
                 let twice = before - self.nodes.len();
-                warn!("{label}: {twice} keys stand there twice; the last value of each is shown");
+                self.omissions.push(Omission {
+                    what: format!("{twice} keys occur twice; the last value of each is shown"),
+                    is_lost: false,
+                });
             }
         }
-        self.hide_values_of_directories(label);
+        self.hide_values_of_directories();
+        for omission in &self.omissions {
+            warn!("{label}: {}", omission.what);
+        }
         let mut start = 0;
         for (number, directory) in (0..).zip(&mut self.directories) {
             let rest = self.nodes.get(start..).unwrap_or_default();
@@ -295,11 +303,12 @@ impl IndexBuilder {
             directories: self.directories,
             by_key: self.by_key,
             targets,
+            omissions: self.omissions,
         })
     }
 
     /// Removes the values of keys that are also prefixes of other keys.
-    fn hide_values_of_directories(&mut self, label: &dyn Display) {
+    fn hide_values_of_directories(&mut self) {
         if self.directories.len() == 1 {
             return;
         }
@@ -318,7 +327,9 @@ impl IndexBuilder {
         self.nodes.retain(|node| !is_hidden(node));
         let hidden = before - self.nodes.len();
         if hidden > 0 {
-            warn!("{label}: {hidden} keys are also prefixes of others; their values are not shown");
+            self.omissions.push(Omission::lost(format!(
+                "{hidden} keys are also prefixes of others; their values are not shown"
+            )));
         }
     }
 }
@@ -338,9 +349,15 @@ pub(super) struct ReferenceIndex {
     directories: Vec<Directory>,
     by_key: HashMap<Key, u32>,
     targets: Vec<TargetText>,
+    omissions: Vec<Omission>,
 }
 
 impl ReferenceIndex {
+    /// The keys that are not shown.
+    pub(super) fn omissions(&self) -> &[Omission] {
+        &self.omissions
+    }
+
     /// The number of keys.
     pub(super) fn len(&self) -> u64 {
         self.nodes.len() as u64

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 
 use super::index::ReferenceIndex;
 use super::{Entry, Page, References};
+use crate::store::Omission;
 use crate::store::{Extent, Key, StoreError};
 
 /// The references of a JSON file.
@@ -40,6 +41,10 @@ impl JsonReferences {
 
 #[async_trait]
 impl References for JsonReferences {
+    fn omissions(&self) -> Vec<Omission> {
+        self.index.omissions().to_vec()
+    }
+
     fn try_find(&self, key: &Key) -> Option<Result<Entry, StoreError>> {
         Some(self.index.find(key))
     }

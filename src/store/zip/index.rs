@@ -152,6 +152,17 @@ impl Node {
     }
 }
 
+/// Returns whether a note of [`Directory::notes`] is about data that no key shows. Entries that cannot be
+/// read are listed, and reading them fails.
+pub(super) fn is_loss(note: &str) -> bool {
+    [INVALID_NAMES, HIDDEN_FILES]
+        .iter()
+        .any(|what| note.contains(what))
+}
+
+const INVALID_NAMES: &str = "entries with invalid names";
+const HIDDEN_FILES: &str = "files are hidden by directories";
+
 /// A parsed central directory.
 #[derive(Debug)]
 pub(super) struct Directory {

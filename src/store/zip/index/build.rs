@@ -7,7 +7,7 @@ use rawzip::{CompressionMethod, ReaderAt, ZipArchive, ZipFileHeaderRecord};
 use super::name_table::{NameTable, NameTableError};
 use super::record::{data_end, is_valid_key, path_of, unix_seconds};
 
-use super::{Directory, EntryMethod, Node, ZipIndex, name_of};
+use super::{Directory, EntryMethod, HIDDEN_FILES, INVALID_NAMES, Node, ZipIndex, name_of};
 use crate::machine;
 use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
@@ -97,6 +97,8 @@ enum NameUniqueness {
 #[derive(Debug, Default)]
 struct Counts {
     invalid: u64,
+    /// The beginning of the first invalid name.
+    first_invalid: Option<String>,
     duplicates: Vec<String>,
     more_duplicates: u64,
     hidden_files: u64,
@@ -165,6 +167,9 @@ impl Builder {
             || u32::try_from(self.index.names.len().saturating_add(raw.len())).is_err()
         {
             self.counts.invalid = self.counts.invalid.saturating_add(1);
+            let name = raw.get(..80).unwrap_or(raw);
+            let first = || name.escape_ascii().to_string();
+            self.counts.first_invalid.get_or_insert_with(first);
             return;
         }
         let modified = u32::try_from(unix_seconds(record)).unwrap_or(0);
@@ -346,8 +351,9 @@ impl Builder {
         let mut notes = Vec::new();
         let counts = &self.counts;
         if counts.invalid > 0 {
+            let first = counts.first_invalid.as_deref().unwrap_or_default();
             notes.push(format!(
-                "skipped {} entries with invalid names",
+                "skipped {} {INVALID_NAMES}, such as \"{first}\"",
                 counts.invalid
             ));
         }
@@ -363,7 +369,7 @@ impl Builder {
         }
         if counts.hidden_files > 0 {
             notes.push(format!(
-                "{} files are hidden by directories of the same name",
+                "{} {HIDDEN_FILES} of the same name",
                 counts.hidden_files
             ));
         }
