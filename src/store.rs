@@ -428,8 +428,8 @@ pub trait Store: Debug + Send + Sync {
         !self.capabilities().is_remote
     }
 
-    /// The content of the source that the tree does not show, as far as it was read.
-    fn omissions(&self) -> Vec<Omission> {
+    /// The content of the source that the tree does not show. A database is searched for it, within limits.
+    async fn omissions(&self) -> Vec<Omission> {
         Vec::new()
     }
 
@@ -556,7 +556,7 @@ impl<S: SyncStore> Store for S {
         Some(self)
     }
 
-    fn omissions(&self) -> Vec<Omission> {
+    async fn omissions(&self) -> Vec<Omission> {
         SyncStore::omissions(self)
     }
 

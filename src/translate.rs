@@ -605,8 +605,8 @@ impl Store for Translated {
         self.0.store.lists_without_requests()
     }
 
-    fn omissions(&self) -> Vec<Omission> {
-        self.0.store.omissions()
+    async fn omissions(&self) -> Vec<Omission> {
+        self.0.store.omissions().await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

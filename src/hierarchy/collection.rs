@@ -74,7 +74,7 @@ pub async fn find_hierarchies(store: &dyn Store, root: &Key) -> Collection {
     let mut pending = VecDeque::from([(root.clone(), 0)]);
     let mut searched = 0;
     while let Some((directory, depth)) = pending.pop_front() {
-        let Ok(names) = list_prefixes(store, &directory, most).await else {
+        let Ok(names) = list_prefixes(store, &directory, MAX_DIRECTORIES).await else {
             found.is_partial = true;
             continue;
         };

@@ -541,8 +541,8 @@ impl Store for MetadataListingStore {
         self.inner.lists_without_requests()
     }
 
-    fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions()
+    async fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions().await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

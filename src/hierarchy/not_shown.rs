@@ -44,7 +44,7 @@ pub async fn not_shown(
 ) -> Vec<NotShown> {
     let mut list = Vec::new();
     if key == root {
-        let omissions = store.omissions().into_iter();
+        let omissions = store.omissions().await.into_iter();
         list.extend(omissions.map(|omission| NotShown {
             key: key.clone(),
             what: omission.what,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::output::printable;
 use crate::hierarchy::{Collection, find_hierarchies, is_hierarchy, is_in_n5};
 use crate::store::{
-    AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Store, StoreError, file_format, list_prefixes,
+    AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Omission, Store, StoreError, file_format, list_prefixes,
     read_to_end, visit_all,
 };
 
@@ -29,6 +29,8 @@ pub struct NoMetadata {
     path: String,
     contents: DirectoryContents,
     collection: Collection,
+    /// What the source has and does not show.
+    omissions: Vec<Omission>,
 }
 
 /// A format that zarrfs does not read.
@@ -73,6 +75,7 @@ pub async fn no_metadata(store: &dyn Store, base: &Key, root: &Key) -> Option<No
         path: crate::hierarchy::relative(root, base),
         contents,
         collection: find_hierarchies(store, root).await,
+        omissions: store.omissions().await,
     })
 }
 
@@ -225,6 +228,9 @@ impl NoMetadata {
             "no Zarr metadata (zarr.json, .zgroup, .zarray or .zmetadata) and no N5 metadata \
              (attributes.json) here: {contents}{below}"
         );
+        let omissions = self.omissions.iter();
+        let omissions = omissions.map(|omission| format!("; {}", omission.what));
+        let text = text + &omissions.collect::<String>();
         printable(&text).into_owned()
     }
 }

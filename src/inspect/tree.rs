@@ -65,6 +65,8 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
     writer.entry(&[], None, &opened.root, &root, stored.as_ref())?;
     let is_array = as_array(&root).is_some();
     let is_group = !is_array && matches!(root.state, NodeState::Node(_));
+    // Whether there may be nodes that the walk does not reach.
+    let mut is_truncated = root.has_unlisted;
     let mut frames = vec![Frame {
         key: opened.root.clone(),
         names: root.children.into_iter(),
@@ -87,6 +89,7 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
                 add_not_shown(&opened, &key, &mut entry).await;
                 if depth == MAX_DEPTH && depth < max_depth {
                     entry.notes.push("deeper levels are not shown".into());
+                    is_truncated = true;
                 }
                 (key, entry)
             }
@@ -110,7 +113,7 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
     // A root that is a group does not count as one of its groups.
     sizes.totals.groups -= u64::from(is_group);
     writer.finish(&sizes.totals, !is_array)?;
-    match sizes.has_nodes || max_depth < MAX_DEPTH {
+    match sizes.has_nodes || is_truncated || max_depth < MAX_DEPTH {
         true => Ok(()),
         false => Err(opened.nothing_found(true).await.into()),
     }

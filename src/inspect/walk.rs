@@ -54,6 +54,8 @@ pub(super) async fn walk(
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     let (store, root) = (&opened.store, &opened.root);
+    // First, so that the examples are those of the other commands.
+    let _ = store.omissions().await;
     let mut pending = vec![root.clone()];
     let mut copies = ConsolidatedCopies::default();
     let mut is_zarr = false;

@@ -24,6 +24,7 @@ mod value_cache;
 mod versions;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
@@ -48,7 +49,7 @@ use self::value_cache::{TransactionRead, ValueCache, ValueReservation};
 use self::versions::{Digest, ValueVersions};
 use super::{
     AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Omission,
-    Stat, Store, StoreError, Version,
+    Stat, Store, StoreError, Version, list_prefixes,
 };
 use crate::runtime::{self, leave_session_thread};
 
@@ -56,6 +57,9 @@ use crate::runtime::{self, leave_session_thread};
 const SMALL_BYTES: u64 = 4096;
 /// Values up to this size, in bytes, are read whole when they are looked up or opened.
 const WHOLE_BYTES: u64 = 64 << 10;
+
+/// The largest number of prefixes that are searched for keys that the tree leaves out.
+const MAX_SEARCHED_PREFIXES: usize = 1_000;
 
 /// How long to wait before trying a lock of another process again.
 const RETRY_PERIOD: Duration = Duration::from_millis(10);
@@ -544,7 +548,17 @@ impl Store for DatabaseStore {
         self.shared.database.extent()
     }
 
-    fn omissions(&self) -> Vec<Omission> {
+    async fn omissions(&self) -> Vec<Omission> {
+        // Only listings notice such keys. An error is one of the listing that a user makes.
+        let mut pending = VecDeque::from([Key::root()]);
+        for _ in 0..MAX_SEARCHED_PREFIXES {
+            let Some(prefix) = pending.pop_front() else {
+                break;
+            };
+            let names = list_prefixes(self, &prefix, MAX_SEARCHED_PREFIXES).await;
+            let below = names.into_iter().flatten();
+            pending.extend(below.filter_map(|name| prefix.join(&name).ok()));
+        }
         self.shared.notes.omissions()
     }
 

@@ -70,8 +70,8 @@ impl Store for FaultStore {
         self.inner.invalidate_before(key, document)
     }
 
-    fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions()
+    async fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions().await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
@@ -248,8 +248,8 @@ impl Store for HangingStore {
         }))
     }
 
-    fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions()
+    async fn omissions(&self) -> Vec<Omission> {
+        self.inner.omissions().await
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {

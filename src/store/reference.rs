@@ -486,7 +486,7 @@ impl Store for ReferenceStore {
         self.shared.references.history().await
     }
 
-    fn omissions(&self) -> Vec<Omission> {
+    async fn omissions(&self) -> Vec<Omission> {
         self.shared.references.omissions()
     }
 

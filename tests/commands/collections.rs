@@ -388,3 +388,37 @@ fn an_absent_level_on_a_web_server_is_reported() {
         "{check:?}"
     );
 }
+
+#[test]
+fn an_archive_of_which_every_entry_is_skipped_is_not_called_empty() {
+    let place = Place::new();
+    let zip = place.join("all.zip");
+    let script = "import sys, zipfile\n\
+                  zipfile.ZipFile(sys.argv[1], 'w').writestr('/zarr.json', '{}')";
+    run(Command::new("python3").args(["-c", script]).arg(&zip));
+    let words = ["no zarr metadata", "skipped 1 entries with invalid names"];
+    for command in ["tree", "info", "views"] {
+        run_on(command, &zip, &[]).failed(1, &words);
+    }
+    place.attempt(&zip, &[]).failed(32, &words);
+}
+
+#[test]
+fn keys_that_a_database_leaves_out_are_in_every_list() {
+    let place = Place::new();
+    let database = place.join("keys.sqldb");
+    let script = r#"
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("create table zarr(k text primary key, v blob)")
+for key in [".zgroup", "g/.zgroup", "g/x//y"]:
+    connection.execute("insert into zarr values(?, ?)", (key, b'{"zarr_format":2}'))
+connection.commit()
+"#;
+    run(Command::new("python3").args(["-c", script]).arg(&database));
+    assert_not_shown(
+        &place,
+        &database,
+        r#"keys that are no file names are left out, such as "g/x//y""#,
+    );
+}
