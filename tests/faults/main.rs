@@ -6,7 +6,7 @@
 //! access must fail within the deadline, and other arrays keep working. When the server works
 //! again, the next read succeeds within two seconds.
 //!
-//! Not covered here: a redirect from https to http (row D12) and a wrong certificate (D6), which
+//! `tests/remote/tls.rs` covers a redirect from https to http (row D12) and certificates (D6), which
 //! need a server with TLS. Lost packets (D16) are simulated by held requests.
 
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
@@ -36,3 +36,4 @@ mod server;
 mod server_s3;
 mod stale_metadata;
 mod stalls;
+mod stories;
