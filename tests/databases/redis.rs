@@ -103,26 +103,21 @@ fn a_server_with_tls_needs_a_valid_certificate() {
     redis.set("zarr:.zgroup", GROUP);
     let url = redis.tls_url("zarr");
     let authority = authority.to_str().unwrap().to_owned();
-    let with = |variable: &str, file: &str| {
+    let untrusting = || {
         let names = [
+            "SSL_CERT_FILE",
             "SSL_CERT_DIR",
             "AWS_CA_BUNDLE",
             "CURL_CA_BUNDLE",
             "REQUESTS_CA_BUNDLE",
         ];
-        // Empty variables are as if they were not set.
-        let others = names.iter().filter(|name| **name != variable);
-        let remote = redis.remote().envs(("SSL_CERT_FILE".into(), String::new()));
-        let remote = others.fold(remote, |remote, name| {
-            remote.envs(((*name).into(), String::new()))
-        });
-        remote.envs((variable.into(), file.into()))
+        names.into_iter().fold(redis.remote(), Remote::without_env)
     };
-    let trusting = with("CURL_CA_BUNDLE", &authority);
+    let trusting = untrusting().envs(("CURL_CA_BUNDLE".into(), authority));
     let mounted = trusting.attempt(&url).unwrap();
     assert_eq!(fs::read(mounted.join(".zgroup")).unwrap(), GROUP);
     mounted.unmount();
-    let refused = with("SSL_CERT_FILE", "").attempt(&url).unwrap_err();
+    let refused = untrusting().attempt(&url).unwrap_err();
     assert!(refused.stderr.contains("certificate"), "{refused:?}");
 }
 

@@ -33,12 +33,12 @@ const NAMES: [&str; 8] = [
 ];
 
 /// All authorities have one name, so that only their keys tell them apart.
-const CERTIFICATES: &str = r"
+const CERTIFICATES: &str = r#"
 exec 2>/dev/null
 new='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
-own() { name=$1; shift; openssl req -x509 $new -keyout $name.key -out $name.pem -days 2 -subj /CN=localhost $@; }
+own() { file=$1; shift; openssl req -x509 $new -keyout $file.key -out $file.pem -days 2 -subj /CN=localhost $@; }
 signed() {
-    printf $2 > names
+    printf "$2" > names
     openssl req $new -keyout $1.key -out request.pem -subj /CN=localhost
     openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days $3 -extfile names -out $1.pem
 }
@@ -52,7 +52,7 @@ signed sub $name'\nbasicConstraints=critical,CA:TRUE' 2
 signed named subjectAltName=DNS:other.example 2
 signed expired $name -1
 signed subexpired $name'\nbasicConstraints=critical,CA:TRUE' -1
-";
+"#;
 
 /// Serves one directory with each certificate.
 #[derive(Debug)]

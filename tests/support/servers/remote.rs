@@ -14,6 +14,7 @@ pub struct Remote {
     base: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    removed: Vec<&'static str>,
 }
 
 impl Remote {
@@ -23,6 +24,7 @@ impl Remote {
             base: base.to_owned(),
             args: Vec::new(),
             env: Vec::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -48,6 +50,12 @@ impl Remote {
     /// Adds an environment variable.
     pub fn envs(mut self, variable: (String, String)) -> Self {
         self.env.push(variable);
+        self
+    }
+
+    /// Removes an environment variable of this machine.
+    pub fn without_env(mut self, name: &'static str) -> Self {
+        self.removed.push(name);
         self
     }
 
@@ -87,7 +95,11 @@ impl Remote {
     pub fn attempt(&self, source: &str) -> Result<Mount, Refusal> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         Mount::attempt_in(source, &args, |command| {
-            without_cloud_environment(command).envs(self.env.iter().cloned());
+            without_cloud_environment(command);
+            for name in &self.removed {
+                command.env_remove(name);
+            }
+            command.envs(self.env.iter().cloned());
         })
     }
 }

@@ -70,7 +70,9 @@ impl TlsOptions {
             let text = STANDARD.encode(certificate);
             format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
         };
-        let pem: String = self.trust()?.certificates.iter().map(of).collect();
+        let is_usable = |certificate: &&CertificateDer<'_>| webpki_anchor(certificate).is_ok();
+        let usable = self.trust()?.certificates.iter().filter(is_usable);
+        let pem: String = usable.map(of).collect();
         Ok(pem.into_bytes())
     }
 
@@ -87,6 +89,11 @@ impl TlsOptions {
     }
 }
 
+/// Checks that a certificate can be the root of a chain.
+fn webpki_anchor(certificate: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+    RootCertStore::empty().add(certificate.clone().into_owned())
+}
+
 /// Reads the certificates of a file or directory.
 fn read(path: &Path) -> CertificateResult {
     match path.is_dir() {
@@ -100,7 +107,7 @@ fn of_option(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = read(path);
     match (found.certs.is_empty(), found.errors.first()) {
         (false, None) => Ok(found.certs),
-        (_, Some(error)) => Err(format!("--ca-bundle {}: {error}", path.display())),
+        (_, Some(error)) => Err(format!("--ca-bundle: {error}")),
         (true, None) => Err(format!(
             "--ca-bundle {}: no certificate in PEM (-----BEGIN CERTIFICATE-----) is in it",
             path.display()
@@ -347,11 +354,19 @@ fn wrong_name(host: &str, presented: &[String]) -> String {
         [] => format!(
             "the certificate of {host} is not for this name (it needs the name or address in subjectAltName)"
         ),
-        names => format!(
-            "the certificate of {host} is for {} (use a name of the certificate in the URL, or add {host} to its \
-             subjectAltName)",
-            names.join(", ")
-        ),
+        names => {
+            // As `DnsName("host")` and `IpAddress(::1)`.
+            let bare = |name: &String| {
+                let name = name.split_once('(').map_or(&name[..], |(_, name)| name);
+                name.trim_end_matches(')').trim_matches('"').to_owned()
+            };
+            let names: Vec<String> = names.iter().map(bare).collect();
+            format!(
+                "the certificate of {host} is for {} (use a name of the certificate in the URL, or add {host} to its \
+                 subjectAltName)",
+                names.join(", ")
+            )
+        }
     }
 }
 
