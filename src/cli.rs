@@ -164,16 +164,16 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 pub struct UmountArgs {
     /// Where hierarchies are mounted
-    #[arg(required_unless_present = "all", value_name = "MOUNTPOINT")]
+    #[arg(required_unless_present_any = ["all", "all_users", "below"], value_name = "MOUNTPOINT")]
     pub mountpoints: Vec<PathBuf>,
     /// Unmount all mounts of this user, and print them
     #[arg(long, conflicts_with = "mountpoints")]
     pub all: bool,
-    /// With --all: the mounts of all users; only for root
-    #[arg(long, requires = "all")]
+    /// Unmount the mounts of all users, as root, and print them
+    #[arg(long, conflicts_with = "mountpoints")]
     pub all_users: bool,
-    /// With --all: only mounts at this directory or below it
-    #[arg(long, requires = "all", value_name = "DIR")]
+    /// As --all, but only mounts at this directory or below it
+    #[arg(long, conflicts_with = "mountpoints", value_name = "DIR")]
     pub below: Option<PathBuf>,
     /// Detach at once, even if files are open; the daemon ends when the last one is closed
     #[arg(short, long)]

@@ -51,7 +51,7 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Failure> {
     Ok(all.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Unmounts and waits for the daemons to end. Prints each mount that `--all` ends.
+/// Unmounts and waits for the daemons to end. Prints each mount that `--all`, `--all-users` or `--below` ends.
 ///
 /// # Errors
 /// An error for each mountpoint that is not a mount of zarrfs, or is busy. The others are unmounted.
@@ -73,9 +73,9 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the mounts that `--all` selects with their sources; mounts inside other mounts come first.
+/// Returns the mounts that `--all`, `--all-users` and `--below` select with their sources; mounts inside other mounts come first.
 fn selected(arguments: &UmountArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
-    if !arguments.all {
+    if !(arguments.all || arguments.all_users || arguments.below.is_some()) {
         return Ok(Vec::new());
     }
     let user = rustix::process::geteuid();

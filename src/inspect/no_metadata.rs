@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::output::printable;
 use crate::hierarchy::{Collection, find_hierarchies, is_hierarchy, is_in_n5};
 use crate::store::{
-    AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Omission, Store, StoreError, file_format, list_prefixes,
-    read_to_end, visit_all,
+    AccessHint, FORMAT_HEADER_BYTES, Key, Kind, Omission, Store, StoreError, file_format,
+    list_prefixes, read_to_end, visit_all,
 };
 
 /// The largest number of hierarchies in the message.

@@ -49,7 +49,7 @@ fn every_format_has_the_same_transform_and_the_same_crs() {
 }
 
 #[test]
-fn b15_grid_mappings_of_cf_are_the_systems_of_pyproj_and_gdal_or_none_with_a_reason() {
+fn b17_grid_mappings_of_cf_are_the_systems_of_pyproj_and_gdal_or_none_with_a_reason() {
     if !may_run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(PYTHON)) {
         return;
     }
