@@ -17,6 +17,7 @@ mod metrics;
 mod no_metadata;
 mod node;
 mod output;
+mod presence;
 mod progress;
 mod report;
 mod stored;
@@ -144,9 +145,18 @@ impl OpenedSource {
         memory_limit_bytes: u64,
     ) -> Result<Self, Failure> {
         let opened = Self::new(args, false, memory_limit_bytes).await?;
-        match &opened.no_metadata {
+        opened.check_hierarchy()?;
+        Ok(opened)
+    }
+
+    /// Checks that a hierarchy is in the source.
+    ///
+    /// # Errors
+    /// What is there instead, as far as that is known without requests.
+    fn check_hierarchy(&self) -> Result<(), Failure> {
+        match &self.no_metadata {
             Some(no_metadata) if no_metadata.is_proven() => Err(no_metadata.to_string().into()),
-            _ => Ok(opened),
+            _ => Ok(()),
         }
     }
 

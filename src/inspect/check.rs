@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::keys::KeyWalk;
+use super::presence::AbsentChunks;
 use super::progress::{Amount, Progress};
 use super::report::{ArrayTotals, Report, Severity};
 use super::walk::{CheckTask, TaskSink, walk};
@@ -272,6 +273,10 @@ impl TaskSink for Walker<'_> {
         // Fails only if all workers have ended, which they do after the sender is dropped.
         let _ = self.sender.send(task).await;
         self.checker.flow()
+    }
+
+    fn absent_chunks(&mut self, array: usize, absent: AbsentChunks) {
+        self.checker.report.lock().absent_chunks(array, absent);
     }
 
     fn finding(

@@ -48,12 +48,18 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 
 async fn show(args: &InfoArgs) -> Result<(), Failure> {
     let limit = default_memory_limit_bytes();
-    let opened = OpenedSource::with_hierarchy(&args.source.at(&args.key), limit).await?;
+    let opened = OpenedSource::new(&args.source.at(&args.key), false, limit).await?;
+    let history = opened.store.history().await;
+    // A repository has branches, also before anything is written.
+    let is_repository = history.is_some();
+    if !is_repository {
+        opened.check_hierarchy()?;
+    }
     let mut members = Map::new();
     members.insert("source".into(), opened.store.label().into());
     let path = String::from_utf8_lossy(opened.root.as_bytes()).into_owned();
     members.insert("path".into(), path.into());
-    if let Some(history) = opened.store.history().await {
+    if let Some(history) = history {
         members.extend(versions(&history?));
     }
     let mut shown = TextDetails::default();
@@ -63,7 +69,7 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         NodeState::Directory => {
             members.insert("node_type".into(), "directory".into());
             let found = opened.collection().await;
-            if found.is_empty() && !found.is_partial {
+            if found.is_empty() && !found.is_partial && !is_repository {
                 return Err(opened.nothing_found(true).await.into());
             }
             members.extend(collection_json(&found));
@@ -267,6 +273,10 @@ async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<Strin
     set("chunks_present", counted.chunks.into());
     set("chunks_total", names.chunk_count().into());
     set("chunks_counted", counted.is_complete.into());
+    if let Some(absent) = &counted.absent {
+        set("chunks_absent", absent.count.into());
+        set("absent_keys", json!(absent.keys));
+    }
     set("stored_bytes", counted.bytes.into());
     if let Some(ratio) = counted.ratio(array) {
         set("ratio", json!(ratio));

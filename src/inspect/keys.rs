@@ -81,6 +81,11 @@ impl ChunkKeyParser {
         self.grid.chunk_count()
     }
 
+    /// Returns the key of a chunk below the array.
+    pub(super) fn name(&self, chunk: u64) -> Option<String> {
+        Some(self.keys.encode(&self.grid.index(chunk)?))
+    }
+
     /// Classifies a key. `below` is its part below the array, which has `depth` names.
     fn classify(&self, below: &[u8], depth: usize, kind: Kind) -> KeyClass {
         let decoded = self.keys.decode(below, self.grid.shape());

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::node::cause;
 use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
+use super::presence::AbsentChunks;
 use crate::store::{Key, StoreError};
 
 /// The severity of a finding.
@@ -70,6 +71,7 @@ struct CheckedArray {
     key: Key,
     decoded: ArrayTotals,
     not_checked: Option<String>,
+    absent: Option<AbsentChunks>,
     /// The number of findings with severity [`Severity::Bad`].
     bad_findings: u64,
 }
@@ -158,9 +160,17 @@ impl Report {
             key,
             decoded: ArrayTotals::default(),
             not_checked,
+            absent: None,
             bad_findings: 0,
         });
         self.arrays.len() - 1
+    }
+
+    /// Sets the absent chunks of an array.
+    pub(super) fn absent_chunks(&mut self, number: usize, absent: AbsentChunks) {
+        if let Some(array) = self.arrays.get_mut(number) {
+            array.absent = Some(absent);
+        }
     }
 
     /// Adds to the totals of an array or, without a number, of the other keys.
@@ -238,6 +248,12 @@ impl Report {
                 )?;
             }
         }
+        for array in &self.arrays {
+            if let Some(absent) = &array.absent {
+                let line = format!("{}: {}", array.key.display(), absent.text());
+                writeln!(out, "{}", printable(&line))?;
+            }
+        }
         let counts = self.counts();
         writeln!(
             out,
@@ -307,6 +323,10 @@ impl CheckedArray {
         set("stored_bytes", decoded.stored_bytes.into());
         set("decoded_bytes", decoded.decoded_bytes.into());
         set("bad", decoded.bad.into());
+        if let Some(absent) = &self.absent {
+            set("absent", absent.count.into());
+            set("absent_keys", json!(absent.keys));
+        }
         members.into()
     }
 }

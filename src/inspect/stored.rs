@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::is_listed_here;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk};
+use super::presence::{AbsentChunks, ListedChunks};
 use crate::store::{Key, ListingSupport, Store};
 use crate::zarr::Array;
 
@@ -25,6 +26,8 @@ pub(super) struct StoredChunkCounts {
     /// Whether all keys were counted.
     pub(super) is_complete: bool,
     pub(super) failure: Option<String>,
+    /// The chunks without a key, if all keys were counted.
+    pub(super) absent: Option<AbsentChunks>,
 }
 
 /// Returns whether chunks are counted without network requests.
@@ -51,6 +54,7 @@ impl CountBudget {
         let names = ChunkKeyParser::of(array);
         let mut keys = KeyWalk::new(store, key, names.as_ref());
         let mut counted = StoredChunkCounts::default();
+        let mut present = names.as_ref().map(ListedChunks::of);
         loop {
             if self.is_exhausted() {
                 return counted;
@@ -60,8 +64,9 @@ impl CountBudget {
             };
             self.keys_left = self.keys_left.saturating_sub(1);
             match listed.class {
-                KeyClass::Chunk(_) => {
+                KeyClass::Chunk(chunk) => {
                     counted.chunks += 1;
+                    present.iter_mut().for_each(|present| present.add(chunk));
                     let size = match listed.size_bytes {
                         Some(size) => Ok(size),
                         None => store.stat(&listed.key).await.map(|stat| stat.size_bytes),
@@ -77,6 +82,10 @@ impl CountBudget {
             }
         }
         counted.is_complete = counted.failure.is_none();
+        if counted.is_complete {
+            let found = names.as_ref().zip(present);
+            counted.absent = found.and_then(|(names, present)| present.absent(names));
+        }
         counted
     }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::OpenedSource;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
 use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
+use super::presence::{AbsentChunks, ListedChunks};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::hierarchy::not_shown;
-use crate::store::{Key, Store, StoreError};
+use crate::store::{Key, ListingSupport, Store, StoreError};
 use crate::zarr::node::Group;
 use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
 
@@ -34,6 +35,8 @@ pub(super) trait TaskSink {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
     /// Waits until a worker takes the task.
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()>;
+    /// Reports the absent chunks of the array with this number.
+    fn absent_chunks(&mut self, array: usize, absent: AbsentChunks);
     /// Reports a finding about a key, for the array with this number.
     fn finding(
         &mut self,
@@ -111,8 +114,11 @@ pub(super) async fn walk(
             sink.finding(Severity::Unlisted, None, &key, cause)?;
         }
     }
-    for (key, warning) in copies.missing(&**store).await {
-        sink.finding(Severity::Warning, None, &key, warning)?;
+    // Where all keys are listed, `not_shown` names these nodes.
+    if store.capabilities().listing != ListingSupport::Complete {
+        for (key, warning) in copies.missing(&**store).await {
+            sink.finding(Severity::Warning, None, &key, warning)?;
+        }
     }
     // At the end, because some sources notice only in a listing what they leave out.
     let state = node::read(&**store, root).await.state;
@@ -256,7 +262,18 @@ async fn walk_array(
     let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkKeyParser::of(array);
     let keys = KeyWalk::new(&**store, key, names.as_ref());
-    let stray = walk_keys(keys, number, verifier, sink).await?;
+    let mut listed = names.as_ref().map(ListedChunks::of);
+    let walked = walk_keys(keys, (number, verifier), &mut listed, sink).await?;
+    let stray = walked.stray;
+    if walked.is_complete && store.capabilities().listing == ListingSupport::Complete {
+        let absent = names
+            .as_ref()
+            .zip(listed)
+            .and_then(|(names, listed)| listed.absent(names));
+        if let Some(absent) = absent {
+            sink.absent_chunks(number, absent);
+        }
+    }
     if stray > MAX_STRAY_NAMES {
         let more = stray - MAX_STRAY_NAMES;
         let cause = format!("{more} more keys are not chunks of the array's grid");
@@ -292,14 +309,22 @@ fn verifier(
     }
 }
 
-/// Walks the keys of the array `number`; returns the number of stray keys.
+/// The keys of an array that were walked.
+struct WalkedKeys {
+    /// The number of stray keys.
+    stray: u64,
+    /// Whether all keys were listed.
+    is_complete: bool,
+}
+
+/// Walks the keys of the array `number`, whose chunks are added to `present`.
 async fn walk_keys(
     mut keys: KeyWalk<'_>,
-    number: usize,
-    verifier: Option<Arc<Verifier>>,
+    (number, verifier): (usize, Option<Arc<Verifier>>),
+    present: &mut Option<ListedChunks>,
     sink: &mut impl TaskSink,
-) -> ControlFlow<(), u64> {
-    let mut stray = 0;
+) -> ControlFlow<(), WalkedKeys> {
+    let (mut stray, mut is_complete) = (0, true);
     while let Some(listed) = keys.next().await {
         let ListedKey {
             key,
@@ -307,6 +332,9 @@ async fn walk_keys(
             is_value,
             size_bytes,
         } = listed;
+        if let (KeyClass::Chunk(chunk), Some(present)) = (&class, present.as_mut()) {
+            present.add(*chunk);
+        }
         match (class, &verifier) {
             (KeyClass::Chunk(chunk), Some(verifier)) => {
                 let task = CheckTask::Chunk {
@@ -329,11 +357,14 @@ async fn walk_keys(
             (KeyClass::Misplaced(cause), _) => {
                 sink.finding(Severity::Bad, Some(number), &key, cause.to_owned())?
             }
-            (KeyClass::Unlistable(error), _) => unlistable(Some(number), &key, &error, sink)?,
+            (KeyClass::Unlistable(error), _) => {
+                is_complete = false;
+                unlistable(Some(number), &key, &error, sink)?;
+            }
         }
         if is_value {
             sink.task(CheckTask::Other { key, size_bytes }).await?;
         }
     }
-    ControlFlow::Continue(stray)
+    ControlFlow::Continue(WalkedKeys { stray, is_complete })
 }

@@ -55,11 +55,40 @@ fn check_decodes_every_chunk_of_every_fixture_without_an_error() {
     }
 }
 
+/// Holes of a broken copy are no errors, and are named.
+#[test]
+fn check_names_absent_chunks() {
+    let dir = scratch();
+    array(
+        dir.path(),
+        &json!([40]),
+        &regular(&json!([4])),
+        &json!(["bytes"]),
+    );
+    for chunk in [0, 1, 3, 7, 8, 9] {
+        write(dir.path().join(format!("c/{chunk}")), [1; 4]);
+    }
+    let output = run_on("check", dir.path(), &[]);
+    let line = "4 of 10 chunks are absent and read as fill values: c/2, c/4 to c/6\n";
+    assert!(output.ok().out.contains(line), "{output:?}");
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
+    assert_eq!(document["arrays"][0]["absent"], 4);
+    assert_eq!(
+        document["arrays"][0]["absent_keys"],
+        json!(["c/2", "c/4 to c/6"])
+    );
+    for chunk in [2, 4, 5, 6] {
+        write(dir.path().join(format!("c/{chunk}")), [1; 4]);
+    }
+    let document = checked(&run_on("check", dir.path(), &["--json"]));
+    assert_eq!(document["arrays"][0].get("absent"), None);
+}
+
 #[test]
 fn check_passes_the_demo_store() {
     let output = run_on("check", "demo:", &[]);
     assert!(
-        output.ok().out.starts_with("12 arrays, 56 chunks, "),
+        output.ok().out.contains("\n12 arrays, 56 chunks, "),
         "{output:?}"
     );
     let verdict = ": 0 bad\nOK: everything was read and decoded\n";

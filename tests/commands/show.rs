@@ -479,6 +479,8 @@ fn info_counts_the_stored_chunks() {
         ("chunks_present", json!(2)),
         ("chunks_total", json!(3)),
         ("chunks_counted", json!(true)),
+        ("chunks_absent", json!(1)),
+        ("absent_keys", json!(["c/1"])),
         ("stored_bytes", json!(16)),
         ("other_keys", json!(1)),
         ("ratio", json!(0.5)),
@@ -515,6 +517,7 @@ fn info_responds_at_once_for_a_grid_of_a_billion_billion_chunks() {
     let info = json_of(run_on("info", dir.path(), &["--json"]).ok());
     assert_eq!(info["chunks_total"], 1_u64 << 60);
     assert_eq!(info["chunks_present"], 0);
+    assert_eq!(info.get("chunks_absent"), None);
 }
 
 #[test]

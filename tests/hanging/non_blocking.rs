@@ -50,6 +50,9 @@ fn a_session_thread_reads_no_nodes_and_renders_no_files() {
     // The store is immutable, so a rendered file needs no waiting.
     let stat = tree.stat(file).now_or_never();
     assert!(stat.unwrap().unwrap().size_bytes > 4);
+    // Its beginning is read at the first open, on another thread.
+    assert!(tree.open(file).now_or_never().is_none());
+    assert!(block_on(tree.open(file)).is_ok());
     assert!(tree.open(file).now_or_never().unwrap().is_ok());
     assert!(block_on(tree.open_dir(hidden)).is_ok());
 }
