@@ -118,7 +118,7 @@ fn ranges_beyond_the_end_of_a_target_are_corrupt() {
 
 /// netCDF-C 4.10 reads the first 4 MiB to open a file.
 #[test]
-fn a_target_that_is_refused_hides_no_other_variable_of_a_small_netcdf_file() {
+fn c16_a_target_that_is_refused_hides_no_other_variable_of_a_small_netcdf_file() {
     let directory = scratch();
     let path = directory.path().join("refs.json");
     write(&path, &[json!(["/etc/passwd", 0, 1])]);

@@ -198,7 +198,7 @@ for f in sys.argv[1:]:
 
 /// netCDF-C 4.10 (netCDF4-python) reads the first 4 MiB to open a file, 4.9 (ncdump) only the header.
 #[test]
-fn a_chunk_that_cannot_be_read_hides_no_other_variable_of_a_small_file() {
+fn c16_a_chunk_that_cannot_be_read_hides_no_other_variable_of_a_small_file() {
     let stores = Stores::new();
     stores.put(".zgroup", b"{\"zarr_format\": 2}");
     let text = || json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": "", "shape": [1], "chunks": [1]});
