@@ -3,6 +3,23 @@
 //! A convention takes attributes (JSON) and returns parts of a description. It reads nothing, so each rule is
 //! tested without a store. A member that a convention has and that is not understood becomes a note, never
 //! silence: the notes are diagnostics of the views that they concern.
+//!
+//! # Precedence
+//!
+//! If several conventions describe an array, the first one in a line decides, and the others fill what it leaves open.
+//! Conventions that still decide in `view` (missing values, reference systems, tables) are here, too.
+//!
+//! | what | order | reason |
+//! |---|---|---|
+//! | axes, spacing, origin | the image of OME-Zarr of which the array is a level; `transform` of COSEM; `pixelResolution`; `resolution` of N5; coordinates; the transform of the raster | the entry of a level is written for this array, while the others are copied from array to array, also to smaller levels; ngff-zarr and napari read only it |
+//! | names of axes | the convention of the axes; `dimension_names`, `_ARRAY_DIMENSIONS` | OME-Zarr 0.5 requires the same names; before it, dimensions have none |
+//! | kind of an axis | `type` of OME-Zarr; the name | a declared type is meant, a name is a guess |
+//! | the side of a patient | the header in the array `nifti`; `orientation` of RFC-4; names x, y and z; the order | nifti-zarr reads its own header; nibabel takes x, y and z for right, anterior and superior |
+//! | the coordinate system of an image | the output of the transforms of its levels; others are left out with a note | it is the native one (OME-Zarr 0.6), and files have one |
+//! | missing values | `_FillValue`; `missing_value`; `fill_value` of v2 unless it is the default 0 of zarr-python (`view::missing`) | xarray reads `fill_value` of v2 as `_FillValue`, and not that of v3 |
+//! | scale and offset | `scale_factor`, `add_offset` | no other convention has them |
+//! | reference system | `proj:` and `spatial:` of `zarr_conventions`; `_CRS` of GDAL; the grid mapping of CF; contradictions give none, with a note (`view::georef`) | the order of GDAL; a wrong place is worse than none |
+//! | colours | `omero.channels` of OME-Zarr; an axis of channels without colours is shown as red, green and blue | viewers of OME-Zarr do so |
 
 pub mod affine;
 pub mod description;
