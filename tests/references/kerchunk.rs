@@ -59,16 +59,16 @@ fn references_in_the_current_directory_are_mounted_in_the_background() {
 }
 
 #[test]
-fn an_archive_of_the_directory_of_parquet_references_names_it() {
+fn an_archive_of_the_directory_of_parquet_references_is_a_collection() {
     let archive = fixtures().join("nested.zip");
-    let refused = Mount::attempt(&archive, &[]).unwrap_err();
-    assert!(
-        refused.stderr.contains("--path combined.parq"),
-        "{}",
-        refused.stderr
-    );
+    let mount = Mount::new(&archive);
+    let readme = fs::read_to_string(mount.join(".zarrfs/README.txt")).unwrap();
+    assert!(readme.contains("combined.parq/.zarrfs"), "{readme}");
+    let inside = fs::read(mount.join("combined.parq/v/0.0.0")).unwrap();
+    mount.unmount();
     let mount = Mount::with(&archive, &["--path", "combined.parq"]);
     is_equal(&mount, "combined");
+    assert_eq!(fs::read(mount.join("v/0.0.0")).unwrap(), inside);
     mount.unmount();
     let inside = format!("{}|zip:combined.parq", archive.display());
     let mount = Mount::new(inside);
