@@ -137,7 +137,7 @@ pub enum Segment {
     RowGroups(RowGroups),
     /// The rows of a CSV file.
     Rows(Rows),
-    /// A number of bytes that cannot be read, for the reason with this index in [`Readability::errors`].
+    /// A number of bytes that cannot be read, for the reason with this index in `Readability::errors`.
     Unread(usize, u64),
 }
 
