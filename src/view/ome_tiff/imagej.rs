@@ -176,8 +176,9 @@ fn calibration(description: &Description) -> String {
     format!("cf=0\nc0={offset}\nc1={scale}\n{unit}")
 }
 
-/// The maximum number of planes with names.
+/// The maximum number of planes with names, and the maximum size of all names in bytes.
 const MAX_LABELS: u64 = 4096;
+const MAX_LABEL_BYTES: u64 = 1 << 20;
 /// The maximum number of channels with colours: the limit of composite images (ij.CompositeImage).
 const MAX_COLORS: usize = 7;
 
@@ -254,10 +255,12 @@ fn labels(axes: &StackAxes, channels: &[Channel], notes: &mut Notes) -> Vec<Stri
         return Vec::new();
     }
     let repeats = slices.saturating_mul(frames);
-    if repeats.saturating_mul(count) > MAX_LABELS {
-        notes.add(format!(
-            "names of channels of more than {MAX_LABELS} planes are left out"
-        ));
+    let sizes = channels.iter().filter_map(|channel| channel.name.as_ref());
+    let size: u64 = sizes.map(|name| name.len() as u64).sum();
+    // Each name is repeated for each plane of its channel.
+    if repeats.saturating_mul(count) > MAX_LABELS || repeats.saturating_mul(size) > MAX_LABEL_BYTES
+    {
+        notes.add("names of channels of so many planes, or such long ones, are left out");
         return Vec::new();
     }
     let name = |channel: &Channel| channel.name.clone().unwrap_or_default();
@@ -381,5 +384,10 @@ mod tests {
         assert_eq!(table[0], 0);
         assert_eq!(of(&[]), []);
         assert_eq!(of(&[channel.clone(), channel]), []);
+        let long = Channel {
+            name: Some("x".repeat(1 << 20)),
+            color: None,
+        };
+        assert_eq!(of(&[long]), []);
     }
 }
