@@ -35,6 +35,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
+use self::embedded::SharedValue;
 use self::listing::ReferenceListing;
 use self::same_store::SameStoreRange;
 use super::remote::FirstRead;
@@ -75,6 +76,8 @@ pub enum ReferenceError {
 pub(super) enum Reference {
     /// The value is stored beside the key.
     Inline(Arc<Vec<u8>>),
+    /// The value is a range of one that the references contain once, for several keys.
+    Shared(SharedValue),
     /// The metadata document of a node, and a hash that identifies the chunks of an array. Both are the version of
     /// the document, so that a reader of the array notices a commit that changes only chunks.
     Document(Arc<Vec<u8>>, u64),
@@ -112,6 +115,7 @@ impl Reference {
     fn size_bytes(&self) -> Option<u64> {
         match self {
             Self::Inline(bytes) | Self::Document(bytes, _) => Some(bytes.len() as u64),
+            Self::Shared(value) => Some(value.len() as u64),
             Self::Target { range, .. } => range.as_ref().map(length),
             Self::SameStore { range, .. } => Some(length(range)),
             Self::Unreadable => None,
@@ -299,6 +303,7 @@ impl Shared {
             Reference::Inline(bytes) | Reference::Document(bytes, _) => {
                 Ok(self.inline(&reference, bytes))
             }
+            Reference::Shared(value) => Ok(self.inline(&reference, &value.bytes())),
             Reference::Target {
                 url,
                 range,
@@ -362,6 +367,7 @@ impl Shared {
             Reference::Inline(bytes) | Reference::Document(bytes, _) => {
                 Some(Ok(self.inline(reference, bytes)))
             }
+            Reference::Shared(value) => Some(Ok(self.inline(reference, &value.bytes()))),
             Reference::Target {
                 url,
                 range,
@@ -468,7 +474,7 @@ impl Store for ReferenceStore {
                     .prefetch(key, &url, precondition.as_ref(), range)
                     .await
             }
-            (Reference::Inline(_) | Reference::Document(..), _) => true,
+            (Reference::Inline(_) | Reference::Shared(_) | Reference::Document(..), _) => true,
             _ => false,
         }
     }

@@ -4,6 +4,7 @@
 //! decoded once, when the references are read.
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode;
+use siphasher::sip::SipHasher13;
 
 use super::Reference;
 
@@ -26,7 +28,7 @@ pub(super) enum TargetText {
     /// An object at this URL or path.
     Url(Arc<str>),
     /// The text contains the value, which is this.
-    Value(Arc<Vec<u8>>),
+    Value(SharedValue),
     /// The text contains a value that cannot be decoded, for this reason.
     Invalid(Box<str>),
 }
@@ -35,7 +37,7 @@ impl TargetText {
     pub(super) fn new(text: &str) -> Self {
         match decode(text) {
             None => Self::Url(text.into()),
-            Some(Ok(bytes)) => Self::Value(Arc::new(bytes)),
+            Some(Ok(bytes)) => Self::Value(SharedValue::new(bytes)),
             Some(Err(reason)) => Self::Invalid(reason.into()),
         }
     }
@@ -62,19 +64,80 @@ impl TargetText {
             Self::Value(value) => value,
         };
         let Some(range) = range else {
-            return Ok(Reference::Inline(Arc::clone(value)));
+            return Ok(Reference::Shared(value.clone()));
         };
         let position = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        let part = value.get(position(range.start)..position(range.end));
-        let part = part.ok_or_else(|| {
+        let part = value.part(position(range.start)..position(range.end));
+        part.map(Reference::Shared).ok_or_else(|| {
             let (length, found) = (range.end.saturating_sub(range.start), value.len());
             format!(
                 "the reference is to {length} bytes at offset {} of a value in the references, which has \
                  {found} bytes",
                 range.start
             )
-        })?;
-        Ok(Reference::Inline(Arc::new(part.to_vec())))
+        })
+    }
+}
+
+/// A range of a value that many keys may name. Neither a copy nor a comparison of it reads the bytes, so that a short
+/// document with many keys of one value stays cheap.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct SharedValue {
+    value: Arc<Vec<u8>>,
+    /// A hash of the whole value.
+    digest: u64,
+    range: Range<usize>,
+}
+
+impl SharedValue {
+    fn new(value: Vec<u8>) -> Self {
+        let mut hasher = SipHasher13::new();
+        value.hash(&mut hasher);
+        Self {
+            digest: hasher.finish(),
+            range: 0..value.len(),
+            value: Arc::new(value),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<Self> {
+        self.value.get(range.clone())?;
+        Some(Self {
+            range,
+            ..self.clone()
+        })
+    }
+
+    /// Returns the length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Returns the bytes; a copy, unless the range is the whole value.
+    pub(super) fn bytes(&self) -> Arc<Vec<u8>> {
+        match self.len() == self.value.len() {
+            true => Arc::clone(&self.value),
+            false => {
+                let part = self.value.get(self.range.clone()).unwrap_or_default();
+                Arc::new(part.to_vec())
+            }
+        }
+    }
+}
+
+impl PartialEq for SharedValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.range == other.range
+            && self.digest == other.digest
+            && (Arc::ptr_eq(&self.value, &other.value) || self.value == other.value)
+    }
+}
+
+impl Eq for SharedValue {}
+
+impl Hash for SharedValue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.digest, &self.range).hash(state);
     }
 }
 
@@ -129,7 +192,7 @@ mod tests {
 
     fn value(text: &str, range: Option<Range<u64>>) -> Result<Vec<u8>, String> {
         match TargetText::new(text).reference(range)? {
-            Reference::Inline(bytes) => Ok(bytes.to_vec()),
+            Reference::Shared(value) => Ok(value.bytes().to_vec()),
             other => Err(format!("{other:?}")),
         }
     }
@@ -167,6 +230,19 @@ mod tests {
             let error = value(text, range).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn ranges_of_a_value_share_its_memory() {
+        let target = TargetText::new("data:,abcdef");
+        let part = |range| match target.reference(Some(range)).unwrap() {
+            Reference::Shared(value) => value,
+            other => panic!("{other:?}"),
+        };
+        let (one, other) = (part(1..4), part(2..6));
+        assert!(Arc::ptr_eq(&one.value, &other.value));
+        assert_eq!((one.len(), other.bytes().to_vec()), (3, b"cdef".to_vec()));
+        assert!(one != other && one == part(1..4));
     }
 
     #[test]
