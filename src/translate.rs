@@ -18,6 +18,7 @@
 mod codecs;
 mod complete;
 mod consolidated;
+mod copied_document;
 mod decoded;
 mod fill;
 mod fill_mask;
@@ -39,7 +40,7 @@ mod zstd_frame;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -48,6 +49,7 @@ use siphasher::sip::SipHasher13;
 pub use self::hierarchy::{HierarchyDocument, HierarchyError, zmetadata_json, zom_json};
 
 use self::consolidated::RenderedConsolidated;
+use self::copied_document::DocumentVersion;
 use self::hierarchy::{Hierarchy, MAX_NODES};
 use self::node::{Translation, implicit_group, of_version_1, translate};
 use self::rendered_document::document_stat;
@@ -61,7 +63,6 @@ use crate::runtime::leave_session_thread;
 use crate::store::{
     AccessHint, AsOf, Capabilities, Extent, InMemoryObject, IncompleteListing, Key, Kind, Listing,
     ListingSupport, Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats, Ttl,
-    Version,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -155,7 +156,11 @@ struct NodeView {
     version: u64,
     modified: SystemTime,
     /// The key and version of the document that describes an array, if the node is one.
-    document: Option<(Key, Version)>,
+    document: Option<DocumentVersion>,
+    /// Whether the node is an array, and was made from a copy of its document in consolidated metadata.
+    is_copy: bool,
+    /// The own document of the array, and the version that was compared with the copy.
+    compared: OnceLock<DocumentVersion>,
     /// The reader of the array, if the translated chunks are decoded.
     reader: Option<Arc<ArrayReader>>,
     memory_bytes: u64,
@@ -376,6 +381,8 @@ impl Shared {
             translation,
             version: documents.version,
             modified: documents.modified,
+            is_copy: documents.is_copy(key),
+            compared: OnceLock::new(),
             document: documents.array,
         })
     }
@@ -486,16 +493,18 @@ impl Shared {
         node: &NodeView,
         chunk: &Key,
     ) -> Result<(), StoreError> {
-        let Some((document, version)) = node.document.as_ref().filter(|_| self.ttl.is_some())
-        else {
+        if self.ttl.is_none() {
+            return Ok(());
+        }
+        let Some((document, version)) = self.own_document(key, node).await? else {
             return Ok(());
         };
         let what = match self
             .store
-            .stat_as_of(document, AsOf::Answer(chunk, Instant::now()))
+            .stat_as_of(&document, AsOf::Answer(chunk, Instant::now()))
             .await
         {
-            Ok(stat) if stat.version == *version => return Ok(()),
+            Ok(stat) if stat.version == version => return Ok(()),
             Ok(_) => "the metadata of the array have changed",
             Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
             Err(error) => return Err(error),
@@ -503,7 +512,7 @@ impl Shared {
         self.invalidate_source_consolidated();
         self.nodes.lock().remove(key);
         Err(StoreError::Stale {
-            key: document.clone(),
+            key: document,
             what: what.into(),
         })
     }

@@ -114,6 +114,9 @@ impl Shared {
         chunk: u64,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
+        if node.is_copy {
+            self.own_document(array, node).await?;
+        }
         if let Some(reader) = &node.reader {
             return self.open_decoded(node, array, reader, chunk).await;
         }

@@ -79,6 +79,13 @@ impl Shared {
             .source_consolidated)
     }
 
+    /// Returns the documents of the node at a key from the cached consolidated metadata, also if these have expired.
+    pub(super) fn cached_documents_at(&self, key: &Key) -> Option<NodeDocuments> {
+        let path = key.below(&self.root)?;
+        let cached = self.source_consolidated.lock().clone();
+        cached?.source_consolidated?.documents(path)
+    }
+
     fn cached_source_consolidated(&self) -> Option<CachedSourceConsolidated> {
         let cached = self.source_consolidated.lock();
         let is_fresh = |cached: &&CachedSourceConsolidated| {

@@ -1,5 +1,7 @@
 //! Tests of translated stores over memory stores that can fail.
 
+mod copied_document;
+
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::array::EngineOptions;
 use crate::runtime::block_on;
-use crate::store::{Data, Listed, MemoryStore, Visited, read_to_end, visit_all};
+use crate::store::{Data, Listed, MemoryStore, Version, Visited, read_to_end, visit_all};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()

@@ -102,6 +102,21 @@ impl Array {
         extensions.chain(parts.into_iter().flatten().cloned())
     }
 
+    /// Returns whether the same bytes are the same chunks of both arrays, which may differ in shape and attributes.
+    pub fn has_chunks_like(&self, other: &Self) -> bool {
+        let has_same_places = match (&self.grid, &other.grid) {
+            (Ok(grid), Ok(other)) => grid.has_chunks_like(other),
+            (grid, other) => grid == other,
+        };
+        has_same_places
+            && self.format == other.format
+            && self.data_type == other.data_type
+            && self.chunk_keys == other.chunk_keys
+            && self.fill_value == other.fill_value
+            && self.codecs == other.codecs
+            && self.extensions == other.extensions
+    }
+
     /// Returns the attribute with this name.
     pub fn attribute(&self, name: &str) -> Option<&Value> {
         self.attributes.as_ref().ok()?.get(name)

@@ -149,6 +149,16 @@ impl ChunkGrid {
         &self.axes
     }
 
+    /// Returns whether both grids have the same rank, and the chunks that both have are at the same places and have
+    /// the same shapes.
+    pub fn has_chunks_like(&self, other: &Self) -> bool {
+        let axes = self.axes.iter().zip(&other.axes);
+        let counts = self.grid_shape.iter().zip(&other.grid_shape);
+        let mut axes = axes.zip(counts.map(|(count, other)| *count.min(other)));
+        self.axes.len() == other.axes.len()
+            && axes.all(|((axis, other), count)| axis.starts_like(other, count))
+    }
+
     /// Returns the number of chunks along each axis.
     pub fn shape(&self) -> &[u64] {
         &self.grid_shape

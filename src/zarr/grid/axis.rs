@@ -165,6 +165,17 @@ impl Axis {
         }
     }
 
+    /// Returns whether the first `count` chunks of both axes have the same starts and edges.
+    pub(super) fn starts_like(&self, other: &Self, count: u64) -> bool {
+        // The edges change only at these chunks.
+        let changes = [self, other].into_iter().flat_map(|axis| match axis {
+            Self::Regular(_) => &[],
+            Self::Runs(runs) => &runs[..],
+        });
+        let mut compared = std::iter::once(0).chain(changes.map(|run| run.index));
+        compared.all(|index| index >= count || self.span(index) == other.span(index))
+    }
+
     /// Returns the chunk of an element and the element's index in the chunk.
     pub(super) fn locate(&self, element: u64) -> Option<(u64, u64)> {
         let (chunk, inside, _) = self.place(element)?;
