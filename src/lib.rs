@@ -4,7 +4,7 @@
 //! below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main → cli, daemon → fuse → fs → tree → view → conventions → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
+//! main → cli, daemon → fuse → fs → tree → view → conventions → node → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
 //! ```
 //!
 //! - [`cli`] declares the options.
@@ -13,6 +13,8 @@
 //! - [`fs`] implements lookup, open, read and readdir without types of the kernel.
 //! - [`tree`] maps inode numbers to keys and views.
 //! - [`view`] has the formats and layouts of view files.
+//! - [`conventions`] reads what attributes say about data, for all formats.
+//! - [`node`](mod@node) is one group or array with its metadata, and the numbers in its elements.
 //! - [`translate`] shows a hierarchy as one of another Zarr version, without decoding.
 //! - [`array`](mod@array) reads elements: chunks, chunk cache, memory limit, readahead.
 //! - [`hierarchy`] reads the documents of nodes, and lists stores without listings from their metadata.
@@ -54,6 +56,7 @@ pub mod fuse;
 pub mod hierarchy;
 pub mod inspect;
 pub mod machine;
+pub mod node;
 pub mod recent_errors;
 pub mod runtime;
 pub mod store;

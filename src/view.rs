@@ -6,7 +6,6 @@
 //! size of a file is known without decoding.
 
 mod anndata;
-mod array_view;
 mod beginning;
 mod calendar;
 mod cf;
@@ -33,10 +32,8 @@ mod missing_times;
 mod mrc;
 mod netcdf4;
 mod nifti;
-mod node;
 mod nodes;
 mod npy;
-mod number;
 mod ome_tiff;
 mod packed;
 mod padding;
@@ -58,7 +55,6 @@ mod tiff;
 mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
-pub use array_view::ArrayView;
 pub use cf::{attribute_value, time_units};
 pub use content::{CachedFile, Content, ContentError, ContentId};
 pub use file::ViewFile;
@@ -72,9 +68,7 @@ pub use layout::{
     VirtualFile,
 };
 pub use missing::ZeroFill;
-pub use node::{ViewNode, attributes_at};
 pub use nodes::{Nodes, NodesOptions, alias};
-pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
 pub use png::Picture;
 pub(crate) use readme::shell_quoted;
 pub use resolve::NodeResolver;

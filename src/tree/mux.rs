@@ -18,9 +18,10 @@ use async_trait::async_trait;
 use super::translations::Translations;
 use super::views::{ListedDir, ListedName, VIEWS_DIR, ViewTree};
 use super::{DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, Visit};
+use crate::node::attributes_at;
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
-use crate::view::{Nodes, attributes_at};
+use crate::view::Nodes;
 
 /// The content of the root of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use super::group_tree::GroupTree;
 use super::layout::VirtualFile;
-use super::node::ViewNode;
 use super::plain_hdf5;
+use crate::node::ViewNode;
 
 /// Returns whether a group is an AnnData object.
 pub(super) fn is_anndata(node: &ViewNode) -> bool {

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
 use super::georef::dates::TimeUnits;
-use super::number::{Number, NumberKind, Value};
+use crate::node::{Number, NumberKind, Value};
 use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
 use crate::zarr::{Array, Scalar};

@@ -18,10 +18,9 @@ use super::group_tree::GroupTree;
 use super::layout::{
     self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
 };
-use super::node::ViewNode;
-use super::number::{Number, NumberKind, Value};
 use super::padding::Padding;
 use crate::array::ArrayReader;
+use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its

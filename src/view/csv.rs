@@ -11,9 +11,8 @@ pub(super) use self::rows::Rows;
 use self::rows::{CsvColumn, QuotedTexts};
 use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Readability, Segment, VirtualFile};
-use super::node::ViewNode;
-use super::number::{Number, Value};
 use super::table::{ColumnData, Table};
+use crate::node::{Number, Value, ViewNode};
 use crate::zarr::Fixed;
 
 /// The maximum length of a row in bytes; each row is rendered in memory.

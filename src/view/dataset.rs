@@ -15,9 +15,9 @@ pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name, is_
 pub(super) use self::variables::proven_type;
 
 use super::group_tree::GroupTree;
-use super::number::{Conversion, Number, Value};
 use super::packed::StoredChunks;
 use crate::array::ArrayReader;
+use crate::node::{Conversion, Number, Value};
 use crate::store::StoreError;
 
 /// The data model of a file: a group, and all dimensions of the file.

@@ -13,11 +13,10 @@ use super::georef::scale::ome_image;
 use super::georef::text::shown;
 use crate::conventions::description::{Axis, AxisKind, Channel, Field, Orientation, Transform};
 use crate::conventions::{n5, ome};
-use crate::view::array_view::ArrayView;
+use crate::node::{ArrayView, Number, Value};
 use crate::view::cf;
 use crate::view::content::ContentError;
 use crate::view::missing::MissingValues;
-use crate::view::number::{Number, Value};
 use crate::view::resolve::NodeResolver;
 use crate::zarr::ZarrFormat;
 

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 
 use super::beginning::LastRead;
 use super::content::{CachedFile, Content, ContentId};
-use super::node::ViewNode;
 use super::nodes::Nodes;
 use crate::array::{ArrayReader, OpenReader, Selection, ServedHandle, ServedVersions};
+use crate::node::ViewNode;
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
 
 /// A view file, as one inode. While it is open, it serves a single version of each chunk.

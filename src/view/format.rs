@@ -10,15 +10,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use self::table::{FormatRow, TABLE, ViewName};
-use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::group_tree::{GroupTree, TreeScope};
 use super::layout::VirtualFile;
-use super::node::ViewNode;
 use super::readme::shell_quoted;
 use super::resolve::NodeResolver;
 use crate::array::Engine;
 use crate::conventions::description::Field;
+use crate::node::{ArrayView, ViewNode};
 use crate::store::{Key, Store};
 use crate::translate::{HierarchyDocument, HierarchyError, Target};
 use crate::units::nearest;

@@ -26,9 +26,9 @@ pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;
 
-use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::resolve::NodeResolver;
+use crate::node::ArrayView;
 use context::{Context, Groups, Notes};
 use grid::Grid;
 use raster::{Raster, spatial_names};

@@ -7,7 +7,6 @@ mod packed;
 
 use std::sync::Arc;
 
-use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
@@ -17,11 +16,11 @@ use super::georef::text::escape;
 use super::georef::transform::{self, Georef};
 use super::georef::{RasterMetadata, crs_metadata};
 use super::layout::{Readability, Segment, VirtualFile};
-use super::number::Conversion;
 use super::packed::swapped;
 use super::resolve::NodeResolver;
 use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use crate::array::ArrayReader;
+use crate::node::{ArrayView, Conversion};
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
 pub(super) use packed::{check as check_packed, render as render_packed};

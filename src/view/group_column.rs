@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use super::content::ContentError;
 use super::group_tree::TreeScope;
-use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::number::{Number, NumberKind};
+use crate::node::{Number, NumberKind, ViewNode};
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.

@@ -7,8 +7,8 @@ use super::georef::grid::Grid;
 use super::group_column::{GroupColumn, NullableElements};
 use super::layout::{READ_TO_OPEN_BYTES, Readability};
 use super::missing::ZeroFill;
-use super::node::ViewNode;
 use super::packed::StoredChunks;
+use crate::node::ViewNode;
 use crate::store::{Key, StoreError};
 
 /// The maximum number of chunks that opening a file may decode.

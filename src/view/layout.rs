@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::csv::Rows;
 use super::hdf5::ChunkIndex;
-use super::number::Conversion;
 use super::parquet::{EncodedArray, RowGroups};
 use super::png::Picture;
 use crate::array::{ArrayReader, ChunkTable};
+use crate::node::Conversion;
 use crate::store::{StoreError, in_memory, part};
 
 /// The order of an array's elements in a file.

@@ -8,10 +8,9 @@
 use super::cf::stated;
 use super::content::ContentError;
 use super::georef::text::shown;
-use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::number::{Number, Value};
 use super::resolve::NodeResolver;
+use crate::node::{Number, Value, ViewNode};
 use crate::store::{Key, ListingSupport, list_prefixes};
 use crate::zarr::{Array, DataType, FillValue, Scalar, ZarrFormat};
 
@@ -334,7 +333,7 @@ mod tests {
 
     #[test]
     fn zero_is_missing_only_if_it_was_chosen() {
-        let own = Number::new(crate::view::NumberKind::UInt, 2, ByteOrder::Little);
+        let own = Number::new(crate::node::NumberKind::UInt, 2, ByteOrder::Little);
         let named = json!({"_ARRAY_DIMENSIONS": ["x"]});
         let declared = json!({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": 7});
         for (fill, attributes, zero, expected, is_told) in [

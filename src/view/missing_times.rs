@@ -4,9 +4,8 @@
 
 use super::content::ContentError;
 use super::group_column::NullableElements;
-use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::number::{Number, Value};
+use crate::node::{Number, Value, ViewNode};
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.

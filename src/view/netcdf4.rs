@@ -18,11 +18,10 @@ use super::dataset::{
 use super::group_tree::GroupTree;
 use super::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
 use super::layout::VirtualFile;
-use super::node::ViewNode;
-use super::number::{Number, NumberKind, Value};
 use super::packed::{StoredChunks, swapped};
 use super::padding::Padding;
 use super::record_encoding::RecordEncoding;
+use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::zarr::ByteOrder;
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.

@@ -8,14 +8,13 @@ mod geometry;
 mod header;
 mod stored;
 
-use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::description::Description;
 use super::georef::context::Notes;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap};
-use super::number::{Conversion, Number, NumberKind};
 use super::resolve::NodeResolver;
 use super::sidecar::element_type;
+use crate::node::{ArrayView, Conversion, Number, NumberKind};
 use crate::zarr::ByteOrder;
 use axes::Axes;
 use geometry::Geometry;

@@ -1,7 +1,7 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
-use super::array_view::ArrayView;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::node::ArrayView;
 use crate::zarr::Fixed;
 
 /// Renders a whole array as a `.npy` file.

@@ -14,10 +14,10 @@ use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::layout::{Readability, VirtualFile};
-use super::node::ViewNode;
 use super::resolve::NodeResolver;
 use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
 use crate::conventions::ome;
+use crate::node::ViewNode;
 use crate::store::Key;
 use axes::StackAxes;
 

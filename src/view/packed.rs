@@ -3,15 +3,13 @@
 
 use std::sync::Arc;
 
-use super::array_view::ArrayView;
 use super::content::ContentError;
 use super::hdf5::{Filter, MAX_FILTERS};
 use super::netcdf4;
-use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::number::{Number, NumberKind};
 use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
+use crate::node::{ArrayView, Number, NumberKind, ViewNode};
 use crate::zarr::{ByteOrder, Scalar};
 
 /// The stored chunks of an array, in their HDF5 form.

@@ -20,8 +20,8 @@ use self::thrift::Fields;
 use super::georef::text::shown;
 use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Readability, Segment, VirtualFile};
-use super::node::ViewNode;
 use super::table::{Column, ColumnData, Table};
+use crate::node::ViewNode;
 
 const MAGIC: &[u8] = b"PAR1";
 /// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.

@@ -16,9 +16,9 @@ use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Obj
 use super::layout::VirtualFile;
 use super::netcdf4::body::{self, ArrayContent, DatasetValues, StoredArray};
 use super::netcdf4::storage;
-use super::node::{NodeElements, ViewNode};
 use super::record_encoding::RecordEncoding;
 use crate::array::ArrayReader;
+use crate::node::{NodeElements, ViewNode};
 use crate::store::StoreError;
 use crate::zarr::{self, FillValue, Node, Variable};
 

@@ -9,7 +9,6 @@ mod plane;
 
 use std::sync::Arc;
 
-use super::array_view::ArrayView;
 use super::cf;
 use super::content::ContentError;
 use super::description::Description;
@@ -22,12 +21,11 @@ use super::georef::samples::{attribute_text, packing};
 use super::georef::transform::flipped_axes;
 use super::layout::{Segment, VirtualFile};
 use super::missing::MissingValues;
-use super::node::ViewNode;
-use super::number::{Number, Value};
 use super::ome_tiff;
 use super::resolve::NodeResolver;
 use crate::array::ArrayReader;
 use crate::conventions::description::{AxisKind, are_rgb};
+use crate::node::{ArrayView, Number, Value, ViewNode};
 use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
 pub(in crate::view) use plane::Block;

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
-use super::number::{Conversion, Value};
 use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
+use crate::node::{Conversion, Value};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};
 
 /// A range of the elements of an array, as the file contains them.

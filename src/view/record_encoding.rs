@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use half::f16;
 
 use super::hdf5::{Datatype, Member};
-use super::number::code_points;
+use crate::node::code_points;
 use crate::zarr::{ByteOrder, Field, Fixed, Scalar};
 
 /// The change of the bytes of a member.

@@ -8,17 +8,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
-use super::array_view::ArrayView;
 use super::content::{CachedFile, Content, ContentError, ContentId, InputTime};
 use super::format::{Format, Renderer};
 use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
-use super::node::{NodeElements, ViewNode};
 use super::nodes::{FileId, Nodes};
 use super::ome_tiff;
 use super::packed::{self, hdf5_encoding};
 use super::table;
 use crate::array::ArrayReader;
+use crate::node::{ArrayView, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;

@@ -12,10 +12,9 @@ use futures_util::future::join_all;
 use super::content::ContentError;
 use super::group_tree::TreeScope;
 use super::missing::ZeroFill;
-use super::node::ViewNode;
 use super::nodes::Nodes;
-use super::number::Value;
 use crate::array::ChunkTable;
+use crate::node::{Value, ViewNode};
 use crate::store::Key;
 use crate::sync::Mutex;
 

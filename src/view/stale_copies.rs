@@ -1,8 +1,8 @@
 //! Nodes whose documents differ from their copies in the consolidated metadata of a group.
 
-use super::node::ViewNode;
 use super::nodes::Nodes;
 use crate::hierarchy::{Document, read_document};
+use crate::node::ViewNode;
 use crate::store::{Key, StoreError, list_prefixes, map_concurrent};
 use crate::zarr::{Consolidated, Documents, Node, ZarrFormat};
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
 use super::group_tree::{GroupArray, GroupTree};
 use super::missing::values_in_tables;
-use super::node::{NodeElements, ViewNode};
-use super::number::Value;
 use crate::array::ArrayReader;
+use crate::node::{NodeElements, Value, ViewNode};
 use crate::zarr::{Node, Scalar};
 
 /// The maximum size of the decoded text of all columns, in bytes.

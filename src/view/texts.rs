@@ -8,9 +8,9 @@ use siphasher::sip::SipHasher13;
 
 use super::content::{CachedText, ContentId};
 use super::elements::render;
-use super::node::{NodeElements, ViewNode};
 use super::nodes::Nodes;
 use crate::array::read_elements;
+use crate::node::{NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::Node;

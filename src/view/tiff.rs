@@ -10,8 +10,8 @@ mod ifd;
 use std::sync::Arc;
 
 use super::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
-use super::number::{Conversion, Number, NumberKind};
 use crate::array::{ArrayReader, ChunkTable};
+use crate::node::{Conversion, Number, NumberKind};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
 pub(super) use ifd::{Directories, FieldValue, Image, tag};

@@ -9,12 +9,12 @@ use super::content::{Content, ContentError, InputTime};
 use super::description::Description;
 use super::format::{Format, Renderer};
 use super::georef::context::Notes;
-use super::node::ViewNode;
 use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
+use crate::node::ViewNode;
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::ViewTree;
+use crate::node::ViewNode;
 use crate::store::list_prefixes;
-use crate::view::{Format, Renderer, ViewNode};
+use crate::view::{Format, Renderer};
 
 /// The largest number of nodes of the root that are examined.
 const MAX_NODES: usize = 16;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use siphasher::sip::SipHasher13;
 
 use super::{ERRORS_FILE, VIEWS_DIR};
+use crate::node::ViewNode;
 use crate::recent_errors::ErrorsText;
 use crate::store::{Key, Kind, Stat, Version};
 use crate::tree::Ino;
 use crate::tree::mux::VIEW_BIT;
-use crate::view::{ChunkDir, ChunkNames, Content, ContentId, Format, Nodes, ViewFile, ViewNode};
+use crate::view::{ChunkDir, ChunkNames, Content, ContentId, Format, Nodes, ViewFile};
 
 /// A view of a node.
 #[derive(Debug, Clone)]

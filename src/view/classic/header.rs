@@ -1,8 +1,8 @@
 //! Encodes the header ("The NetCDF Classic Format Specification"; all numbers are big-endian).
 
 use super::Version;
+use crate::node::{Number, NumberKind};
 use crate::view::dataset::Dimension;
-use crate::view::number::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 /// A type of classic NetCDF.

@@ -263,7 +263,7 @@ impl CsvColumn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::number::{Number, NumberKind};
+    use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     #[test]

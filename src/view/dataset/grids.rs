@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::attributes::name_of;
 use super::dimensions::Scopes;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
+use crate::node::{Number, NumberKind, Value};
 use crate::view::georef::grid::{Grid, GridAttribute};
 use crate::view::georef::raster::Direction;
 use crate::view::group_tree::GroupArray;
-use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
 /// The maximum number of computed coordinates of a file; they take memory in its header.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::node::{ArrayView, ViewNode};
 use crate::store::Key;
-use crate::view::array_view::ArrayView;
 use crate::view::content::ContentError;
-use crate::view::node::ViewNode;
 use crate::view::resolve::NodeResolver;
 
 /// Notes on metadata that are left out, with the reasons.

@@ -10,7 +10,7 @@ use super::epsg::CrsKind;
 use super::proj_text::is_proj_text;
 use super::raster::{Direction, Raster};
 use super::transform::has_axes;
-use crate::view::node::ViewNode;
+use crate::node::ViewNode;
 
 /// Returns the coordinate reference system on which all metadata that declare one agree.
 pub(in crate::view) fn crs(

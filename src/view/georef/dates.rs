@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::node::Value;
 pub(super) use crate::view::calendar::UNIX_EPOCH;
 use crate::view::calendar::{Calendar, Date};
-use crate::view::number::Value;
 
 /// The unit, epoch and calendar of a time axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

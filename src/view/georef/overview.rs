@@ -9,9 +9,8 @@ use super::raster::{Raster, spatial_names};
 use super::samples::SampleMetadata;
 use super::scale::{Vectors, are_scales, of_ome, ome_image, vector};
 use super::transform::{self, Georef, Transform, count};
+use crate::node::{Conversion, ViewNode};
 use crate::view::content::ContentError;
-use crate::view::node::ViewNode;
-use crate::view::number::Conversion;
 
 /// An overview with the conversion of its numbers.
 pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
@@ -362,7 +361,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::number::{Number, NumberKind};
+    use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     fn raster(height: u64, width: u64) -> Raster {

@@ -3,9 +3,8 @@
 use serde_json::Value as Json;
 
 use super::context::short;
-use crate::view::array_view::ArrayView;
+use crate::node::{ArrayView, Conversion, Number, NumberKind};
 use crate::view::cf;
-use crate::view::number::{Conversion, Number, NumberKind};
 use crate::zarr::{Fixed, Scalar};
 
 /// An array as a raster.

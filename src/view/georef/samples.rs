@@ -7,10 +7,10 @@ use super::bands::Bands;
 use super::context::{Context, Notes, number};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
+use crate::node::{Number, Value};
 use crate::view::cf;
 use crate::view::content::ContentError;
 use crate::view::missing::MissingValues;
-use crate::view::number::{Number, Value};
 use crate::zarr::Scalar;
 
 /// The maximum size of the text of all metadata, in bytes.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::view::number::Value;
+use crate::node::Value;
 
 /// The maximum length of the text of an attribute.
 const MAX_TEXT_BYTES: usize = 4096;

@@ -519,7 +519,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::number::{Number, NumberKind};
+    use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Datatype messages (IV.A.2.d).
 
 use super::object::MAX_RANK;
-use crate::view::number::{Number, NumberKind};
+use crate::node::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 /// The type of an element, or of an attribute's value.

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::node::{Number, NumberKind};
 use crate::view::dataset::MAX_NAME_BYTES;
 use crate::view::hdf5::{self, Datatype, Object};
-use crate::view::number::{Number, NumberKind};
 use crate::view::record_encoding::{self, MemberChange, MemberTypes, RecordEncoding, array_of};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 

@@ -6,11 +6,11 @@ use super::FileBuilder;
 use super::body::{ArrayContent, DatasetValues};
 use super::compound::NetCdfMembers;
 use crate::array::ArrayReader;
+use crate::node::{Conversion, Number};
 use crate::store::StoreError;
 use crate::view::dataset::{Data, Variable};
 use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
 use crate::view::layout::{ArrayExtent, ElementOrder};
-use crate::view::number::{Conversion, Number};
 use crate::view::packed::StoredChunks;
 use crate::view::record_encoding::RecordEncoding;
 

@@ -1,10 +1,9 @@
 //! The header that nifti-zarr stores beside the levels of an image: the bytes of a NIfTI header in the array
 //! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
 
+use crate::node::{ArrayView, NumberKind, Value};
 use crate::store::Key;
-use crate::view::array_view::ArrayView;
 use crate::view::content::ContentError;
-use crate::view::number::{NumberKind, Value};
 use crate::view::resolve::NodeResolver;
 use crate::zarr::ByteOrder;
 

@@ -10,12 +10,12 @@ use super::super::description::Description;
 use super::super::georef::context::Notes;
 use super::super::georef::text::is_plain;
 use super::super::layout::{FileLayout, MovedAxis, Segment};
-use super::super::number::{Number, NumberKind};
 use super::super::tiff::{self, FieldValue, tag};
 use super::axes::{AxisStep, StackAxes, StackAxis};
 use super::{ImageStack, pixels};
 use crate::conventions::description::Channel;
 use crate::conventions::units::{metres, seconds};
+use crate::node::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 /// Returns the layout of a stack.

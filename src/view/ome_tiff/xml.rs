@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::super::georef::context::Notes;
 use super::super::georef::text::{escape, is_plain};
-use super::super::number::{Number, NumberKind};
 use super::ImageStack;
 use super::axes::{AxisStep, StackAxis};
 use crate::conventions::description::Channel;
+use crate::node::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::thrift::Fields;
 use crate::array::ArrayReader;
+use crate::node::{Conversion, Number, NumberKind};
 use crate::view::layout::{ArrayExtent, ElementOrder};
-use crate::view::number::{Conversion, Number, NumberKind};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
+use crate::node::{Number, NumberKind, Value};
 use crate::view::cf;
 use crate::view::hdf5::{self, Attribute, Datatype, Payload};
-use crate::view::number::{Number, NumberKind, Value};
 use crate::zarr::ByteOrder;
 
 const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);

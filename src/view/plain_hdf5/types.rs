@@ -1,8 +1,8 @@
 //! HDF5 types of elements, as h5py writes them.
 
+use crate::node::{Conversion, Number, NumberKind};
 use crate::view::hdf5::{self, Datatype};
 use crate::view::netcdf4::body::DatasetValues;
-use crate::view::number::{Conversion, Number, NumberKind};
 use crate::view::record_encoding::{MemberChange, MemberTypes, RecordEncoding, needs_encoding};
 use crate::zarr::{ByteOrder, DataType, Fixed, MetadataError, Scalar, Variable};
 

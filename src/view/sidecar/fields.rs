@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::conventions::description::{Axis, AxisKind};
-use crate::view::array_view::ArrayView;
+use crate::node::{ArrayView, Value};
 use crate::view::content::ContentError;
 use crate::view::description::Description;
 use crate::view::georef::RasterMetadata;
@@ -12,7 +12,6 @@ use crate::view::georef::crs::Crs;
 use crate::view::georef::epsg::{CrsKind, Unit};
 use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
-use crate::view::number::Value;
 use crate::view::resolve::NodeResolver;
 
 /// XML elements of a GDAL virtual raster.

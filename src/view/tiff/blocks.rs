@@ -391,7 +391,7 @@ fn strips(pixels: &PixelLayout, chunk: &[u64]) -> Strips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::number::{Number, NumberKind};
+    use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     const U2: Number = Number::new(NumberKind::UInt, 2, ByteOrder::Little);

@@ -573,7 +573,7 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::number::{Number, NumberKind};
+    use crate::node::{Number, NumberKind};
     use crate::view::tiff::PixelLayout;
 
     fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, FieldValue)>) -> Image {

@@ -1,9 +1,16 @@
-//! One node of a hierarchy, with its metadata and the reader of its elements.
+//! One node of a hierarchy, with its metadata and the reader of its elements; arrays and the numbers in them.
+
+mod array_view;
+mod number;
+
+pub use array_view::ArrayView;
+pub(crate) use number::code_points;
+pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use serde_json::Value;
+use serde_json::Value as Json;
 
 use crate::array::{ArrayReader, Engine, Reservation};
 use crate::codec::Pipeline;
@@ -14,29 +21,29 @@ use crate::zarr::Node;
 /// A node and the input of its views.
 #[derive(Debug)]
 pub struct ViewNode {
-    pub(super) key: Key,
-    pub(super) name: String,
-    pub(super) node: Node,
-    pub(super) problems: Vec<String>,
+    pub(crate) key: Key,
+    pub(crate) name: String,
+    pub(crate) node: Node,
+    pub(crate) problems: Vec<String>,
     /// Whether the node has no metadata document: a group, because the store has keys below it.
-    pub(super) is_implicit: bool,
+    pub(crate) is_implicit: bool,
     /// Why the documents do not tell whether the node is a group or an array; `None` if they do.
-    pub(super) broken: Option<String>,
-    pub(super) elements: NodeElements,
-    pub(super) version: u64,
-    pub(super) modified: SystemTime,
-    pub(super) attributes: Option<Vec<u8>>,
+    pub(crate) broken: Option<String>,
+    pub(crate) elements: NodeElements,
+    pub(crate) version: u64,
+    pub(crate) modified: SystemTime,
+    pub(crate) attributes: Option<Vec<u8>>,
     /// Why the document of the attributes could not be read; `None` if it was read, or does not exist.
-    pub(super) unread_attributes: Option<String>,
+    pub(crate) unread_attributes: Option<String>,
     /// The maximum memory of the metadata, in bytes.
-    pub(super) memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// The reservation of that memory, if it counts against the limit while the node is in use.
-    pub(super) _memory: Option<Reservation>,
+    pub(crate) _memory: Option<Reservation>,
 }
 
 /// How the elements of a node can be read.
 #[derive(Debug)]
-pub(super) enum NodeElements {
+pub(crate) enum NodeElements {
     /// The node is a group.
     None,
     /// Elements of constant size.
@@ -49,7 +56,7 @@ pub(super) enum NodeElements {
 
 impl ViewNode {
     /// Returns whether the store is known to have other metadata of the array by now.
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(crate) fn is_outdated(&self) -> bool {
         match &self.elements {
             NodeElements::Fixed(reader) => reader.chunks().is_outdated(),
             NodeElements::None | NodeElements::Variable(..) | NodeElements::Unreadable(_) => false,
@@ -104,21 +111,21 @@ impl ViewNode {
         }
     }
 
-    pub(super) fn attributes_text(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn attributes_text(&self) -> Result<Vec<u8>, String> {
         if let Some(why) = &self.unread_attributes {
             return Err(why.clone());
         }
         match (&self.attributes, self.node.attributes()) {
             (Some(text), Ok(_)) => Ok(text.clone()),
-            (None, Ok(attributes)) => Ok(pretty(&Value::Object(attributes.clone()))),
+            (None, Ok(attributes)) => Ok(pretty(&Json::Object(attributes.clone()))),
             (_, Err(error)) => Err(error.to_string()),
         }
     }
 
     /// Returns a JSON summary of the parsed metadata.
-    pub fn info(&self) -> Value {
+    pub fn info(&self) -> Json {
         let mut info = self.node.info();
-        if let (Value::Object(info), NodeElements::Unreadable(why)) = (&mut info, &self.elements) {
+        if let (Json::Object(info), NodeElements::Unreadable(why)) = (&mut info, &self.elements) {
             info.insert("unreadable".into(), why.clone().into());
         }
         info
@@ -153,7 +160,7 @@ pub async fn attributes_at(
 /// Returns the extended attributes of a node, without the prefix `user.zarr.` of their names.
 fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
-    if let Value::Object(info) = node.info() {
+    if let Json::Object(info) = node.info() {
         for (name, member) in [
             ("shape", "shape"),
             ("dtype", "data_type"),
@@ -179,15 +186,15 @@ fn extended_attributes(node: &Node) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Returns text unchanged, any other value as JSON.
-fn plain(value: &Value) -> Vec<u8> {
+fn plain(value: &Json) -> Vec<u8> {
     match value {
-        Value::String(text) => text.clone().into_bytes(),
+        Json::String(text) => text.clone().into_bytes(),
         value => value.to_string().into_bytes(),
     }
 }
 
 /// Formats a document for human readers.
-pub(super) fn pretty(value: &Value) -> Vec<u8> {
+pub(crate) fn pretty(value: &Json) -> Vec<u8> {
     let mut text = format!("{value:#}").into_bytes();
     text.push(b'\n');
     text

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::node::ViewNode;
 use super::number::Number;
 use crate::array::ArrayReader;
+use crate::node::ViewNode;
 use crate::zarr::{self, Fixed};
 
 /// An array of elements of constant size.

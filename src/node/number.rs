@@ -333,7 +333,7 @@ fn encode_utf8(points: &[u8], order: ByteOrder, to: &mut [u8]) -> Result<(), Val
 }
 
 /// Returns the code points of a text of 4-byte words, without the NULs at its end.
-pub(super) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = u32> {
+pub(crate) fn code_points(bytes: &[u8], order: ByteOrder) -> impl Iterator<Item = u32> {
     let (points, _) = bytes.as_chunks::<4>();
     let end = points.iter().rposition(|point| *point != [0; 4]);
     points
