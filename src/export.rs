@@ -17,11 +17,11 @@ use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, ExportArgs};
 use crate::inspect::{Failure, OpenedSource, Transfer, default_memory_limit_bytes};
 use crate::machine::{cores, memory_bytes};
-use crate::node::ViewNode;
+use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
 use crate::store::Object;
 use crate::units::FOREVER;
-use crate::view::{ContentError, Format, FormatSet, Nodes, NodesOptions, ViewFile};
+use crate::view::{Format, FormatSet, Nodes, NodesOptions, ViewFile};
 
 /// The size of one read in bytes, and the number of concurrent reads.
 const PIECE_BYTES: usize = 4 << 20;

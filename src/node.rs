@@ -1,11 +1,15 @@
 //! One node of a hierarchy, with its metadata and the reader of its elements; arrays and the numbers in them.
 
 mod array_view;
+mod error;
 mod number;
+mod resolver;
 
 pub use array_view::ArrayView;
+pub use error::ContentError;
 pub(crate) use number::code_points;
 pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
+pub use resolver::NodeResolver;
 
 use std::sync::Arc;
 use std::time::SystemTime;

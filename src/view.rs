@@ -56,7 +56,7 @@ mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use cf::{attribute_value, time_units};
-pub use content::{CachedFile, Content, ContentError, ContentId};
+pub use content::{CachedFile, Content, ContentId};
 pub use file::ViewFile;
 pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
 pub use format_set::FormatSet;
@@ -71,4 +71,3 @@ pub use missing::ZeroFill;
 pub use nodes::{Nodes, NodesOptions, alias};
 pub use png::Picture;
 pub(crate) use readme::shell_quoted;
-pub use resolve::NodeResolver;

@@ -17,11 +17,11 @@ use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
 use crate::hierarchy::{Collection, not_shown};
-use crate::node::ViewNode;
+use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
 use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
 use crate::units::FOREVER;
-use crate::view::{Content, ContentError, Format, FormatSet, Nodes, NodesOptions, Renderer};
+use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, Renderer};
 use crate::zarr::{Array, Node};
 
 /// The number of keys after which counting stops.

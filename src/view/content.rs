@@ -1,4 +1,4 @@
-//! The content of a node in each format, or why it is not available.
+//! The content of a node in each format.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 use super::layout::VirtualFile;
 use super::nodes::FileId;
 use crate::array::{ArrayReader, Reservation};
-use crate::store::StoreError;
-use crate::translate::HierarchyError;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// The content of a node in one format.
@@ -102,49 +100,6 @@ impl InputTime {
         Self {
             oldest: Instant::now(),
             has_failed_input: false,
-        }
-    }
-}
-
-/// The reason why a format has no content.
-#[derive(Debug, Clone)]
-pub enum ContentError {
-    /// The format does not support this node, for this reason.
-    Absent(String),
-    /// An input could not be read.
-    Failed(StoreError),
-    /// The format needs a node or numbers that are not read yet (`resolve`).
-    Unresolved,
-}
-
-impl ContentError {
-    /// Returns the reason as an error of the key that a user or the kernel requested.
-    pub fn into_error(self, key: &crate::store::Key) -> StoreError {
-        match self {
-            Self::Absent(_) => StoreError::NotFound { key: key.clone() },
-            Self::Failed(error) => error,
-            Self::Unresolved => StoreError::internal("a node that was not resolved"),
-        }
-    }
-}
-
-impl From<StoreError> for ContentError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<String> for ContentError {
-    fn from(why: String) -> Self {
-        Self::Absent(why)
-    }
-}
-
-impl From<HierarchyError> for ContentError {
-    fn from(none: HierarchyError) -> Self {
-        match none {
-            HierarchyError::Absent(why) => Self::Absent(why),
-            HierarchyError::Failed(error) => Self::Failed(error),
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::content::ContentError;
 use super::group_tree::{DecodedTexts, TreeScope};
 use super::netcdf4;
 use super::nodes::Nodes;
 use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
-use crate::node::{NodeElements, Number, Value, ViewNode, code_points};
+use crate::node::{ContentError, NodeElements, Number, Value, ViewNode, code_points};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
 use crate::zarr::{Array, ByteOrder, DataType, Fixed, Node, Scalar, Variable};

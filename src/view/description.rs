@@ -13,11 +13,9 @@ use super::georef::scale::ome_image;
 use super::georef::text::shown;
 use crate::conventions::description::{Axis, AxisKind, Channel, Field, Orientation, Transform};
 use crate::conventions::{n5, ome};
-use crate::node::{ArrayView, Number, Value};
+use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value};
 use crate::view::cf;
-use crate::view::content::ContentError;
 use crate::view::missing::MissingValues;
-use crate::view::resolve::NodeResolver;
 use crate::zarr::ZarrFormat;
 
 /// What all conventions say of an array.

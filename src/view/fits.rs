@@ -1,16 +1,16 @@
 //! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
-use super::content::ContentError;
 use super::description::Description;
 use super::georef::context::Notes;
 use super::georef::text::shown;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
-use super::resolve::NodeResolver;
 use super::sidecar::element_type;
 use crate::conventions::description::{Axis, Transform};
 use crate::conventions::units::{metres, seconds};
-use crate::node::{ArrayView, Conversion, ConversionRule, Number, NumberKind, Value};
+use crate::node::{
+    ArrayView, ContentError, Conversion, ConversionRule, NodeResolver, Number, NumberKind, Value,
+};
 use crate::zarr::{ByteOrder, Fixed};
 
 const RECORD_BYTES: u64 = 2880;

@@ -10,14 +10,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use self::table::{FormatRow, TABLE, ViewName};
-use super::content::ContentError;
 use super::group_tree::{GroupTree, TreeScope};
 use super::layout::VirtualFile;
 use super::readme::shell_quoted;
-use super::resolve::NodeResolver;
 use crate::array::Engine;
 use crate::conventions::description::Field;
-use crate::node::{ArrayView, ViewNode};
+use crate::node::{ArrayView, ContentError, NodeResolver, ViewNode};
 use crate::store::{Key, Store};
 use crate::translate::{HierarchyDocument, HierarchyError, Target};
 use crate::units::nearest;

@@ -26,9 +26,7 @@ pub(super) mod text;
 pub(super) mod transform;
 pub(super) mod wkt;
 
-use super::content::ContentError;
-use super::resolve::NodeResolver;
-use crate::node::ArrayView;
+use crate::node::{ArrayView, ContentError, NodeResolver};
 use context::{Context, Groups, Notes};
 use grid::Grid;
 use raster::{Raster, spatial_names};

@@ -7,7 +7,6 @@ mod packed;
 
 use std::sync::Arc;
 
-use super::content::ContentError;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
@@ -17,10 +16,9 @@ use super::georef::transform::{self, Georef};
 use super::georef::{RasterMetadata, crs_metadata};
 use super::layout::{Readability, Segment, VirtualFile};
 use super::packed::swapped;
-use super::resolve::NodeResolver;
 use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use crate::array::ArrayReader;
-use crate::node::{ArrayView, Conversion};
+use crate::node::{ArrayView, ContentError, Conversion, NodeResolver};
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
 pub(super) use packed::{check as check_packed, render as render_packed};

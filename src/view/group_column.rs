@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::content::ContentError;
 use super::group_tree::TreeScope;
 use super::nodes::Nodes;
-use crate::node::{Number, NumberKind, ViewNode};
+use crate::node::{ContentError, Number, NumberKind, ViewNode};
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.

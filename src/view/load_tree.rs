@@ -8,16 +8,15 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::content::ContentError;
 use super::dataset::MAX_DIMENSIONS;
 use super::georef::grid::Grid;
 use super::georef::grid_mapping::DEFAULT_GRID_MAPPING;
 use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-use super::missing::{ZeroFill, values_in_tables};
+use super::missing::{ZeroFill, values_in_tables, zero_fill};
 use super::nodes::Nodes;
-use crate::node::{NodeElements, ViewNode};
+use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
 use crate::zarr::{Array, Node};
@@ -286,7 +285,7 @@ impl Nodes {
         let (mut nulls, mut grid) = (Ok(None), None);
         let (mut unread, mut unread_grid) = (None, None);
         let zero_fill = match budget.has_elements {
-            true => self.zero_fill(&node).await?,
+            true => self.resolve(|nodes| zero_fill(&node, nodes)).await?,
             false => ZeroFill::Unknown,
         };
         if budget.has_elements && scope == TreeScope::Table {

@@ -6,12 +6,8 @@
 //! around an array tell whether its 0 was chosen ([`ZeroFill`]).
 
 use super::cf::stated;
-use super::content::ContentError;
 use super::georef::text::shown;
-use super::nodes::Nodes;
-use super::resolve::NodeResolver;
-use crate::node::{Number, Value, ViewNode};
-use crate::store::{Key, ListingSupport, list_prefixes};
+use crate::node::{ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::{Array, DataType, FillValue, Scalar, ZarrFormat};
 
 /// The maximum number of groups above an array whose coordinates are read.
@@ -68,7 +64,7 @@ impl MissingValues {
             return Ok(Self::default());
         };
         let zero = match is_ambiguous(array) {
-            true => nodes.zero_fill(node)?,
+            true => zero_fill(node, nodes)?,
             false => ZeroFill::Unknown,
         };
         Ok(Self {
@@ -240,80 +236,66 @@ fn combined(evidence: impl Iterator<Item = ZeroFill>) -> ZeroFill {
     })
 }
 
-impl Nodes {
-    /// Returns what the `fill_value` 0 of an array means, by the coordinates of its axes, then by its scale and
-    /// offset, then by the other arrays of its group.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub(super) async fn zero_fill(&self, node: &ViewNode) -> Result<ZeroFill, ContentError> {
-        let Some(array) = node
-            .metadata()
-            .as_array()
-            .filter(|array| is_ambiguous(array))
-        else {
-            return Ok(ZeroFill::Unknown);
-        };
-        if is_coordinate(node, array) {
-            return Ok(ZeroFill::Default);
-        }
-        let by_coordinates = self.coordinate_evidence(node, array).await?;
-        if by_coordinates != ZeroFill::Unknown {
-            return Ok(by_coordinates);
-        }
-        if is_marked(array) {
-            return Ok(ZeroFill::Missing);
-        }
-        self.sibling_evidence(node.key()).await
+/// Returns what the `fill_value` 0 of an array means, by the coordinates of its axes, then by its scale and
+/// offset, then by the other arrays of its group.
+///
+/// # Errors
+/// Errors of the store.
+pub(super) fn zero_fill(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<ZeroFill, ContentError> {
+    let Some(array) = node
+        .metadata()
+        .as_array()
+        .filter(|array| is_ambiguous(array))
+    else {
+        return Ok(ZeroFill::Unknown);
+    };
+    if is_coordinate(node, array) {
+        return Ok(ZeroFill::Default);
     }
-
-    /// Returns the evidence of the coordinates of an array, of the nearest group that has one: the groups of an
-    /// xarray DataTree inherit them.
-    async fn coordinate_evidence(
-        &self,
-        node: &ViewNode,
-        array: &Array,
-    ) -> Result<ZeroFill, ContentError> {
-        let mut group = node.key().clone();
-        for _ in 0..MAX_GROUPS {
-            if group.is_root() {
-                break;
-            }
-            group = group.parent();
-            let mut found = Vec::new();
-            for name in array.dimension_names.iter().flatten() {
-                let Ok(key) = group.join(name.as_bytes()) else {
-                    continue;
-                };
-                if let Some(coordinate) = self.node_if_present(&key).await? {
-                    found.push(evidence(&coordinate));
-                }
-            }
-            match combined(found.into_iter()) {
-                ZeroFill::Unknown => {}
-                known => return Ok(known),
-            }
-        }
-        Ok(ZeroFill::Unknown)
+    let by_coordinates = coordinate_evidence(node, array, nodes)?;
+    if by_coordinates != ZeroFill::Unknown {
+        return Ok(by_coordinates);
     }
+    if is_marked(array) {
+        return Ok(ZeroFill::Missing);
+    }
+    if node.key().is_root() {
+        return Ok(ZeroFill::Unknown);
+    }
+    let siblings = nodes.members(&node.key().parent(), MAX_SIBLINGS)?;
+    Ok(combined(siblings.iter().map(|sibling| evidence(sibling))))
+}
 
-    /// Returns the evidence of the other arrays in the group of an array, if the store lists them.
-    async fn sibling_evidence(&self, key: &Key) -> Result<ZeroFill, ContentError> {
-        let is_complete = self.store().capabilities().listing == ListingSupport::Complete;
-        let group = key.parent();
-        if key.is_root() || !is_complete && self.store().incomplete_listing(&group).await?.is_some()
-        {
-            return Ok(ZeroFill::Unknown);
+/// Returns the evidence of the coordinates of an array, of the nearest group that has one: the groups of an
+/// xarray DataTree inherit them.
+fn coordinate_evidence(
+    node: &ViewNode,
+    array: &Array,
+    nodes: &dyn NodeResolver,
+) -> Result<ZeroFill, ContentError> {
+    let mut group = node.key().clone();
+    for _ in 0..MAX_GROUPS {
+        if group.is_root() {
+            break;
         }
-        let names = list_prefixes(&**self.store(), &group, MAX_SIBLINGS).await?;
+        group = group.parent();
+        let keys = array.dimension_names.iter().flatten();
+        let keys = keys.filter_map(|name| group.join(name.as_bytes()).ok());
+        // All of them are asked for before the first one is needed, so that they are read together.
+        let coordinates: Vec<_> = keys.map(|key| nodes.node(&key)).collect();
         let mut found = Vec::new();
-        for name in names.iter().take(MAX_SIBLINGS) {
-            if let Ok(sibling) = group.join(name) {
-                found.push(evidence(&*self.node(&sibling).await?));
-            }
+        for coordinate in coordinates {
+            found.extend(coordinate?.map(|coordinate| evidence(&coordinate)));
         }
-        Ok(combined(found.into_iter()))
+        match combined(found.into_iter()) {
+            ZeroFill::Unknown => {}
+            known => return Ok(known),
+        }
     }
+    Ok(ZeroFill::Unknown)
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //!
 //! Source: "Datetimes and Timedeltas" in the reference of NumPy.
 
-use super::content::ContentError;
 use super::group_column::NullableElements;
 use super::nodes::Nodes;
-use crate::node::{Number, Value, ViewNode};
+use crate::node::{ContentError, Number, Value, ViewNode};
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.

@@ -8,13 +8,11 @@ mod geometry;
 mod header;
 mod stored;
 
-use super::content::ContentError;
 use super::description::Description;
 use super::georef::context::Notes;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap};
-use super::resolve::NodeResolver;
 use super::sidecar::element_type;
-use crate::node::{ArrayView, Conversion, Number, NumberKind};
+use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
 use crate::zarr::ByteOrder;
 use axes::Axes;
 use geometry::Geometry;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::beginning::FilesWithGap;
-use super::content::{CachedFile, CachedText, ContentError};
+use super::content::{CachedFile, CachedText};
 use super::format::Format;
 use super::format_set::FormatSet;
 use super::source_name::source_name;
@@ -15,7 +15,7 @@ use crate::array::{ArrayReader, Engine, check_version};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
-use crate::node::{NodeElements, ViewNode};
+use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::{AsOf, Key, Kind, Store, StoreError, Ttl, Version};
 use crate::sync::Mutex;

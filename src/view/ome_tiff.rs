@@ -7,17 +7,15 @@ mod xml;
 
 use std::sync::Arc;
 
-use super::content::ContentError;
 use super::description::Description;
 use super::georef::RasterMetadata;
 use super::georef::context::{Context, Groups, Notes};
 use super::georef::overview::{FullImage, overviews};
 use super::georef::raster::Raster;
 use super::layout::{Readability, VirtualFile};
-use super::resolve::NodeResolver;
 use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
 use crate::conventions::ome;
-use crate::node::ViewNode;
+use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::store::Key;
 use axes::StackAxes;
 

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use super::content::ContentError;
 use super::hdf5::{Filter, MAX_FILTERS};
 use super::netcdf4;
 use super::nodes::Nodes;
 use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
-use crate::node::{ArrayView, Number, NumberKind, ViewNode};
+use crate::node::{ArrayView, ContentError, Number, NumberKind, ViewNode};
 use crate::zarr::{ByteOrder, Scalar};
 
 /// The stored chunks of an array, in their HDF5 form.

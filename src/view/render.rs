@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
-use super::content::{CachedFile, Content, ContentError, ContentId, InputTime};
+use super::content::{CachedFile, Content, ContentId, InputTime};
 use super::format::{Format, Renderer};
 use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
@@ -17,7 +17,7 @@ use super::ome_tiff;
 use super::packed::{self, hdf5_encoding};
 use super::table;
 use crate::array::ArrayReader;
-use crate::node::{ArrayView, NodeElements, ViewNode};
+use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
 use crate::zarr::chunk_names::ChunkNames;

@@ -9,50 +9,15 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::content::ContentError;
 use super::group_tree::TreeScope;
-use super::missing::ZeroFill;
 use super::nodes::Nodes;
 use crate::array::ChunkTable;
-use crate::node::{Value, ViewNode};
-use crate::store::Key;
+use crate::node::{ContentError, NodeResolver, Value, ViewNode};
+use crate::store::{Key, ListingSupport, list_prefixes};
 use crate::sync::Mutex;
 
-/// The other nodes of a hierarchy, for formats of an array that need more than its metadata.
-pub trait NodeResolver {
-    /// Returns the node at a key; `None` if the store has no such prefix.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError>;
-
-    /// Returns all numbers of a small array in C order.
-    ///
-    /// # Errors
-    /// [`ContentError::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
-    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, ContentError>;
-
-    /// Returns all texts of a small array in C order.
-    ///
-    /// # Errors
-    /// [`ContentError::Absent`] for too much text or no text; else why the array cannot be read.
-    fn texts(&self, node: &ViewNode) -> Result<Arc<Vec<String>>, ContentError>;
-
-    /// Returns what the `fill_value` 0 of an array means.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    fn zero_fill(&self, node: &ViewNode) -> Result<ZeroFill, ContentError>;
-
-    /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
-    fn assumes_wgs84(&self) -> bool;
-
-    /// Returns the sizes and offsets of the stored chunks of an array.
-    ///
-    /// # Errors
-    /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
-    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, ContentError>;
-}
+/// The arrays and groups of a group.
+type Members = Arc<Vec<Arc<ViewNode>>>;
 
 /// The data that were read for one format of one array.
 #[derive(Debug, Default)]
@@ -61,7 +26,7 @@ struct ResolvedInputs {
     numbers: HashMap<(Key, u64), Result<Vec<Value>, ContentError>>,
     texts: HashMap<Key, Result<Arc<Vec<String>>, ContentError>>,
     tables: HashMap<Key, Result<Arc<ChunkTable>, ContentError>>,
-    zero_fills: HashMap<Key, Result<ZeroFill, ContentError>>,
+    members: HashMap<(Key, usize), Result<Members, ContentError>>,
     missing: Mutex<Vec<MissingInput>>,
     assumes_wgs84: bool,
 }
@@ -75,8 +40,8 @@ enum MissingInput {
     Texts(Key),
     /// The sizes and offsets of the stored chunks of an array.
     Table(Key),
-    /// What the `fill_value` 0 of an array means.
-    ZeroFill(Key),
+    /// The arrays and groups of a group, and the maximum of their count.
+    Members(Key, usize),
 }
 
 impl ResolvedInputs {
@@ -111,10 +76,10 @@ impl NodeResolver for ResolvedInputs {
         }
     }
 
-    fn zero_fill(&self, node: &ViewNode) -> Result<ZeroFill, ContentError> {
-        match self.zero_fills.get(node.key()) {
+    fn members(&self, group: &Key, most: usize) -> Result<Members, ContentError> {
+        match self.members.get(&(group.clone(), most)) {
             Some(found) => found.clone(),
-            None => Err(self.note(MissingInput::ZeroFill(node.key().clone()))),
+            None => Err(self.note(MissingInput::Members(group.clone(), most))),
         }
     }
 
@@ -136,7 +101,7 @@ enum LoadedInput {
     Numbers((Key, u64), Result<Vec<Value>, ContentError>),
     Texts(Key, Result<Arc<Vec<String>>, ContentError>),
     Table(Key, Result<Arc<ChunkTable>, ContentError>),
-    ZeroFill(Key, Result<ZeroFill, ContentError>),
+    Members((Key, usize), Result<Members, ContentError>),
 }
 
 impl Nodes {
@@ -168,7 +133,7 @@ impl Nodes {
                     }
                     LoadedInput::Texts(key, texts) => drop(resolved.texts.insert(key, texts)),
                     LoadedInput::Table(key, table) => drop(resolved.tables.insert(key, table)),
-                    LoadedInput::ZeroFill(key, zero) => drop(resolved.zero_fills.insert(key, zero)),
+                    LoadedInput::Members(key, found) => drop(resolved.members.insert(key, found)),
                 }
             }
         }
@@ -203,13 +168,26 @@ impl Nodes {
                 };
                 LoadedInput::Table(key, table)
             }
-            MissingInput::ZeroFill(key) => {
-                let zero = match self.node(&key).await {
-                    Ok(node) => self.zero_fill(&node).await,
-                    Err(error) => Err(ContentError::Failed(error)),
-                };
-                LoadedInput::ZeroFill(key, zero)
+            MissingInput::Members(key, most) => {
+                let members = self.members(&key, most).await;
+                LoadedInput::Members((key, most), members.map(Arc::new))
             }
         }
+    }
+
+    /// Returns at most `most` arrays and groups of a group; none if the store does not list all of them.
+    async fn members(&self, group: &Key, most: usize) -> Result<Vec<Arc<ViewNode>>, ContentError> {
+        let is_complete = self.store().capabilities().listing == ListingSupport::Complete;
+        if !is_complete && self.store().incomplete_listing(group).await?.is_some() {
+            return Ok(Vec::new());
+        }
+        let names = list_prefixes(&**self.store(), group, most).await?;
+        let mut members = Vec::new();
+        for name in names.iter().take(most) {
+            if let Ok(key) = group.join(name) {
+                members.push(self.node(&key).await?);
+            }
+        }
+        Ok(members)
     }
 }

@@ -6,13 +6,11 @@ mod fields;
 use std::fmt::Write as _;
 
 use super::cf;
-use super::content::ContentError;
 use super::georef::RasterMetadata;
 use super::georef::context::Notes;
 use super::georef::text::escape;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
-use super::resolve::NodeResolver;
-use crate::node::{ArrayView, Number, NumberKind};
+use crate::node::{ArrayView, ContentError, NodeResolver, Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 

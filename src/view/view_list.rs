@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::content::{Content, ContentError, InputTime};
+use super::content::{Content, InputTime};
 use super::description::Description;
 use super::format::{Format, Renderer};
 use super::georef::context::Notes;
@@ -14,7 +14,7 @@ use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
-use crate::node::ViewNode;
+use crate::node::{ContentError, ViewNode};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::current::content_id_of;
 use super::view::{FoundView, View, ViewKind};
 use super::{ERRORS_FILE, ViewTree};
-use crate::node::ViewNode;
+use crate::node::{ContentError, ViewNode};
 use crate::store::{Kind, StoreError};
-use crate::view::{ChunkEntry, ChunkNames, Content, ContentError, ESCAPE, Format, alias};
+use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, alias};
 
 impl ViewTree {
     /// Finds a name in a directory of chunks; `None` in any other directory.

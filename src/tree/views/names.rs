@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::ViewTree;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
-use crate::node::ViewNode;
+use crate::node::{ContentError, ViewNode};
 use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, ContentError, ESCAPE, Format, Renderer, alias};
+use crate::view::{ChunkEntry, ESCAPE, Format, Renderer, alias};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]

@@ -2,9 +2,8 @@
 
 use super::Renderer;
 use crate::conventions::description::Field::{self, *};
-use crate::node::{ViewNode, pretty};
+use crate::node::{ContentError, ViewNode, pretty};
 use crate::translate::{zmetadata_json, zom_json};
-use crate::view::content::ContentError;
 use crate::view::group_tree::TreeScope;
 use crate::view::{
     anndata, classic, csv, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, parquet, plain_hdf5,

@@ -6,9 +6,8 @@ use super::context::{Context, Notes, number, short, some};
 use super::crs::Crs;
 use super::epsg::{CrsKind, Unit};
 use super::raster::{Direction, direction_of};
-use crate::node::{Number, NumberKind, Value, ViewNode};
+use crate::node::{ContentError, Number, NumberKind, Value, ViewNode};
 use crate::view::cf;
-use crate::view::content::ContentError;
 use crate::view::missing::MissingValues;
 use crate::zarr::Scalar;
 

@@ -7,8 +7,7 @@ use super::context::{Context, Notes, short};
 use super::dates::{TimeUnits, UNIX_EPOCH, gregorian_date};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
-use crate::node::{Value, ViewNode};
-use crate::view::content::ContentError;
+use crate::node::{ContentError, Value, ViewNode};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{DataType, Scalar, Variable};
 

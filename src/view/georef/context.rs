@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::node::{ArrayView, ViewNode};
+use crate::node::{ArrayView, ContentError, NodeResolver, ViewNode};
 use crate::store::Key;
-use crate::view::content::ContentError;
-use crate::view::resolve::NodeResolver;
 
 /// Notes on metadata that are left out, with the reasons.
 #[derive(Debug, Default)]

@@ -7,8 +7,7 @@ use serde_json::Value as Json;
 use super::context::{Context, Notes, short};
 use super::crs_metadata::{has_crs, may_have_crs, says_crs};
 use super::raster::Raster;
-use crate::node::ViewNode;
-use crate::view::content::ContentError;
+use crate::node::{ContentError, ViewNode};
 
 /// Returns the node of `grid_mapping` (CF 1.13, 5.6) for the axes of a raster.
 pub(super) fn grid_mapping(

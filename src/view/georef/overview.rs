@@ -9,8 +9,7 @@ use super::raster::{Raster, spatial_names};
 use super::samples::SampleMetadata;
 use super::scale::{Vectors, are_scales, of_ome, ome_image, vector};
 use super::transform::{self, Georef, Transform, count};
-use crate::node::{Conversion, ViewNode};
-use crate::view::content::ContentError;
+use crate::node::{ContentError, Conversion, ViewNode};
 
 /// An overview with the conversion of its numbers.
 pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);

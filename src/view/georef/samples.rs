@@ -7,9 +7,8 @@ use super::bands::Bands;
 use super::context::{Context, Notes, number};
 use super::raster::Raster;
 use super::text::{is_plain, shown};
-use crate::node::{Number, Value};
+use crate::node::{ContentError, Number, Value};
 use crate::view::cf;
-use crate::view::content::ContentError;
 use crate::view::missing::MissingValues;
 use crate::zarr::Scalar;
 

@@ -10,7 +10,7 @@ use super::grid_mapping::{DEFAULT_GRID_MAPPING, default_grid_mapping, grid_mappi
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
 use crate::conventions::ome;
-use crate::view::content::ContentError;
+use crate::node::ContentError;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
 /// or to its centre if pixels are points.

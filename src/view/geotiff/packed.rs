@@ -1,8 +1,7 @@
 //! GeoTIFF files whose tiles and strips are the stored chunks of an array.
 
 use super::{LevelView, pixels, render_with};
-use crate::node::{ArrayView, Number};
-use crate::view::content::ContentError;
+use crate::node::{ArrayView, ContentError, NodeResolver, Number};
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::context::{Context, Groups, Notes};
 use crate::view::georef::raster::Raster;
@@ -10,7 +9,6 @@ use crate::view::georef::samples::SampleMetadata;
 use crate::view::georef::text::shown;
 use crate::view::layout::{StoredExtent, VirtualFile};
 use crate::view::packed::{swapped, tiff_encoding};
-use crate::view::resolve::NodeResolver;
 use crate::view::tiff::{self, Image};
 
 /// Checks that the metadata of an array prove that the file exists, whichever chunks are missing.

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::{MAX_DEPTH, TreeBudget};
+use crate::node::ContentError;
 use crate::store::Key;
-use crate::view::content::ContentError;
 use crate::view::georef::grid_mapping::names_in;
 use crate::view::group_tree::{GroupArray, GroupTree, TreeScope};
 use crate::view::nodes::Nodes;

@@ -1,10 +1,8 @@
 //! The header that nifti-zarr stores beside the levels of an image: the bytes of a NIfTI header in the array
 //! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
 
-use crate::node::{ArrayView, NumberKind, Value};
+use crate::node::{ArrayView, ContentError, NodeResolver, NumberKind, Value};
 use crate::store::Key;
-use crate::view::content::ContentError;
-use crate::view::resolve::NodeResolver;
 use crate::zarr::ByteOrder;
 
 /// The maximum size of a header with its extensions.

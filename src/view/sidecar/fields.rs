@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::conventions::description::{Axis, AxisKind};
-use crate::node::{ArrayView, Value};
-use crate::view::content::ContentError;
+use crate::node::{ArrayView, ContentError, NodeResolver, Value};
 use crate::view::description::Description;
 use crate::view::georef::RasterMetadata;
 use crate::view::georef::context::{Context, Groups, Notes};
@@ -12,7 +11,6 @@ use crate::view::georef::crs::Crs;
 use crate::view::georef::epsg::{CrsKind, Unit};
 use crate::view::georef::text::{escape, shown};
 use crate::view::georef::transform::Transform;
-use crate::view::resolve::NodeResolver;
 
 /// XML elements of a GDAL virtual raster.
 #[derive(Debug, Default)]

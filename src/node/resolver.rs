@@ -1,0 +1,43 @@
+//! The other nodes of a hierarchy and the numbers of small arrays, as pure functions ask for them.
+
+use std::sync::Arc;
+
+use super::{ContentError, Value, ViewNode};
+use crate::array::ChunkTable;
+use crate::store::Key;
+
+/// The other nodes of a hierarchy, for conventions and formats that need more than the metadata of a node.
+pub trait NodeResolver {
+    /// Returns the node at a key; `None` if the store has no such prefix.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn node(&self, key: &Key) -> Result<Option<Arc<ViewNode>>, ContentError>;
+
+    /// Returns all numbers of a small array in C order.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] for more than `most` numbers or no numbers; else why the array cannot be read.
+    fn numbers(&self, node: &ViewNode, most: u64) -> Result<Vec<Value>, ContentError>;
+
+    /// Returns all texts of a small array in C order.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] for too much text or no text; else why the array cannot be read.
+    fn texts(&self, node: &ViewNode) -> Result<Arc<Vec<String>>, ContentError>;
+
+    /// Returns at most `most` arrays and groups of a group; none if the store does not list all of them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn members(&self, group: &Key, most: usize) -> Result<Arc<Vec<Arc<ViewNode>>>, ContentError>;
+
+    /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
+    fn assumes_wgs84(&self) -> bool;
+
+    /// Returns the sizes and offsets of the stored chunks of an array.
+    ///
+    /// # Errors
+    /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
+    fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, ContentError>;
+}
