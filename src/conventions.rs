@@ -16,13 +16,18 @@
 //! | kind of an axis | `type` of OME-Zarr; the name | a declared type is meant, a name is a guess |
 //! | the side of a patient | the header in the array `nifti`; `orientation` of RFC-4; names x, y and z; the order | nifti-zarr reads its own header; nibabel takes x, y and z for right, anterior and superior |
 //! | the coordinate system of an image | the output of the transforms of its levels; others are left out with a note | it is the native one (OME-Zarr 0.6), and files have one |
-//! | missing values | `_FillValue`; `missing_value`; `fill_value` of v2 unless it is the default 0 of zarr-python (`view::missing`) | xarray reads `fill_value` of v2 as `_FillValue`, and not that of v3 |
+//! | missing values | `_FillValue`; `missing_value`; `fill_value` of v2 unless it is the default 0 of zarr-python | xarray reads `fill_value` of v2 as `_FillValue`, and not that of v3 |
 //! | scale and offset | `scale_factor`, `add_offset` | no other convention has them |
-//! | reference system | `proj:` and `spatial:` of `zarr_conventions`; `_CRS` of GDAL; the grid mapping of CF; contradictions give none, with a note (`view::georef`) | the order of GDAL; a wrong place is worse than none |
+//! | reference system | `proj:` and `spatial:` of `zarr_conventions`; `_CRS` of GDAL; the grid mapping of CF; contradictions give none, with a note | the order of GDAL; a wrong place is worse than none |
 //! | colours | `omero.channels` of OME-Zarr; an axis of channels without colours is shown as red, green and blue | viewers of OME-Zarr do so |
 
 pub mod affine;
+pub(crate) mod cf;
+pub(crate) mod crs;
 pub mod description;
+pub(crate) mod georef;
+pub(crate) mod missing;
 pub mod n5;
 pub mod ome;
+pub(crate) mod text;
 pub mod units;

@@ -7,27 +7,22 @@
 
 mod anndata;
 mod beginning;
-mod calendar;
-mod cf;
 mod classic;
 mod content;
 mod csv;
 mod dataset;
 mod decoded;
-mod description;
 mod elements;
 mod file;
 mod fits;
 mod format;
 mod format_set;
-mod georef;
 mod geotiff;
 mod group_column;
 mod group_tree;
 mod hdf5;
 mod layout;
 mod load_tree;
-mod missing;
 mod missing_times;
 mod mrc;
 mod netcdf4;
@@ -55,19 +50,16 @@ mod tiff;
 mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
-pub use cf::{attribute_value, time_units};
 pub use content::{CachedFile, Content, ContentId};
 pub use file::ViewFile;
 pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
 pub use format_set::FormatSet;
-pub use georef::dates::TimeUnits;
 pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
     VirtualFile,
 };
-pub use missing::ZeroFill;
 pub use nodes::{Nodes, NodesOptions, alias};
 pub use png::Picture;
 pub(crate) use readme::shell_quoted;

@@ -1,5 +1,9 @@
 //! The description of an array that all conventions together give: what formats carry, or say that they do not.
 
+mod array;
+
+pub(crate) use array::Description;
+
 use std::fmt;
 
 use super::affine::Affine;

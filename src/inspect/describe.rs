@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::output::truncated;
+use crate::conventions::cf::attribute_value;
 use crate::node::Value;
-use crate::view::attribute_value;
 use crate::zarr::{Array, DataType, Fixed, Scalar, Variable};
 
 /// Attributes whose values have the data type of their array (NUG, "Attribute Conventions").

@@ -12,11 +12,12 @@ use super::describe::{number_json, number_text};
 use super::node;
 use super::output::size;
 use crate::array::{ArrayReader, Engine, Selection};
+use crate::conventions::cf::time::TimeUnits;
+use crate::conventions::cf::time_units;
 use crate::node::{Number, Value};
 use crate::runtime::timeout;
 use crate::store::{Key, Store, map_concurrent};
 use crate::units::FOREVER;
-use crate::view::{TimeUnits, time_units};
 use crate::zarr::{Array, DataType};
 
 /// The largest number of arrays whose values are read.

@@ -10,7 +10,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::header::{Header, NcType, Variable};
-use super::cf;
 use super::dataset::{
     self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, proven_type,
 };
@@ -20,6 +19,7 @@ use super::layout::{
 };
 use super::padding::Padding;
 use crate::array::ArrayReader;
+use crate::conventions::cf;
 use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
 

@@ -1,12 +1,12 @@
 //! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
-use super::description::Description;
-use super::georef::context::Notes;
-use super::georef::text::shown;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::sidecar::element_type;
+use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, Transform};
+use crate::conventions::georef::context::Notes;
+use crate::conventions::text::shown;
 use crate::conventions::units::{metres, seconds};
 use crate::node::{
     ArrayView, ContentError, Conversion, ConversionRule, NodeResolver, Number, NumberKind, Value,

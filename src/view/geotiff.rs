@@ -7,17 +7,17 @@ mod packed;
 
 use std::sync::Arc;
 
-use super::georef::context::{Context, Groups, Notes};
-use super::georef::overview::{FullImage, overviews};
-use super::georef::raster::Raster;
-use super::georef::samples::SampleMetadata;
-use super::georef::text::escape;
-use super::georef::transform::{self, Georef};
-use super::georef::{RasterMetadata, crs_metadata};
 use super::layout::{Readability, Segment, VirtualFile};
 use super::packed::swapped;
 use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use crate::array::ArrayReader;
+use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::overview::{FullImage, overviews};
+use crate::conventions::georef::raster::Raster;
+use crate::conventions::georef::samples::SampleMetadata;
+use crate::conventions::georef::transform::{self, Georef};
+use crate::conventions::georef::{RasterMetadata, crs_metadata};
+use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver};
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;

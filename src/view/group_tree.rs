@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::georef::grid::Grid;
 use super::group_column::{GroupColumn, NullableElements};
 use super::layout::{READ_TO_OPEN_BYTES, Readability};
-use super::missing::ZeroFill;
 use super::packed::StoredChunks;
+use crate::conventions::georef::grid::Grid;
+use crate::conventions::missing::ZeroFill;
 use crate::node::ViewNode;
 use crate::store::{Key, StoreError};
 

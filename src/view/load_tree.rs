@@ -9,13 +9,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::dataset::MAX_DIMENSIONS;
-use super::georef::grid::Grid;
-use super::georef::grid_mapping::DEFAULT_GRID_MAPPING;
-use super::georef::{RasterMetadata, crs_metadata};
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-use super::missing::{ZeroFill, values_in_tables, zero_fill};
 use super::nodes::Nodes;
+use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
+use crate::conventions::georef::grid::Grid;
+use crate::conventions::georef::{RasterMetadata, crs_metadata};
+use crate::conventions::missing::{ZeroFill, values_in_tables, zero_fill};
 use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};

@@ -1,11 +1,11 @@
 //! MRC2014 (ccpem.ac.uk/mrc_format/mrc2014.php): a header of 1024 bytes and the elements, for tomograms and
 //! movies of electron microscopy. Lengths are in angstroms.
 
-use super::description::Description;
-use super::georef::context::Notes;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::sidecar::element_type;
+use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
+use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed};
 

@@ -8,10 +8,10 @@ mod geometry;
 mod header;
 mod stored;
 
-use super::description::Description;
-use super::georef::context::Notes;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap};
 use super::sidecar::element_type;
+use crate::conventions::description::Description;
+use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
 use crate::zarr::ByteOrder;
 use axes::Axes;

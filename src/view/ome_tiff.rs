@@ -7,13 +7,13 @@ mod xml;
 
 use std::sync::Arc;
 
-use super::description::Description;
-use super::georef::RasterMetadata;
-use super::georef::context::{Context, Groups, Notes};
-use super::georef::overview::{FullImage, overviews};
-use super::georef::raster::Raster;
 use super::layout::{Readability, VirtualFile};
 use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
+use crate::conventions::description::Description;
+use crate::conventions::georef::RasterMetadata;
+use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::overview::{FullImage, overviews};
+use crate::conventions::georef::raster::Raster;
 use crate::conventions::ome;
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::store::Key;

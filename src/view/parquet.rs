@@ -17,10 +17,10 @@ pub(super) use self::column::{EncodedArray, ValueEncoding};
 use self::row_groups::RowGroup;
 pub(super) use self::row_groups::RowGroups;
 use self::thrift::Fields;
-use super::georef::text::shown;
 use super::group_tree::GroupTree;
 use super::layout::{FileLayout, Readability, Segment, VirtualFile};
 use super::table::{Column, ColumnData, Table};
+use crate::conventions::text::shown;
 use crate::node::ViewNode;
 
 const MAGIC: &[u8] = b"PAR1";

@@ -10,7 +10,6 @@ use serde_json::{Map, Value as Json};
 
 use self::attributes::HeapTexts;
 use self::types::PlainMembers;
-use super::cf;
 use super::group_tree::{GroupArray, GroupTree};
 use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
 use super::layout::VirtualFile;
@@ -18,6 +17,7 @@ use super::netcdf4::body::{self, ArrayContent, DatasetValues, StoredArray};
 use super::netcdf4::storage;
 use super::record_encoding::RecordEncoding;
 use crate::array::ArrayReader;
+use crate::conventions::cf;
 use crate::node::{NodeElements, ViewNode};
 use crate::store::StoreError;
 use crate::zarr::{self, FillValue, Node, Variable};

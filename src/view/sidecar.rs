@@ -5,11 +5,11 @@ mod fields;
 
 use std::fmt::Write as _;
 
-use super::cf;
-use super::georef::RasterMetadata;
-use super::georef::context::Notes;
-use super::georef::text::escape;
 use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::conventions::cf;
+use crate::conventions::georef::RasterMetadata;
+use crate::conventions::georef::context::Notes;
+use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, NumberKind};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;

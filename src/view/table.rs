@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
 use super::group_tree::{GroupArray, GroupTree};
-use super::missing::values_in_tables;
 use crate::array::ArrayReader;
+use crate::conventions::missing::values_in_tables;
 use crate::node::{NodeElements, Value, ViewNode};
 use crate::zarr::{Node, Scalar};
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 use super::content::{Content, InputTime};
-use super::description::Description;
 use super::format::{Format, Renderer};
-use super::georef::context::Notes;
 use super::nodes::Nodes;
 use super::ome_tiff;
 use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
+use crate::conventions::description::Description;
+use crate::conventions::georef::context::Notes;
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::node::{ContentError, ViewNode};
 use crate::translate::{

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use half::f16;
 
+use crate::conventions::cf::calendar::{Date, UNIX_EPOCH, gregorian_date};
 use crate::node::{Number, NumberKind, Value};
-use crate::view::calendar::{Date, UNIX_EPOCH, gregorian_date};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 

@@ -6,8 +6,8 @@ use serde_json::{Map, Value as Json};
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attribute, AttributeValue, VariableType};
+use crate::conventions::cf::{self, number_or_special, special};
 use crate::node::{Number, NumberKind, Value};
-use crate::view::cf::{self, number_or_special, special};
 use crate::zarr::ByteOrder;
 
 /// The maximum length of a name in bytes. `NC_MAX_NAME` is 256, but netCDF-C cannot open a dimension with such a

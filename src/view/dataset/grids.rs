@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::attributes::name_of;
 use super::dimensions::Scopes;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
+use crate::conventions::georef::grid::{Grid, GridAttribute};
+use crate::conventions::georef::raster::Direction;
 use crate::node::{Number, NumberKind, Value};
-use crate::view::georef::grid::{Grid, GridAttribute};
-use crate::view::georef::raster::Direction;
 use crate::view::group_tree::GroupArray;
 use crate::zarr::ByteOrder;
 

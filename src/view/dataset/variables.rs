@@ -8,11 +8,11 @@ use super::dimensions::Scopes;
 use super::grids;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
+use crate::conventions::cf;
+use crate::conventions::missing::{ZeroFill, fill_value};
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
-use crate::view::cf;
 use crate::view::group_tree::{GroupArray, GroupTree};
-use crate::view::missing::{ZeroFill, fill_value};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
 /// The length of the axis with the real and imaginary parts.

@@ -1,9 +1,9 @@
 //! Sample metadata in the tags of GDAL.
 
-use crate::view::georef::context::Notes;
-use crate::view::georef::raster::Raster;
-use crate::view::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
-use crate::view::georef::text::item;
+use crate::conventions::georef::context::Notes;
+use crate::conventions::georef::raster::Raster;
+use crate::conventions::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
+use crate::conventions::text::item;
 use crate::view::tiff::{FieldValue, tag};
 
 /// The maximum size of the text of scales and offsets, in bytes: enough for the maximum number of bands.
@@ -97,7 +97,7 @@ impl SampleMetadata {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::georef::bands::{BandAxis, Bands};
+    use crate::conventions::georef::bands::{BandAxis, Bands};
 
     #[test]
     fn bands_are_numbered_in_the_order_of_planes() {

@@ -4,11 +4,11 @@
 //! that GDAL writes and reads (OGC 19-008r4, 7.5.3 and 7.5.4). If these cannot express a system, its WKT
 //! follows `ESRI PE String = ` in `ProjectedCitationGeoKey`, as GDAL writes it.
 
-use crate::view::georef::crs::Crs;
-use crate::view::georef::definition::{Base, Definition, Projection};
-use crate::view::georef::epsg::CrsKind;
-use crate::view::georef::methods::Quantity;
-use crate::view::georef::transform::Georef;
+use crate::conventions::crs::Crs;
+use crate::conventions::crs::definition::{Base, Definition, Projection};
+use crate::conventions::crs::epsg::CrsKind;
+use crate::conventions::crs::methods::Quantity;
+use crate::conventions::georef::transform::Georef;
 use crate::view::tiff::{FieldValue, tag};
 
 /// Keys of OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
@@ -262,7 +262,7 @@ fn projected(projection: &Projection) -> GeoKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::georef::crs::Crs;
+    use crate::conventions::crs::Crs;
 
     fn tags(place: &Georef) -> Vec<u16> {
         fields(place).into_iter().map(|(tag, _)| tag).collect()

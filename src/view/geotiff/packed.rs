@@ -1,12 +1,12 @@
 //! GeoTIFF files whose tiles and strips are the stored chunks of an array.
 
 use super::{LevelView, pixels, render_with};
+use crate::conventions::georef::RasterMetadata;
+use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::raster::Raster;
+use crate::conventions::georef::samples::SampleMetadata;
+use crate::conventions::text::shown;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number};
-use crate::view::georef::RasterMetadata;
-use crate::view::georef::context::{Context, Groups, Notes};
-use crate::view::georef::raster::Raster;
-use crate::view::georef::samples::SampleMetadata;
-use crate::view::georef::text::shown;
 use crate::view::layout::{StoredExtent, VirtualFile};
 use crate::view::packed::{swapped, tiff_encoding};
 use crate::view::tiff::{self, Image};

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::{MAX_DEPTH, TreeBudget};
+use crate::conventions::cf::grid_mapping::names_in;
 use crate::node::ContentError;
 use crate::store::Key;
-use crate::view::georef::grid_mapping::names_in;
 use crate::view::group_tree::{GroupArray, GroupTree, TreeScope};
 use crate::view::nodes::Nodes;
 

@@ -2,9 +2,9 @@
 //! (VOLUME) ORIENTATION AND LOCATION IN SPACE").
 
 use super::axes::Axes;
+use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
-use crate::view::description::Description;
-use crate::view::georef::context::Notes;
+use crate::conventions::georef::context::Notes;
 
 /// Units of the header, with their codes: metres, millimetres and micrometres; seconds and their fractions.
 const LENGTHS: [(f64, u8); 3] = [(1.0, 1), (1e-3, 2), (1e-6, 3)];

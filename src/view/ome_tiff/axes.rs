@@ -1,9 +1,9 @@
 //! The axes of a stack: time, channel and depth outside of the two axes of an image.
 
-use super::super::description::Description;
-use super::super::georef::context::{Notes, short};
-use super::super::georef::raster::Raster;
+use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
+use crate::conventions::georef::context::{Notes, short};
+use crate::conventions::georef::raster::Raster;
 use crate::conventions::units::{ome_length, ome_time};
 
 /// An axis outside of those of an image.

@@ -6,14 +6,14 @@
 
 use std::fmt::Write as _;
 
-use super::super::description::Description;
-use super::super::georef::context::Notes;
-use super::super::georef::text::is_plain;
 use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::super::tiff::{self, FieldValue, tag};
 use super::axes::{AxisStep, StackAxes, StackAxis};
 use super::{ImageStack, pixels};
 use crate::conventions::description::Channel;
+use crate::conventions::description::Description;
+use crate::conventions::georef::context::Notes;
+use crate::conventions::text::is_plain;
 use crate::conventions::units::{metres, seconds};
 use crate::node::{Number, NumberKind};
 use crate::zarr::ByteOrder;

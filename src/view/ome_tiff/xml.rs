@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::super::georef::context::Notes;
-use super::super::georef::text::{escape, is_plain};
 use super::ImageStack;
 use super::axes::{AxisStep, StackAxis};
 use crate::conventions::description::Channel;
+use crate::conventions::georef::context::Notes;
+use crate::conventions::text::{escape, is_plain};
 use crate::node::{Number, NumberKind};
 use crate::zarr::ByteOrder;
 

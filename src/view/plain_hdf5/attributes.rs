@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
+use crate::conventions::cf;
 use crate::node::{Number, NumberKind, Value};
-use crate::view::cf;
 use crate::view::hdf5::{self, Attribute, Datatype, Payload};
 use crate::zarr::ByteOrder;
 

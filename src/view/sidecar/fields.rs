@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use crate::conventions::crs::Crs;
+use crate::conventions::crs::epsg::{CrsKind, Unit};
+use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
+use crate::conventions::georef::RasterMetadata;
+use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::transform::Transform;
+use crate::conventions::text::{escape, shown};
 use crate::node::{ArrayView, ContentError, NodeResolver, Value};
-use crate::view::description::Description;
-use crate::view::georef::RasterMetadata;
-use crate::view::georef::context::{Context, Groups, Notes};
-use crate::view::georef::crs::Crs;
-use crate::view::georef::epsg::{CrsKind, Unit};
-use crate::view::georef::text::{escape, shown};
-use crate::view::georef::transform::Transform;
 
 /// XML elements of a GDAL virtual raster.
 #[derive(Debug, Default)]

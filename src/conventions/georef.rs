@@ -3,29 +3,18 @@
 //!
 //! A result is what all metadata agree on: an array with contradictions has no georeference.
 
-pub(super) mod axis;
-pub(super) mod bands;
-mod cf_figure;
-pub(super) mod cf_wkt;
-pub(super) mod context;
-pub(super) mod crs;
-pub(super) mod crs_metadata;
-pub(super) mod dates;
-pub(super) mod definition;
-pub(super) mod epsg;
-pub(super) mod grid;
-pub(super) mod grid_mapping;
-pub(super) mod methods;
-pub(super) mod overview;
-pub(super) mod proj_text;
-mod projjson;
-pub(super) mod raster;
-pub(super) mod samples;
-pub(super) mod scale;
-pub(super) mod text;
-pub(super) mod transform;
-pub(super) mod wkt;
+pub(crate) mod axis;
+pub(crate) mod bands;
+pub(crate) mod context;
+pub(crate) mod crs_metadata;
+pub(crate) mod grid;
+pub(crate) mod overview;
+pub(crate) mod raster;
+pub(crate) mod samples;
+pub(crate) mod scale;
+pub(crate) mod transform;
 
+use crate::conventions::cf::grid_mapping;
 use crate::node::{ArrayView, ContentError, NodeResolver};
 use context::{Context, Groups, Notes};
 use grid::Grid;
@@ -35,10 +24,10 @@ use transform::Georef;
 
 /// The metadata of an array as a raster.
 #[derive(Debug)]
-pub(super) struct RasterMetadata {
-    pub(super) raster: Raster,
-    pub(super) georef: Georef,
-    pub(super) samples: SampleMetadata,
+pub(crate) struct RasterMetadata {
+    pub(crate) raster: Raster,
+    pub(crate) georef: Georef,
+    pub(crate) samples: SampleMetadata,
 }
 
 impl RasterMetadata {
@@ -46,7 +35,7 @@ impl RasterMetadata {
     ///
     /// # Errors
     /// Returns why the array is no raster, or an error of the store.
-    pub(super) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
+    pub(crate) fn of(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
         let raster = Self::raster(context)?;
         let georef = transform::find(context, &raster, notes)?;
         let samples = SampleMetadata::of(context, &raster, notes)?;
@@ -61,7 +50,7 @@ impl RasterMetadata {
     ///
     /// # Errors
     /// Returns why the array is no raster.
-    pub(super) fn raster(context: &Context<'_>) -> Result<Raster, String> {
+    pub(crate) fn raster(context: &Context<'_>) -> Result<Raster, String> {
         let names = context.find("spatial:dimensions").and_then(spatial_names);
         Raster::of(context.view, names.as_ref())
     }
@@ -71,7 +60,7 @@ impl RasterMetadata {
     ///
     /// # Errors
     /// Temporary errors of the store; others mean `None`.
-    pub(super) fn grid(
+    pub(crate) fn grid(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
     ) -> Result<Option<Grid>, ContentError> {
@@ -114,7 +103,7 @@ impl RasterMetadata {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) fn of_planes(
+    pub(crate) fn of_planes(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
     ) -> Result<Option<Self>, ContentError> {

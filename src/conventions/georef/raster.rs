@@ -3,33 +3,33 @@
 use serde_json::Value as Json;
 
 use super::context::short;
+use crate::conventions::cf;
 use crate::node::{ArrayView, Conversion, Number, NumberKind};
-use crate::view::cf;
 use crate::zarr::{Fixed, Scalar};
 
 /// An array as a raster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::view) struct Raster {
-    pub(in crate::view) width: u64,
-    pub(in crate::view) height: u64,
+pub(crate) struct Raster {
+    pub(crate) width: u64,
+    pub(crate) height: u64,
     /// Number of samples (bands) of a pixel.
-    pub(in crate::view) samples: u64,
+    pub(crate) samples: u64,
     /// Whether the samples of a pixel are contiguous; otherwise each band is a plane.
-    pub(in crate::view) is_chunky: bool,
+    pub(crate) is_chunky: bool,
     /// Number of planes along each leading axis.
-    pub(in crate::view) planes: Vec<u64>,
+    pub(crate) planes: Vec<u64>,
     /// Names of the leading axes, or of the last one.
-    pub(in crate::view) band_axes: Vec<Option<String>>,
+    pub(crate) band_axes: Vec<Option<String>>,
     /// The name of the y axis.
-    pub(in crate::view) down: Option<String>,
+    pub(crate) down: Option<String>,
     /// The name of the x axis.
-    pub(in crate::view) across: Option<String>,
+    pub(crate) across: Option<String>,
     /// The type of the numbers in a file.
-    pub(in crate::view) number: Number,
+    pub(crate) number: Number,
     /// Count of numbers in a sample: two if it is complex.
-    pub(in crate::view) numbers: u64,
+    pub(crate) numbers: u64,
     /// The conversion from the array's numbers to those of the file.
-    pub(in crate::view) conversion: Option<Conversion>,
+    pub(crate) conversion: Option<Conversion>,
 }
 
 /// GDAL counts pixels in a C `int`, and TIFF 6.0 counts samples in a `SHORT`.
@@ -41,7 +41,7 @@ impl Raster {
     ///
     /// # Errors
     /// Returns why the array is no raster.
-    pub(in crate::view) fn of(
+    pub(crate) fn of(
         view: &ArrayView<'_>,
         names: Option<&(String, String)>,
     ) -> Result<Self, String> {
@@ -107,7 +107,7 @@ impl Raster {
     ///
     /// # Errors
     /// Returns why the array is no raster.
-    pub(in crate::view) fn of_last_axes(view: &ArrayView<'_>) -> Result<Self, String> {
+    pub(crate) fn of_last_axes(view: &ArrayView<'_>) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
         number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
         let (planes, [height, width]) = match *view.shape() {
@@ -123,12 +123,7 @@ impl Raster {
     }
 
     /// Returns a raster of numbers whose axes have no names.
-    pub(in crate::view) fn of_planes(
-        planes: &[u64],
-        height: u64,
-        width: u64,
-        number: Number,
-    ) -> Self {
+    pub(crate) fn of_planes(planes: &[u64], height: u64, width: u64, number: Number) -> Self {
         Self {
             width,
             height,
@@ -172,7 +167,7 @@ enum SpatialAxesPosition {
 
 /// The direction of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Direction {
+pub(crate) enum Direction {
     /// y: north or south.
     Down,
     /// x: east or west.
@@ -228,7 +223,7 @@ const ACROSS: [&str; 22] = [
 ];
 
 /// Returns the direction of a name, which may have a numeric suffix (`x_1`, `y20`).
-pub(in crate::view) fn direction_of(name: &str) -> Option<Direction> {
+pub(crate) fn direction_of(name: &str) -> Option<Direction> {
     let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = name.strip_suffix('_').unwrap_or(name);
@@ -288,7 +283,7 @@ fn spatial_axes_position(
 }
 
 /// Returns the names of the y and x axes in `spatial:dimensions`.
-pub(in crate::view) fn spatial_names(value: &Json) -> Option<(String, String)> {
+pub(crate) fn spatial_names(value: &Json) -> Option<(String, String)> {
     match value.as_array()?.as_slice() {
         [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),
         _ => None,

@@ -3,16 +3,16 @@
 use serde_json::{Map, Value as Json};
 
 use super::context::Context;
-pub(in crate::view) use crate::conventions::ome::{scales as of_ome, vector};
+pub(crate) use crate::conventions::ome::{scales as of_ome, vector};
 
 /// Scales and translations along all axes.
-pub(in crate::view) type Vectors = (Vec<f64>, Vec<f64>);
+pub(crate) type Vectors = (Vec<f64>, Vec<f64>);
 
-pub(in crate::view) fn are_scales(scale: &[f64]) -> bool {
+pub(crate) fn are_scales(scale: &[f64]) -> bool {
     scale.iter().all(|scale| *scale > 0.0)
 }
 
 /// Returns the image that contains an array as a level: a member of the `multiscales` of a group.
-pub(in crate::view) fn ome_image<'a>(context: &Context<'a>) -> Option<&'a Map<String, Json>> {
+pub(crate) fn ome_image<'a>(context: &Context<'a>) -> Option<&'a Map<String, Json>> {
     crate::conventions::ome::image_with(context.pyramid()?, context.level_entry()?)
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::context::{Context, Notes, short};
-use super::crs_metadata::{has_crs, may_have_crs, says_crs};
-use super::raster::Raster;
+use crate::conventions::georef::context::{Context, Notes, short};
+use crate::conventions::georef::crs_metadata::{has_crs, may_have_crs, says_crs};
+use crate::conventions::georef::raster::Raster;
 use crate::node::{ContentError, ViewNode};
 
 /// Returns the node of `grid_mapping` (CF 1.13, 5.6) for the axes of a raster.
-pub(super) fn grid_mapping(
+pub(crate) fn grid_mapping(
     context: &Context<'_>,
     raster: &Raster,
     notes: &mut Notes,
@@ -42,7 +42,7 @@ pub(super) fn grid_mapping(
 }
 
 /// Returns the names of variables in an attribute `grid_mapping`.
-pub(in crate::view) fn names_in(value: &Json) -> Vec<&str> {
+pub(crate) fn names_in(value: &Json) -> Vec<&str> {
     let words = value.as_str().unwrap_or_default().split_whitespace();
     match words.clone().next() {
         Some(first) if !first.ends_with(':') => vec![first],
@@ -94,10 +94,10 @@ fn name_for<'a>(text: &'a str, axes: Option<(&str, &str)>) -> Result<&'a str, St
 }
 
 /// The name of a grid mapping in rioxarray, odc-geo and GDAL's netCDF driver.
-pub(in crate::view) const DEFAULT_GRID_MAPPING: &str = "spatial_ref";
+pub(crate) const DEFAULT_GRID_MAPPING: &str = "spatial_ref";
 
 /// Returns whether the attributes of an array name a grid mapping with a system, or several systems.
-pub(super) fn is_cf(context: &Context<'_>, raster: &Raster) -> Result<bool, ContentError> {
+pub(crate) fn is_cf(context: &Context<'_>, raster: &Raster) -> Result<bool, ContentError> {
     let own = context
         .own("grid_mapping")
         .and_then(serde_json::Value::as_str);
@@ -109,13 +109,13 @@ pub(super) fn is_cf(context: &Context<'_>, raster: &Raster) -> Result<bool, Cont
 }
 
 /// Returns whether the group of an array has a variable of the default name.
-pub(super) fn has_default(context: &Context<'_>) -> Result<bool, ContentError> {
+pub(crate) fn has_default(context: &Context<'_>) -> Result<bool, ContentError> {
     Ok(context.in_group(DEFAULT_GRID_MAPPING)?.is_some())
 }
 
 /// Returns the grid mapping of this name in the group of an array with coordinates, if no metadata name a
 /// system. xarray drops the attribute `grid_mapping` when `to_zarr` is called with an `encoding`.
-pub(super) fn default_grid_mapping(
+pub(crate) fn default_grid_mapping(
     context: &Context<'_>,
     raster: &Raster,
     notes: &mut Notes,

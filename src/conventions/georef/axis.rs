@@ -3,32 +3,32 @@
 use serde_json::Map;
 
 use super::context::{Context, Notes, number, short, some};
-use super::crs::Crs;
-use super::epsg::{CrsKind, Unit};
 use super::raster::{Direction, direction_of};
+use crate::conventions::cf;
+use crate::conventions::crs::Crs;
+use crate::conventions::crs::epsg::{CrsKind, Unit};
+use crate::conventions::missing::MissingValues;
 use crate::node::{ContentError, Number, NumberKind, Value, ViewNode};
-use crate::view::cf;
-use crate::view::missing::MissingValues;
 use crate::zarr::Scalar;
 
 /// Coordinates along an axis.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(in crate::view) struct Axis {
+pub(crate) struct Axis {
     /// The pixel centres.
-    pub(in crate::view) steps: Steps,
+    pub(crate) steps: Steps,
     /// Whether the coordinates increase (`true`) or decrease; `None` if they do neither or are unknown.
     is_ascending: Option<bool>,
     /// Whether the axis has coordinates.
-    pub(in crate::view) is_there: bool,
+    pub(crate) is_there: bool,
     name: String,
-    pub(in crate::view) units: Option<String>,
+    pub(crate) units: Option<String>,
     standard_name: Option<String>,
     axis: Option<String>,
 }
 
 /// The spacing of coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(in crate::view) enum Steps {
+pub(crate) enum Steps {
     /// No coordinates were read.
     #[default]
     Unknown,
@@ -48,7 +48,7 @@ impl Axis {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn of(
+    pub(crate) fn of(
         context: &Context<'_>,
         name: Option<&str>,
         length: u64,
@@ -116,7 +116,7 @@ impl Axis {
     }
 
     /// Returns whether the coordinates are degrees in this direction.
-    pub(in crate::view) fn is_in_degrees(&self, direction: Direction) -> bool {
+    pub(crate) fn is_in_degrees(&self, direction: Direction) -> bool {
         self.units.as_deref().is_some_and(|units| {
             is_degree(units) && of_units(units).is_none_or(|is| is == direction)
         })
@@ -146,7 +146,7 @@ impl Axis {
     }
 
     /// Returns whether the attributes of the coordinates declare the opposite direction.
-    pub(in crate::view) fn is_transposed(&self, direction: Direction) -> bool {
+    pub(crate) fn is_transposed(&self, direction: Direction) -> bool {
         self.is_there
             && self
                 .direction()
@@ -155,7 +155,7 @@ impl Axis {
 
     /// Returns whether coordinates in this direction increase along the axis; `None` if unknown, or if the
     /// coordinates are row, column or pixel numbers.
-    pub(in crate::view) fn increases(&self, direction: Direction) -> Option<bool> {
+    pub(crate) fn increases(&self, direction: Direction) -> Option<bool> {
         let is_in_pixels = |units: &str| matches!(units, "pixel" | "pixels" | "px");
         let is_counted = ["row", "rows", "col", "cols", "column", "columns"]
             .iter()
@@ -167,7 +167,7 @@ impl Axis {
 
     /// Converts the coordinates of both axes of a geostationary system from scan angles to metres: the angles
     /// in radians times the height of the satellite (CF 1.13, Appendix F). Other coordinates stay as they are.
-    pub(in crate::view) fn scan_angles_to_metres(axes: (&mut Self, &mut Self), height: f64) {
+    pub(crate) fn scan_angles_to_metres(axes: (&mut Self, &mut Self), height: f64) {
         let (across, down) = axes;
         let Some((x, y)) = across.radians().zip(down.radians()) else {
             return;
@@ -203,7 +203,7 @@ impl Axis {
     }
 
     /// Returns why the coordinates contradict a coordinate reference system.
-    pub(in crate::view) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
+    pub(crate) fn contradicts(&self, crs: &Crs, direction: Direction) -> Option<String> {
         if !self.is_there {
             return None;
         }
@@ -288,20 +288,20 @@ fn of_standard_name(name: &str) -> Option<Direction> {
 
 /// The numbers of an array of coordinates.
 #[derive(Debug)]
-pub(in crate::view) struct Coordinates {
+pub(crate) struct Coordinates {
     /// The stored numbers, as unsigned if `_Unsigned` is set; NaN for missing values.
-    pub(in crate::view) numbers: Vec<Value>,
+    pub(crate) numbers: Vec<Value>,
     /// Whether the stored numbers are integers or doubles.
-    pub(in crate::view) is_exact: bool,
-    pub(in crate::view) scale: f64,
-    pub(in crate::view) offset: f64,
+    pub(crate) is_exact: bool,
+    pub(crate) scale: f64,
+    pub(crate) offset: f64,
 }
 
 /// Reads coordinates. The inner error is the reason why they cannot be used.
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn coordinates(
+pub(crate) fn coordinates(
     context: &Context<'_>,
     node: &ViewNode,
     most: u64,
@@ -353,7 +353,7 @@ pub(in crate::view) fn coordinates(
 }
 
 /// Returns the value with the same bits in a different integer type.
-pub(in crate::view) fn reinterpret(own: Number, meant: Number, value: Value) -> Value {
+pub(crate) fn reinterpret(own: Number, meant: Number, value: Value) -> Value {
     if own.kind == meant.kind {
         return value;
     }

@@ -2,11 +2,11 @@
 //! year 0.
 
 /// A year, month and day.
-pub(super) type Date = (i128, i128, i128);
+pub(crate) type Date = (i128, i128, i128);
 
 /// A calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Calendar {
+pub(crate) enum Calendar {
     /// Julian until 4 October 1582, Gregorian from the next day, 15 October.
     Standard,
     /// The proleptic Gregorian calendar.
@@ -21,11 +21,11 @@ pub(super) enum Calendar {
 const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 const GREGORIAN_BEGINS: i128 = gregorian_day(1582, 10, 15);
 /// The day 1 January 1970 of the Gregorian calendar.
-pub(super) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
+pub(crate) const UNIX_EPOCH: i128 = gregorian_day(1970, 1, 1);
 
 impl Calendar {
     /// Parses the attribute `calendar`; `None` for any other name.
-    pub(super) fn parse(name: Option<&str>) -> Option<Self> {
+    pub(crate) fn parse(name: Option<&str>) -> Option<Self> {
         Some(match name.map(str::to_ascii_lowercase).as_deref() {
             None | Some("standard" | "gregorian") => Self::Standard,
             Some("proleptic_gregorian") => Self::Gregorian,
@@ -38,7 +38,7 @@ impl Calendar {
     }
 
     /// Returns the day of a date, which need not exist in the calendar.
-    pub(super) fn day(self, (year, month, day): Date) -> i128 {
+    pub(crate) fn day(self, (year, month, day): Date) -> i128 {
         match self {
             Self::Gregorian => gregorian_day(year, month, day),
             Self::Julian => julian_day(year, month, day),
@@ -56,7 +56,7 @@ impl Calendar {
     }
 
     /// Returns the date of a day; `None` outside of the years 1 to 9999.
-    pub(super) fn date(self, day: i128) -> Option<Date> {
+    pub(crate) fn date(self, day: i128) -> Option<Date> {
         let date = match self {
             Self::Gregorian => gregorian_date(day),
             Self::Standard if day >= GREGORIAN_BEGINS => gregorian_date(day),
@@ -94,7 +94,7 @@ const fn day_of_year(month: i128, day: i128) -> i128 {
 }
 
 /// Returns the date of a day in the proleptic Gregorian calendar, which has eras of 400 years.
-pub(super) fn gregorian_date(day: i128) -> Date {
+pub(crate) fn gregorian_date(day: i128) -> Date {
     let (era, in_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
     let in_year = in_era - (365 * year + year / 4 - year / 100);

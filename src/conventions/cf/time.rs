@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+pub(crate) use crate::conventions::cf::calendar::UNIX_EPOCH;
+use crate::conventions::cf::calendar::{Calendar, Date};
 use crate::node::Value;
-pub(super) use crate::view::calendar::UNIX_EPOCH;
-use crate::view::calendar::{Calendar, Date};
 
 /// The unit, epoch and calendar of a time axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeUnits {
+pub(crate) struct TimeUnits {
     calendar: Calendar,
     /// Microseconds per unit.
     unit: Unit,
@@ -26,7 +26,7 @@ const DAY: i128 = 86_400_000_000;
 
 impl TimeUnits {
     /// Parses the attributes `units` and `calendar`; `None` if they do not define dates.
-    pub fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
+    pub(crate) fn of(units: &str, calendar: Option<&str>) -> Option<Self> {
         let mut words = units.split_whitespace();
         let unit = match &words.next()?.to_ascii_lowercase()[..] {
             "days" | "day" | "d" => Unit::Microseconds(DAY),
@@ -52,7 +52,7 @@ impl TimeUnits {
     }
 
     /// Returns the date and time of a number; `None` outside of the years 1 to 9999.
-    pub fn date(&self, value: Value) -> Option<String> {
+    pub(crate) fn date(&self, value: Value) -> Option<String> {
         let since = match (value, self.unit) {
             (Value::Int(count), Unit::Microseconds(unit)) => count.checked_mul(unit)?,
             (Value::Int(count), Unit::Nanoseconds) => count.div_euclid(1000),
@@ -132,7 +132,7 @@ fn start(text: &str, calendar: Calendar) -> Option<i128> {
 }
 
 /// Returns the date of a day in the proleptic Gregorian calendar; `None` outside of the years 1 to 9999.
-pub(super) fn gregorian_date(day: i128) -> Option<Date> {
+pub(crate) fn gregorian_date(day: i128) -> Option<Date> {
     Calendar::Gregorian.date(day)
 }
 

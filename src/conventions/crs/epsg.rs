@@ -16,7 +16,7 @@ const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The kind of a coordinate reference system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum CrsKind {
+pub(crate) enum CrsKind {
     /// Longitudes and latitudes.
     Geographic,
     /// Eastings and northings.
@@ -27,7 +27,7 @@ pub(in crate::view) enum CrsKind {
 
 /// The unit of the axes of a projected system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Unit {
+pub(crate) enum Unit {
     Metre,
     /// International foot.
     Foot,
@@ -38,14 +38,14 @@ pub(in crate::view) enum Unit {
 
 /// A system of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::view) struct Entry {
-    pub(in crate::view) kind: CrsKind,
+pub(crate) struct Entry {
+    pub(crate) kind: CrsKind,
     /// The unit of a projected system.
-    pub(in crate::view) unit: Unit,
+    pub(crate) unit: Unit,
     /// WKT 1 of GDAL; WKT 2 if WKT 1 cannot express the system.
-    pub(in crate::view) wkt: String,
+    pub(crate) wkt: String,
     /// WKT of ESRI and ENVI.
-    pub(in crate::view) wkt_esri: Option<String>,
+    pub(crate) wkt_esri: Option<String>,
 }
 
 /// Deprecated systems (and 10480) that GDAL and listgeo misread from the code alone: they take feet for
@@ -61,7 +61,7 @@ static MISREAD: [RangeInclusive<u16>; 7] = [
 ];
 
 /// Returns the system of a code; `None` if it is unknown, of another kind, or too large for a GeoKey.
-pub(in crate::view) fn entry(code: u64) -> Option<Entry> {
+pub(crate) fn entry(code: u64) -> Option<Entry> {
     let code = u16::try_from(code).ok()?;
     if is_misread(code) {
         return None;

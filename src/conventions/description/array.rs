@@ -3,52 +3,52 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::georef::RasterMetadata;
-use super::georef::axis::{Axis as CoordinateAxis, Steps, reinterpret};
-use super::georef::context::{Context, Groups, Notes};
-use super::georef::crs::Crs;
-use super::georef::raster::direction_of;
-use super::georef::samples::{attribute_text, packing};
-use super::georef::scale::ome_image;
-use super::georef::text::shown;
+use crate::conventions::cf;
+use crate::conventions::crs::Crs;
 use crate::conventions::description::{Axis, AxisKind, Channel, Field, Orientation, Transform};
+use crate::conventions::georef::RasterMetadata;
+use crate::conventions::georef::axis::{Axis as CoordinateAxis, Steps, reinterpret};
+use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::raster::direction_of;
+use crate::conventions::georef::samples::{attribute_text, packing};
+use crate::conventions::georef::scale::ome_image;
+use crate::conventions::missing::MissingValues;
+use crate::conventions::text::shown;
 use crate::conventions::{n5, ome};
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value};
-use crate::view::cf;
-use crate::view::missing::MissingValues;
 use crate::zarr::ZarrFormat;
 
 /// What all conventions say of an array.
 #[derive(Debug, Default)]
-pub(in crate::view) struct Description {
+pub(crate) struct Description {
     /// The name of the image.
-    pub(in crate::view) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The axes, in the order of the array.
-    pub(in crate::view) axes: Vec<Axis>,
+    pub(crate) axes: Vec<Axis>,
     /// The transform to coordinates, if it is more than a step along each axis.
-    pub(in crate::view) transform: Option<Transform>,
+    pub(crate) transform: Option<Transform>,
     /// A value is a stored number times `scale` plus `offset`.
-    pub(in crate::view) scale: Option<f64>,
-    pub(in crate::view) offset: Option<f64>,
+    pub(crate) scale: Option<f64>,
+    pub(crate) offset: Option<f64>,
     /// The units of the values.
-    pub(in crate::view) units: Option<String>,
+    pub(crate) units: Option<String>,
     /// The number that marks missing values, with the sign that `_Unsigned` gives to the elements.
-    pub(in crate::view) missing: Option<Value>,
+    pub(crate) missing: Option<Value>,
     /// The channels of the image.
-    pub(in crate::view) channels: Vec<Channel>,
+    pub(crate) channels: Vec<Channel>,
     /// Coordinate arrays of axes.
-    pub(in crate::view) coordinates: Coordinates,
+    pub(crate) coordinates: Coordinates,
     /// The name of the coordinate reference system.
-    pub(in crate::view) reference_system: Option<String>,
+    pub(crate) reference_system: Option<String>,
 }
 
 /// Whether axes have coordinate arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::view) struct Coordinates {
+pub(crate) struct Coordinates {
     /// Whether an axis has evenly spaced coordinates, or the raster a transform.
-    pub(in crate::view) are_even: bool,
+    pub(crate) are_even: bool,
     /// Whether an axis has other coordinates.
-    pub(in crate::view) are_uneven: bool,
+    pub(crate) are_uneven: bool,
 }
 
 impl Description {
@@ -56,7 +56,7 @@ impl Description {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn of(
+    pub(crate) fn of(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
         notes: &mut Notes,
@@ -79,10 +79,7 @@ impl Description {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn of_axes(
-        context: &Context<'_>,
-        notes: &mut Notes,
-    ) -> Result<Self, ContentError> {
+    pub(crate) fn of_axes(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
         let (mut found, is_image) = Self::declared(context, notes);
         if found.axes.iter().all(|axis| axis.spacing.is_none()) && !is_image {
             found.add_coordinates(context, notes)?;
@@ -93,7 +90,7 @@ impl Description {
 
     /// Returns axes, transform, channels and name as the attributes of the array and its groups declare them, and
     /// whether the array is a level of an image of OME-Zarr.
-    pub(in crate::view) fn declared(context: &Context<'_>, notes: &mut Notes) -> (Self, bool) {
+    pub(crate) fn declared(context: &Context<'_>, notes: &mut Notes) -> (Self, bool) {
         let view = context.view;
         let rank = view.shape().len();
         let image = ome_image(context).zip(context.level_entry());
@@ -177,7 +174,7 @@ impl Description {
     }
 
     /// Returns the fields that are known.
-    pub(in crate::view) fn fields(&self) -> Vec<Field> {
+    pub(crate) fn fields(&self) -> Vec<Field> {
         let any = |is_known: &dyn Fn(&Axis) -> bool| self.axes.iter().any(is_known);
         let is_declared = !self.coordinates.are_even;
         let any_channel = |is_known: &dyn Fn(&Channel) -> bool| self.channels.iter().any(is_known);
@@ -224,7 +221,7 @@ impl Description {
 
 impl Description {
     /// Returns the description as JSON, without what is not known.
-    pub(in crate::view) fn json(&self) -> Map<String, Json> {
+    pub(crate) fn json(&self) -> Map<String, Json> {
         let mut members = Map::new();
         let mut set = |name: &str, value: Json| {
             let is_empty = match &value {

@@ -4,31 +4,33 @@ use serde_json::{Map, Value as Json};
 
 use super::axis::{Axis, Steps};
 use super::context::{AttributeSource, Context, Notes, number, some};
-use super::crs::Crs;
 use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
-use super::grid_mapping::{DEFAULT_GRID_MAPPING, default_grid_mapping, grid_mapping};
 use super::raster::{Direction, Raster, direction_of, spatial_names};
 use super::scale::ome_image;
+use crate::conventions::cf::grid_mapping::{
+    DEFAULT_GRID_MAPPING, default_grid_mapping, grid_mapping,
+};
+use crate::conventions::crs::Crs;
 use crate::conventions::ome;
 use crate::node::ContentError;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
 /// or to its centre if pixels are points.
-pub(in crate::view) type Transform = [f64; 6];
+pub(crate) type Transform = [f64; 6];
 
 /// The known parts of the georeference of an array.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(in crate::view) struct Georef {
-    pub(in crate::view) transform: Option<Transform>,
-    pub(in crate::view) is_point: bool,
-    pub(in crate::view) crs: Option<Crs>,
+pub(crate) struct Georef {
+    pub(crate) transform: Option<Transform>,
+    pub(crate) is_point: bool,
+    pub(crate) crs: Option<Crs>,
     /// The variable of the group that has the system, though no attribute names it.
-    pub(in crate::view) default_mapping: Option<&'static str>,
+    pub(crate) default_mapping: Option<&'static str>,
 }
 
 impl Georef {
     /// Returns the transform relative to the corner of the first pixel.
-    pub(in crate::view) fn corner_transform(&self) -> Option<Transform> {
+    pub(crate) fn corner_transform(&self) -> Option<Transform> {
         let [a, b, c, d, e, f] = self.transform?;
         Some(match self.is_point {
             true => [a, b, c - (a + b) / 2.0, d, e, f - (d + e) / 2.0],
@@ -68,7 +70,7 @@ fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f6
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn find(
+pub(crate) fn find(
     context: &Context<'_>,
     raster: &Raster,
     notes: &mut Notes,
@@ -142,7 +144,7 @@ pub(in crate::view) fn find(
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn flipped_axes(
+pub(crate) fn flipped_axes(
     context: &Context<'_>,
     raster: &Raster,
 ) -> Result<(bool, bool), ContentError> {
@@ -215,7 +217,7 @@ fn is_in_wgs84(context: &Context<'_>, [across, down]: [(&Axis, u64); 2]) -> bool
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn declared_crs(
+pub(crate) fn declared_crs(
     context: &Context<'_>,
     raster: &Raster,
 ) -> Result<Option<Crs>, ContentError> {
@@ -337,7 +339,7 @@ fn source_transform(
 }
 
 /// Returns whether the attributes of a group or pyramid apply to the axes of this array.
-pub(in crate::view) fn has_axes(
+pub(crate) fn has_axes(
     context: &Context<'_>,
     source: AttributeSource,
     members: &Map<String, Json>,
@@ -399,7 +401,7 @@ fn is_shape(shape: &Json, raster: &Raster) -> bool {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most 2^31")]
-pub(in crate::view) fn count(length: u64) -> f64 {
+pub(crate) fn count(length: u64) -> f64 {
     length as f64
 }
 

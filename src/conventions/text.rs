@@ -8,7 +8,7 @@ use crate::node::Value;
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// Formats a number in C notation, with all digits.
-pub(in crate::view) fn shown(value: Value) -> String {
+pub(crate) fn shown(value: Value) -> String {
     match value {
         Value::Int(value) => value.to_string(),
         Value::Float(value) if value.is_nan() => "nan".into(),
@@ -23,18 +23,13 @@ pub(in crate::view) fn shown(value: Value) -> String {
 }
 
 /// Returns whether a text is one line and valid in XML.
-pub(in crate::view) fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     let is_character = |c: char| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}');
     text.len() <= MAX_TEXT_BYTES && text.chars().all(is_character)
 }
 
 /// Appends a GDAL metadata item: of a band with a role, or of the dataset.
-pub(in crate::view) fn item(
-    target: &mut String,
-    name: &str,
-    band: Option<(u64, &str)>,
-    value: &str,
-) {
+pub(crate) fn item(target: &mut String, name: &str, band: Option<(u64, &str)>, value: &str) {
     // GDAL escapes values twice.
     let value = escape(&escape(value));
     // Writing to a String does not fail.
@@ -48,7 +43,7 @@ pub(in crate::view) fn item(
 }
 
 /// Escapes text for XML.
-pub(in crate::view) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -2,13 +2,13 @@
 
 use serde_json::Value as Json;
 
-use super::context::number;
+use crate::conventions::georef::context::number;
 
 /// Returns the WKT of a geographic system, a projected system, or a geographic system derived from another.
 ///
 /// # Errors
 /// Returns why the object has no WKT.
-pub(super) fn wkt(value: &Json) -> Result<String, String> {
+pub(crate) fn wkt(value: &Json) -> Result<String, String> {
     let name = name(value)?;
     Ok(match text(value, "type")? {
         "GeographicCRS" | "GeodeticCRS" => {
@@ -201,8 +201,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::georef::crs::Crs;
-    use crate::view::georef::epsg::{CrsKind, Unit};
+    use crate::conventions::crs::Crs;
+    use crate::conventions::crs::epsg::{CrsKind, Unit};
 
     fn geographic(ellipsoid: Json) -> Json {
         let axis = |name: &str, direction: &str| json!({"name": name, "abbreviation": "", "direction": direction, "unit": "degree"});

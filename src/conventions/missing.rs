@@ -6,7 +6,7 @@
 //! around an array tell whether its 0 was chosen ([`ZeroFill`]).
 
 use super::cf::stated;
-use super::georef::text::shown;
+use crate::conventions::text::shown;
 use crate::node::{ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::{Array, DataType, FillValue, Scalar, ZarrFormat};
 
@@ -17,7 +17,7 @@ const MAX_SIBLINGS: usize = 64;
 
 /// What the `fill_value` 0 of a v2 array with named axes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZeroFill {
+pub(crate) enum ZeroFill {
     /// Zero marks missing elements.
     Missing,
     /// Zero is the default of the writer, and elements of 0 are values.
@@ -42,11 +42,11 @@ impl ZeroFill {
 
 /// The stored numbers that mark missing elements. In packed arrays they are packed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct MissingValues {
+pub(crate) struct MissingValues {
     /// `_FillValue`, or the fill value that means the same.
-    pub(super) fill: Option<Value>,
+    pub(crate) fill: Option<Value>,
     /// The attribute `missing_value`.
-    pub(super) other: Option<Value>,
+    pub(crate) other: Option<Value>,
 }
 
 impl MissingValues {
@@ -54,7 +54,7 @@ impl MissingValues {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) fn of(
+    pub(crate) fn of(
         node: &ViewNode,
         own: Number,
         nodes: &dyn NodeResolver,
@@ -74,7 +74,7 @@ impl MissingValues {
     }
 
     /// Returns the value for a format that has one.
-    pub(super) fn one(self, note: &mut impl FnMut(String)) -> Option<Value> {
+    pub(crate) fn one(self, note: &mut impl FnMut(String)) -> Option<Value> {
         if let (Some(fill), Some(other)) = (self.fill, self.other)
             && shown(fill) != shown(other)
         {
@@ -88,13 +88,13 @@ impl MissingValues {
     }
 
     /// Returns all values.
-    pub(super) fn all(self) -> impl Iterator<Item = Value> {
+    pub(crate) fn all(self) -> impl Iterator<Item = Value> {
         self.fill.into_iter().chain(self.other)
     }
 }
 
 /// Returns the numbers of an array that are rows without a value in a table. NaN is a value of each format.
-pub(super) fn values_in_tables(
+pub(crate) fn values_in_tables(
     array: &Array,
     zero: ZeroFill,
     note: &mut impl FnMut(String),
@@ -114,7 +114,7 @@ pub(super) fn values_in_tables(
 
 /// Returns `_FillValue`, else the fill value if xarray (v2) or GDAL (v3) marks missing elements with it; `zero` is
 /// the meaning of a `fill_value` 0.
-pub(super) fn fill_value(
+pub(crate) fn fill_value(
     array: &Array,
     own: Number,
     zero: ZeroFill,
@@ -187,7 +187,7 @@ fn number(array: &Array) -> Option<Number> {
 }
 
 /// Returns whether the meaning of a `fill_value` 0 depends on other metadata.
-pub(super) fn is_ambiguous(array: &Array) -> bool {
+pub(crate) fn is_ambiguous(array: &Array) -> bool {
     is_named_v2(array)
         && !has(array, "_FillValue")
         && number(array)
@@ -241,7 +241,7 @@ fn combined(evidence: impl Iterator<Item = ZeroFill>) -> ZeroFill {
 ///
 /// # Errors
 /// Errors of the store.
-pub(super) fn zero_fill(
+pub(crate) fn zero_fill(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<ZeroFill, ContentError> {

@@ -3,32 +3,32 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::context::{number, some};
-use super::proj_text::ellipsoid;
-use crate::view::cf;
+use crate::conventions::cf;
+use crate::conventions::crs::proj_text::ellipsoid;
+use crate::conventions::georef::context::{number, some};
 
 /// The attributes of a grid mapping.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GridMappingAttributes<'a> {
-    pub(super) members: &'a Map<String, Json>,
+pub(crate) struct GridMappingAttributes<'a> {
+    pub(crate) members: &'a Map<String, Json>,
     /// Whether a grid mapping without a figure of the Earth has that of WGS 84.
-    pub(super) assumes_wgs84: bool,
+    pub(crate) assumes_wgs84: bool,
 }
 
 /// The figure of the Earth, its datum and its prime meridian.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Earth {
+pub(crate) struct Earth {
     /// The semi-major axis in metres.
-    pub(super) semi_major: f64,
+    pub(crate) semi_major: f64,
     /// The inverse flattening; 0 for a sphere.
-    pub(super) inverse_flattening: f64,
+    pub(crate) inverse_flattening: f64,
     /// The name and the longitude of the prime meridian.
-    pub(super) meridian: (String, f64),
-    pub(super) name: String,
-    pub(super) datum: String,
-    pub(super) ellipsoid: String,
+    pub(crate) meridian: (String, f64),
+    pub(crate) name: String,
+    pub(crate) datum: String,
+    pub(crate) ellipsoid: String,
     /// The seven parameters of the transformation to WGS 84 as in `TOWGS84` of WKT 1.
-    pub(super) shift: Option<Vec<f64>>,
+    pub(crate) shift: Option<Vec<f64>>,
 }
 
 /// The prime meridians of the EPSG Dataset: normalized name, longitude in degrees.
@@ -54,7 +54,7 @@ const UNKNOWN_FIGURE: &str = "the figure of the Earth is not known (--assume-wgs
 impl GridMappingAttributes<'_> {
     /// Returns the number of an attribute, which GDAL also reads from text; `None` if there is no such
     /// attribute.
-    pub(super) fn optional(&self, name: &str) -> Result<Option<f64>, String> {
+    pub(crate) fn optional(&self, name: &str) -> Result<Option<f64>, String> {
         match some(self.members, name).map(cf::one_of_list) {
             None => Ok(None),
             Some(value) => number_or_text(value)
@@ -63,12 +63,12 @@ impl GridMappingAttributes<'_> {
         }
     }
 
-    pub(super) fn or_zero(&self, name: &str) -> Result<f64, String> {
+    pub(crate) fn or_zero(&self, name: &str) -> Result<f64, String> {
         Ok(self.optional(name)?.unwrap_or(0.0))
     }
 
     /// Returns the number that those of these attributes have that exist.
-    pub(super) fn required(&self, names: &[&str]) -> Result<f64, String> {
+    pub(crate) fn required(&self, names: &[&str]) -> Result<f64, String> {
         let mut found: Option<(&str, f64)> = None;
         for name in names {
             match (self.optional(name)?, found) {
@@ -85,7 +85,7 @@ impl GridMappingAttributes<'_> {
     }
 
     /// Returns a text that WKT can hold between quotes.
-    pub(super) fn name(&self, attribute: &str) -> Option<&str> {
+    pub(crate) fn name(&self, attribute: &str) -> Option<&str> {
         let is_plain = |name: &&str| {
             !name.is_empty()
                 && name.len() <= 100
@@ -95,7 +95,7 @@ impl GridMappingAttributes<'_> {
     }
 
     /// Returns everything that the attributes declare of the Earth.
-    pub(super) fn earth(&self) -> Result<Earth, String> {
+    pub(crate) fn earth(&self) -> Result<Earth, String> {
         let named = |attribute: &str| self.name(attribute).unwrap_or("unknown").to_owned();
         let mut earth = Earth {
             semi_major: 0.0,
@@ -254,7 +254,7 @@ impl GridMappingAttributes<'_> {
 
     /// Returns the numbers of an attribute: a number, a list, or a text with commas or spaces, as GDAL reads
     /// it.
-    pub(super) fn numbers(&self, name: &str) -> Option<Vec<f64>> {
+    pub(crate) fn numbers(&self, name: &str) -> Option<Vec<f64>> {
         match some(self.members, name)? {
             Json::Array(values) => values.iter().map(number_or_text).collect(),
             Json::String(text) => {

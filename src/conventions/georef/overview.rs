@@ -12,23 +12,23 @@ use super::transform::{self, Georef, Transform, count};
 use crate::node::{ContentError, Conversion, ViewNode};
 
 /// An overview with the conversion of its numbers.
-pub(in crate::view) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
+pub(crate) type Overview = (Arc<ViewNode>, Raster, Option<Conversion>);
 
 type CoarserLevel = (Raster, Option<Conversion>);
 
 /// The full image.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::view) struct FullImage<'a> {
-    pub(in crate::view) raster: &'a Raster,
-    pub(in crate::view) georef: &'a Georef,
-    pub(in crate::view) samples: &'a SampleMetadata,
+pub(crate) struct FullImage<'a> {
+    pub(crate) raster: &'a Raster,
+    pub(crate) georef: &'a Georef,
+    pub(crate) samples: &'a SampleMetadata,
 }
 
 /// Returns the coarser levels of the pyramid, the finest first.
 ///
 /// # Errors
 /// Errors of the store.
-pub(in crate::view) fn overviews(
+pub(crate) fn overviews(
     context: &Context<'_>,
     full: FullImage<'_>,
     notes: &mut Notes,

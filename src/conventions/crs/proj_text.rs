@@ -7,7 +7,7 @@ const MAX_TEXT_BYTES: usize = 4096;
 
 /// The meaning of a PROJ string.
 #[derive(Debug, PartialEq)]
-pub(in crate::view) enum ProjText {
+pub(crate) enum ProjText {
     /// The name of a system: `EPSG:32633`.
     Code(String),
     /// The attributes of a grid mapping.
@@ -15,7 +15,7 @@ pub(in crate::view) enum ProjText {
 }
 
 /// Returns whether a text is a PROJ string.
-pub(in crate::view) fn is_proj_text(text: &str) -> bool {
+pub(crate) fn is_proj_text(text: &str) -> bool {
     text.starts_with('+') || text.starts_with("proj=") || text.starts_with("init=")
 }
 
@@ -36,7 +36,7 @@ static ELLIPSOIDS: [(&str, f64, f64); 12] = [
 ];
 
 /// Returns the semi-major axis and the inverse flattening of an ellipsoid of PROJ.
-pub(super) fn ellipsoid(name: &str) -> Option<(f64, f64)> {
+pub(crate) fn ellipsoid(name: &str) -> Option<(f64, f64)> {
     let mut all = ELLIPSOIDS.iter();
     let found = all.find(|(known, ..)| *known == name);
     found.map(|(_, major, inverse)| (*major, *inverse))
@@ -49,7 +49,7 @@ const IGNORED: [&str; 4] = ["no_defs", "type", "wktext", "over"];
 ///
 /// # Errors
 /// Returns why the string is not supported: an unknown projection or parameter.
-pub(in crate::view) fn parse(text: &str) -> Result<ProjText, String> {
+pub(crate) fn parse(text: &str) -> Result<ProjText, String> {
     let mut words = ProjParameters::of(text)?;
     if let Some(code) = words.take("init") {
         words.finish()?;

@@ -3,29 +3,35 @@
 //! A system with an EPSG code that GeoKeys can express is written as that code; any other system as the WKT
 //! of the metadata.
 
+pub(crate) mod definition;
+pub(crate) mod epsg;
+pub(crate) mod methods;
+pub(crate) mod proj_text;
+pub(crate) mod projjson;
+pub(crate) mod wkt;
+
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::cf_wkt;
-use super::definition::Definition;
-use super::epsg::{self, CrsKind, Unit};
-use super::proj_text::{self, ProjText};
-use super::projjson;
-use super::wkt::{self, Wkt};
+use self::definition::Definition;
+use self::epsg::{CrsKind, Unit};
+use self::proj_text::ProjText;
+use self::wkt::Wkt;
+use crate::conventions::cf::wkt as cf_wkt;
 
 /// A coordinate reference system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::view) struct Crs {
+pub(crate) struct Crs {
     /// The EPSG code, if a GeoKey can express it.
-    pub(in crate::view) code: Option<u16>,
-    pub(in crate::view) kind: CrsKind,
+    pub(crate) code: Option<u16>,
+    pub(crate) kind: CrsKind,
     /// The unit of a projected system.
-    pub(in crate::view) unit: Unit,
+    pub(crate) unit: Unit,
     /// WKT for GDAL.
-    pub(in crate::view) wkt: Arc<str>,
+    pub(crate) wkt: Arc<str>,
     /// WKT for ESRI and ENVI, if known.
-    pub(in crate::view) wkt_esri: Option<Arc<str>>,
+    pub(crate) wkt_esri: Option<Arc<str>>,
 }
 
 /// The maximum length of a text in bytes.
@@ -50,12 +56,12 @@ impl Crs {
     ///
     /// # Errors
     /// The EPSG table does not contain it.
-    pub(in crate::view) fn wgs84() -> Result<Self, String> {
+    pub(crate) fn wgs84() -> Result<Self, String> {
         Self::of_code(4326)
     }
 
     /// Returns a short name for messages.
-    pub(in crate::view) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self.code {
             Some(code) => format!("EPSG:{code}"),
             None => name_of(&self.wkt),
@@ -63,7 +69,7 @@ impl Crs {
     }
 
     /// Returns whether both are the same system: by code, by text, or by the numbers of their definitions.
-    pub(in crate::view) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let has_same_numbers = || {
             let definitions = Definition::of_wkt(&self.wkt).zip(Definition::of_wkt(&other.wkt));
             definitions.is_some_and(|(one, other)| one.is_same(&other))
@@ -72,7 +78,7 @@ impl Crs {
     }
 
     /// Returns the height in metres of the satellite of a geostationary system.
-    pub(in crate::view) fn satellite_height(&self) -> Option<f64> {
+    pub(crate) fn satellite_height(&self) -> Option<f64> {
         let root = Wkt::parse(&self.wkt)?;
         let conversion = root.children(&["CONVERSION"]).next().unwrap_or(root);
         let method = conversion.children(&["PROJECTION", "METHOD"]).next()?;
@@ -99,7 +105,7 @@ impl Crs {
     ///
     /// # Errors
     /// Returns why the text is no system.
-    pub(in crate::view) fn of_text(text: &str) -> Result<Self, String> {
+    pub(crate) fn of_text(text: &str) -> Result<Self, String> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("{} bytes of text", text.len()));
         }
@@ -132,7 +138,7 @@ impl Crs {
     ///
     /// # Errors
     /// Returns why the text is no system.
-    pub(in crate::view) fn of_wkt(text: &str) -> Result<Self, String> {
+    pub(crate) fn of_wkt(text: &str) -> Result<Self, String> {
         let line = wkt::on_one_line(text)?;
         let wkt = Wkt::parse(&line).ok_or("no WKT of one object")?;
         let kind = wkt.kind()?;
@@ -154,7 +160,7 @@ impl Crs {
     ///
     /// # Errors
     /// Returns why the object is no system.
-    pub(in crate::view) fn of_projjson(value: &Json) -> Result<Self, String> {
+    pub(crate) fn of_projjson(value: &Json) -> Result<Self, String> {
         let kind = value.get("type").and_then(Json::as_str);
         let kind = match kind.ok_or("an object that is no PROJJSON")? {
             "ProjectedCRS" => Some(CrsKind::Projected),

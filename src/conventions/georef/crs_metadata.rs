@@ -3,17 +3,17 @@
 use serde_json::{Map, Value as Json};
 
 use super::axis::Axis;
-use super::cf_wkt;
 use super::context::{AttributeSource, Context, Notes, number, some};
-use super::crs::Crs;
-use super::epsg::CrsKind;
-use super::proj_text::is_proj_text;
 use super::raster::{Direction, Raster};
 use super::transform::has_axes;
+use crate::conventions::cf::wkt as cf_wkt;
+use crate::conventions::crs::Crs;
+use crate::conventions::crs::epsg::CrsKind;
+use crate::conventions::crs::proj_text::is_proj_text;
 use crate::node::ViewNode;
 
 /// Returns the coordinate reference system on which all metadata that declare one agree.
-pub(in crate::view) fn crs(
+pub(crate) fn crs(
     context: &Context<'_>,
     raster: &Raster,
     grid_mapping: Option<&ViewNode>,
@@ -111,8 +111,7 @@ fn agreed(systems: &[Option<Crs>], notes: &mut Notes) -> Option<Crs> {
 
 /// The members that declare a system in zarr-conventions/geo-proj, and in the STAC extension "projection",
 /// whose version 1 has `proj:epsg` (as the EOPF products of Sentinel have).
-pub(in crate::view) const PROJ: [&str; 4] =
-    ["proj:code", "proj:epsg", "proj:wkt2", "proj:projjson"];
+pub(crate) const PROJ: [&str; 4] = ["proj:code", "proj:epsg", "proj:wkt2", "proj:projjson"];
 
 /// Attributes of a grid mapping that declare a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
 const TEXTS: [&str; 3] = ["crs_wkt", "spatial_ref", "epsg_code"];
@@ -132,7 +131,7 @@ fn texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
 }
 
 /// Returns whether attributes are those of a grid mapping with a system.
-pub(in crate::view) fn has_crs(members: &Map<String, Json>) -> bool {
+pub(crate) fn has_crs(members: &Map<String, Json>) -> bool {
     texts(members).is_some() || cf_wkt::mapping_name(members).is_some()
 }
 
@@ -152,7 +151,7 @@ fn own_texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
 }
 
 /// Returns whether attributes may declare a system.
-pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
+pub(crate) fn may_have_crs(context: &Context<'_>) -> bool {
     let is_own = |name: &&str| context.own(name).is_some();
     let own = context.view.array.attributes.as_ref();
     ["grid_mapping", "_CRS"].iter().any(is_own)
@@ -161,7 +160,7 @@ pub(in crate::view) fn may_have_crs(context: &Context<'_>) -> bool {
 }
 
 /// Returns whether a node may declare a system for itself or its arrays by other conventions than CF.
-pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
+pub(crate) fn may_give_crs(node: &ViewNode) -> bool {
     let levels_say = |members: &Map<String, Json>| {
         let layout = members.get("multiscales").and_then(|it| it.get("layout"));
         let mut levels = layout.and_then(Json::as_array).into_iter().flatten();
@@ -176,7 +175,7 @@ pub(in crate::view) fn may_give_crs(node: &ViewNode) -> bool {
 }
 
 /// Returns whether one of [`PROJ`] exists.
-pub(in crate::view) fn says_crs(members: &Map<String, Json>) -> bool {
+pub(crate) fn says_crs(members: &Map<String, Json>) -> bool {
     PROJ.iter().any(|name| some(members, name).is_some())
 }
 

@@ -1,27 +1,27 @@
 //! The georeference of an array in CF attributes: a grid mapping with the attributes of GDAL, and
 //! coordinates (CF 1.11, 5.6 and Appendix F; GDAL, "NetCDF: Network Common Data Form", `GeoTransform`).
 
-use super::crs::Crs;
-use super::epsg::{CrsKind, Unit};
 use super::raster::Direction;
 use super::transform::Transform;
-use super::wkt::Wkt;
+use crate::conventions::crs::Crs;
+use crate::conventions::crs::epsg::{CrsKind, Unit};
+use crate::conventions::crs::wkt::Wkt;
 
 /// The georeference of an array by other conventions than CF.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) struct Grid {
-    pub(in crate::view) crs: Crs,
+pub(crate) struct Grid {
+    pub(crate) crs: Crs,
     /// The transform from pixel numbers, relative to the corner of the first pixel.
-    pub(in crate::view) transform: Transform,
+    pub(crate) transform: Transform,
     /// Names and lengths of the y and x axes.
-    pub(in crate::view) spatial_axes: [(Option<String>, u64); 2],
+    pub(crate) spatial_axes: [(Option<String>, u64); 2],
     /// The variable of the group that has the system, though no attribute names it.
-    pub(in crate::view) mapping: Option<&'static str>,
+    pub(crate) mapping: Option<&'static str>,
 }
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) enum GridAttribute {
+pub(crate) enum GridAttribute {
     Text(String),
     Numbers(Vec<f64>),
 }
@@ -30,7 +30,7 @@ type GridAttributes = Vec<(&'static str, GridAttribute)>;
 
 impl Grid {
     /// Returns the attributes of the grid mapping.
-    pub(in crate::view) fn mapping(&self) -> GridAttributes {
+    pub(crate) fn mapping(&self) -> GridAttributes {
         let [a, b, c, d, e, f] = self.transform;
         let transform = [c, a, b, f, d, e].map(|value| value.to_string()).join(" ");
         let mut members = parameters(&self.crs).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Grid {
     }
 
     /// Returns the first coordinate along an axis and the step; `None` if the raster is rotated.
-    pub(in crate::view) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
+    pub(crate) fn coordinates(&self, direction: Direction) -> Option<(f64, f64)> {
         let [a, b, c, d, e, f] = self.transform;
         if b != 0.0 || d != 0.0 {
             return None;
@@ -54,7 +54,7 @@ impl Grid {
     }
 
     /// Returns the attributes of the coordinates along an axis.
-    pub(in crate::view) fn axis(&self, direction: Direction) -> GridAttributes {
+    pub(crate) fn axis(&self, direction: Direction) -> GridAttributes {
         let text = |value: &str| GridAttribute::Text(value.to_owned());
         let is_across = direction == Direction::Across;
         let name = match (self.crs.kind, is_across) {

@@ -5,18 +5,15 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::cf_figure::{Earth, GridMappingAttributes};
-use super::context::some;
+use crate::conventions::cf::figure::{Earth, GridMappingAttributes};
+use crate::conventions::georef::context::some;
 
 /// Returns the WKT of a grid mapping, with coordinates in metres. `assumes_wgs84` applies to a grid mapping
 /// without a figure of the Earth.
 ///
 /// # Errors
 /// Returns why the grid mapping has no WKT.
-pub(in crate::view) fn wkt(
-    members: &Map<String, Json>,
-    assumes_wgs84: bool,
-) -> Result<String, String> {
+pub(crate) fn wkt(members: &Map<String, Json>, assumes_wgs84: bool) -> Result<String, String> {
     let mapping = GridMappingAttributes {
         members,
         assumes_wgs84,
@@ -34,7 +31,7 @@ pub(in crate::view) fn wkt(
 }
 
 /// Returns the name of the grid mapping; as in GDAL, a north pole of a grid makes it a rotated one.
-pub(in crate::view) fn mapping_name(members: &Map<String, Json>) -> Option<&str> {
+pub(crate) fn mapping_name(members: &Map<String, Json>) -> Option<&str> {
     let is_rotated = || some(members, "grid_north_pole_longitude").is_some();
     let name = some(members, "grid_mapping_name").and_then(Json::as_str);
     name.or_else(|| is_rotated().then_some("rotated_latitude_longitude"))
@@ -486,8 +483,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::view::georef::crs::Crs;
-    use crate::view::georef::epsg::{CrsKind, Unit};
+    use crate::conventions::crs::Crs;
+    use crate::conventions::crs::epsg::{CrsKind, Unit};
 
     fn of(members: Json) -> Result<String, String> {
         wkt(members.as_object().unwrap(), false)

@@ -6,25 +6,25 @@ use super::axis::reinterpret;
 use super::bands::Bands;
 use super::context::{Context, Notes, number};
 use super::raster::Raster;
-use super::text::{is_plain, shown};
+use crate::conventions::cf;
+use crate::conventions::missing::MissingValues;
+use crate::conventions::text::{is_plain, shown};
 use crate::node::{ContentError, Number, Value};
-use crate::view::cf;
-use crate::view::missing::MissingValues;
 use crate::zarr::Scalar;
 
 /// The maximum size of the text of all metadata, in bytes.
-pub(in crate::view) const MAX_METADATA_BYTES: usize = 2 << 20;
+pub(crate) const MAX_METADATA_BYTES: usize = 2 << 20;
 
 /// The metadata of samples and bands.
 #[derive(Debug)]
-pub(in crate::view) struct SampleMetadata {
-    pub(in crate::view) no_data: Option<String>,
-    pub(in crate::view) offset: Option<String>,
-    pub(in crate::view) scale: Option<String>,
-    pub(in crate::view) units: Option<String>,
-    pub(in crate::view) long_name: Option<String>,
-    pub(in crate::view) standard_name: Option<String>,
-    pub(in crate::view) bands: Bands,
+pub(crate) struct SampleMetadata {
+    pub(crate) no_data: Option<String>,
+    pub(crate) offset: Option<String>,
+    pub(crate) scale: Option<String>,
+    pub(crate) units: Option<String>,
+    pub(crate) long_name: Option<String>,
+    pub(crate) standard_name: Option<String>,
+    pub(crate) bands: Bands,
 }
 
 impl SampleMetadata {
@@ -32,7 +32,7 @@ impl SampleMetadata {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn of(
+    pub(crate) fn of(
         context: &Context<'_>,
         raster: &Raster,
         notes: &mut Notes,
@@ -65,7 +65,7 @@ impl SampleMetadata {
     }
 
     /// Returns the first difference between the metadata of two levels of a pyramid.
-    pub(in crate::view) fn difference(&self, other: &Self) -> Option<&'static str> {
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         [
             (self.no_data != other.no_data, "value without data"),
             (self.scale != other.scale, "scale_factor"),
@@ -78,7 +78,7 @@ impl SampleMetadata {
     }
 
     /// Returns the name of a band; if it is the only band, the name of the array.
-    pub(in crate::view) fn band_name(&self, band: u64, samples: u64) -> Option<String> {
+    pub(crate) fn band_name(&self, band: u64, samples: u64) -> Option<String> {
         match (samples, self.bands.name(band)) {
             (1, None) => (self.long_name.as_ref())
                 .or(self.standard_name.as_ref())
@@ -88,7 +88,7 @@ impl SampleMetadata {
     }
 
     /// Returns the names of all bands; empty if their text is too long.
-    pub(in crate::view) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
+    pub(crate) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
         let (mut names, mut bytes) = (Vec::new(), 0);
         for band in 0..samples {
             let name = self.band_name(band, samples);
@@ -103,10 +103,7 @@ impl SampleMetadata {
 }
 
 /// Returns `add_offset` and `scale_factor`; neither if one of them is not a number.
-pub(in crate::view) fn packing(
-    context: &Context<'_>,
-    notes: &mut Notes,
-) -> (Option<f64>, Option<f64>) {
+pub(crate) fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<f64>, Option<f64>) {
     let declared = |name| match context.own(name).map(cf::one_of_list) {
         None => Ok(None),
         Some(value) => number(value).map(Some).ok_or(name),
@@ -141,7 +138,7 @@ fn no_data(
 }
 
 /// Returns a one-line text that is valid in XML.
-pub(in crate::view) fn attribute_text(
+pub(crate) fn attribute_text(
     context: &Context<'_>,
     name: &str,
     notes: &mut Notes,

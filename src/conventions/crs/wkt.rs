@@ -8,7 +8,7 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// An object of WKT: `KEYWORD[...]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) struct Wkt<'a> {
+pub(crate) struct Wkt<'a> {
     keyword: &'a str,
     /// The text between the brackets.
     content: &'a str,
@@ -18,7 +18,7 @@ pub(in crate::view) struct Wkt<'a> {
 ///
 /// # Errors
 /// The text is not one object.
-pub(in crate::view) fn on_one_line(text: &str) -> Result<String, String> {
+pub(crate) fn on_one_line(text: &str) -> Result<String, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("{} bytes of text", text.len()));
     }
@@ -43,7 +43,7 @@ pub(in crate::view) fn on_one_line(text: &str) -> Result<String, String> {
 
 impl<'a> Wkt<'a> {
     /// Parses the object at the beginning of a text.
-    pub(in crate::view) fn parse(text: &'a str) -> Option<Self> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let open = text.find(['[', '('])?;
         let keyword = text.get(..open)?.trim();
         let (mut depth, mut is_quoted) = (0_usize, false);
@@ -65,12 +65,12 @@ impl<'a> Wkt<'a> {
         None
     }
 
-    pub(in crate::view) fn is(&self, keywords: &[&str]) -> bool {
+    pub(crate) fn is(&self, keywords: &[&str]) -> bool {
         let mut keywords = keywords.iter();
         keywords.any(|keyword| self.keyword.eq_ignore_ascii_case(keyword))
     }
 
-    pub(in crate::view) fn keyword(&self) -> &'a str {
+    pub(crate) fn keyword(&self) -> &'a str {
         self.keyword
     }
 
@@ -91,10 +91,7 @@ impl<'a> Wkt<'a> {
     }
 
     /// Returns the nested objects with one of these keywords.
-    pub(in crate::view) fn children(
-        &self,
-        keywords: &'a [&'a str],
-    ) -> impl Iterator<Item = Self> + use<'a> {
+    pub(crate) fn children(&self, keywords: &'a [&'a str]) -> impl Iterator<Item = Self> + use<'a> {
         let items = self.items().filter(|item| !item.starts_with('"'));
         items
             .filter_map(Self::parse)
@@ -102,17 +99,17 @@ impl<'a> Wkt<'a> {
     }
 
     /// Returns an item (text or number) by its index, without quotes.
-    pub(in crate::view) fn value(&self, place: usize) -> Option<&'a str> {
+    pub(crate) fn value(&self, place: usize) -> Option<&'a str> {
         Some(self.items().nth(place)?.trim_matches('"'))
     }
 
     /// Returns all items as numbers; `None` if an item is not a number.
-    pub(in crate::view) fn numbers(&self) -> Option<Vec<f64>> {
+    pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
         self.items().map(|item| item.parse().ok()).collect()
     }
 
     /// Returns the EPSG code of the object: `AUTHORITY["EPSG","4326"]` or `ID["EPSG",4326]`.
-    pub(in crate::view) fn epsg(&self) -> Option<u64> {
+    pub(crate) fn epsg(&self) -> Option<u64> {
         let id = self.children(&["ID", "AUTHORITY"]).next()?;
         let is_epsg = id.value(0)?.eq_ignore_ascii_case("EPSG");
         id.value(1)?.parse().ok().filter(|_| is_epsg)
@@ -122,7 +119,7 @@ impl<'a> Wkt<'a> {
     ///
     /// # Errors
     /// The object is a system of another kind.
-    pub(in crate::view) fn kind(&self) -> Result<Option<CrsKind>, String> {
+    pub(crate) fn kind(&self) -> Result<Option<CrsKind>, String> {
         let other = || {
             let keyword: String = self.keyword.chars().take(60).collect();
             Err(format!("WKT of a {keyword:?}"))
@@ -152,7 +149,7 @@ impl<'a> Wkt<'a> {
     }
 
     /// Returns the unit of the axes of a projected system.
-    pub(in crate::view) fn unit(&self) -> Unit {
+    pub(crate) fn unit(&self) -> Unit {
         let units = &["UNIT", "LENGTHUNIT"];
         let of_axes = || self.children(&["AXIS"]).next()?.children(units).next();
         let unit = self.children(units).next().or_else(of_axes);

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::axis::coordinates;
 use super::context::{Context, Notes, short};
-use super::dates::{TimeUnits, UNIX_EPOCH, gregorian_date};
 use super::raster::Raster;
-use super::text::{is_plain, shown};
+use crate::conventions::cf::time::{TimeUnits, UNIX_EPOCH, gregorian_date};
+use crate::conventions::text::{is_plain, shown};
 use crate::node::{ContentError, Value, ViewNode};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{DataType, Scalar, Variable};
@@ -16,22 +16,22 @@ const MAX_WORD_BYTES: usize = 256;
 
 /// The names of bands.
 #[derive(Debug)]
-pub(in crate::view) struct Bands {
-    pub(in crate::view) axes: Vec<BandAxis>,
+pub(crate) struct Bands {
+    pub(crate) axes: Vec<BandAxis>,
 }
 
 #[derive(Debug)]
-pub(in crate::view) struct BandAxis {
-    pub(in crate::view) length: u64,
-    pub(in crate::view) name: Option<String>,
-    pub(in crate::view) units: Option<String>,
+pub(crate) struct BandAxis {
+    pub(crate) length: u64,
+    pub(crate) name: Option<String>,
+    pub(crate) units: Option<String>,
     /// The coordinates as text; `None` for unknown coordinates.
-    pub(in crate::view) coordinates: Option<Vec<Option<String>>>,
+    pub(crate) coordinates: Option<Vec<Option<String>>>,
 }
 
 impl Bands {
     /// Reads the coordinates of the axes of bands.
-    pub(in crate::view) fn of(
+    pub(crate) fn of(
         context: &Context<'_>,
         raster: &Raster,
         notes: &mut Notes,
@@ -65,13 +65,13 @@ impl Bands {
     }
 
     /// Returns the axes with coordinates in a unit, and the unit.
-    pub(in crate::view) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn units(&self) -> impl Iterator<Item = (&str, &str)> {
         let axes = self.axes.iter();
         axes.filter_map(|axis| axis.name.as_deref().zip(axis.units.as_deref()))
     }
 
     /// Returns whether both have the same coordinates.
-    pub(in crate::view) fn are_same(&self, other: &Self) -> bool {
+    pub(crate) fn are_same(&self, other: &Self) -> bool {
         self.axes.len() == other.axes.len()
             && self.axes.iter().zip(&other.axes).all(|(one, other)| {
                 (one.length, &one.name, &one.units, &one.coordinates)
@@ -80,7 +80,7 @@ impl Bands {
     }
 
     /// Returns the name of a band: its coordinate along each named axis.
-    pub(in crate::view) fn name(&self, band: u64) -> Option<String> {
+    pub(crate) fn name(&self, band: u64) -> Option<String> {
         let mut left = band;
         let mut words = Vec::new();
         for axis in self.axes.iter().rev() {

@@ -2,7 +2,7 @@
 
 /// The meaning of a parameter of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Role {
+pub(crate) enum Role {
     Latitude,
     Longitude,
     FirstParallel,
@@ -14,7 +14,7 @@ pub(in crate::view) enum Role {
 
 /// The unit of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Quantity {
+pub(crate) enum Quantity {
     Angle,
     Length,
     Ratio,
@@ -22,7 +22,7 @@ pub(in crate::view) enum Quantity {
 
 impl Role {
     /// Returns the meaning of a normalized name in WKT 1 of GDAL or ESRI, or in WKT 2.
-    pub(super) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "latitude of origin"
             | "latitude of center"
@@ -45,7 +45,7 @@ impl Role {
         })
     }
 
-    pub(in crate::view) fn quantity(self) -> Quantity {
+    pub(crate) fn quantity(self) -> Quantity {
         match self {
             Self::Scale => Quantity::Ratio,
             Self::Easting | Self::Northing => Quantity::Length,
@@ -54,7 +54,7 @@ impl Role {
     }
 
     /// Returns the neutral value, which is the same as no parameter.
-    pub(super) fn neutral(self) -> f64 {
+    pub(crate) fn neutral(self) -> f64 {
         match self {
             Self::Scale => 1.0,
             _ => 0.0,
@@ -63,16 +63,16 @@ impl Role {
 }
 
 /// A parameter of a method: its meaning, its key (OGC 19-008r4, 7.5.4), and the default if WKT has no value.
-pub(super) type Parameter = (Role, u16, Option<f64>);
+pub(crate) type Parameter = (Role, u16, Option<f64>);
 
 /// A method of projection.
 #[derive(Debug, PartialEq)]
-pub(in crate::view) struct Method {
+pub(crate) struct Method {
     /// The value of `ProjMethodGeoKey` (GeoTIFF 1.0, 6.3.3.3).
-    pub(in crate::view) code: u16,
+    pub(crate) code: u16,
     /// Normalized names in WKT 1 of GDAL or ESRI, and in WKT 2.
     names: &'static [&'static str],
-    pub(super) parameters: &'static [Parameter],
+    pub(crate) parameters: &'static [Parameter],
 }
 
 use Role::{Easting, FirstParallel, Latitude, Longitude, Northing, Scale, SecondParallel};
@@ -243,7 +243,7 @@ const POLAR: &[Parameter] = &[(Longitude, 3095, None), (Latitude, 3081, None), S
 
 impl Method {
     /// Returns the method of a normalized name; `is_sphere` says whether the Earth is a sphere.
-    pub(super) fn of_name(name: &str, is_sphere: bool) -> Option<&'static Self> {
+    pub(crate) fn of_name(name: &str, is_sphere: bool) -> Option<&'static Self> {
         if name.ends_with("(spherical)") && !is_sphere {
             return None;
         }
@@ -252,7 +252,7 @@ impl Method {
 
     /// Returns the values of all parameters, in the order of the method; `None` if one is missing, or if a
     /// given parameter has no key.
-    pub(super) fn values(&self, given: &[(Role, f64)]) -> Option<Vec<f64>> {
+    pub(crate) fn values(&self, given: &[(Role, f64)]) -> Option<Vec<f64>> {
         let find = |role| given.iter().find(|(given, _)| *given == role);
         let is_known = |role| self.parameters.iter().any(|(known, ..)| *known == role);
         let has_rest =
@@ -273,7 +273,7 @@ impl Method {
     }
 
     /// Returns whether the axes may point to the equator, or away from it, in all directions.
-    pub(super) fn may_be_polar(&self) -> bool {
+    pub(crate) fn may_be_polar(&self) -> bool {
         matches!(self.code, 10 | 12 | 15)
     }
 }

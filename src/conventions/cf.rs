@@ -1,11 +1,17 @@
 //! The meaning of an array's values by CF attributes (CF 1.11, 2.5.1 and 4.4; NUG, "Attribute
 //! Conventions"; xarray, "Zarr Encoding Specification").
 
+pub(crate) mod calendar;
+pub(crate) mod figure;
+pub(crate) mod grid_mapping;
+pub(crate) mod time;
+pub(crate) mod wkt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
-use super::georef::dates::TimeUnits;
+use crate::conventions::cf::time::TimeUnits;
 use crate::node::{Number, NumberKind, Value};
 use crate::zarr::data_type::TimeBase;
 use crate::zarr::narrow_float::to_f16;
@@ -18,7 +24,7 @@ const MAX_NOTE_CHARACTERS: usize = 60;
 ///
 /// # Errors
 /// The attribute is not a value of the data type.
-pub(super) fn stated(
+pub(crate) fn stated(
     members: &Map<String, Json>,
     name: &str,
     own: Number,
@@ -43,7 +49,7 @@ pub(super) fn stated(
 
 /// Returns the value of an attribute that has the data type of its array, such as `_FillValue`. `None` for an
 /// array without numbers, and for any other value.
-pub fn attribute_value(array: &Array, name: &str) -> Option<Value> {
+pub(crate) fn attribute_value(array: &Array, name: &str) -> Option<Value> {
     let fixed = array.data_type.as_ref().ok()?.fixed()?;
     let (own, _) = Number::of(fixed)?;
     stated(array.attributes.as_ref().ok()?, name, own).ok()?
@@ -51,7 +57,7 @@ pub fn attribute_value(array: &Array, name: &str) -> Option<Value> {
 
 /// Returns the units in which the elements of an array count time: from the attributes `units` and
 /// `calendar`, else from the data type.
-pub fn time_units(array: &Array) -> Option<TimeUnits> {
+pub(crate) fn time_units(array: &Array) -> Option<TimeUnits> {
     let text = |name: &str| array.attribute(name).and_then(Json::as_str);
     if let Some(units) = text("units") {
         return TimeUnits::of(units, text("calendar"));
@@ -67,12 +73,12 @@ pub fn time_units(array: &Array) -> Option<TimeUnits> {
 }
 
 /// Returns whether `_Unsigned` marks signed integers as unsigned.
-pub(super) fn is_unsigned(members: &Map<String, Json>) -> bool {
+pub(crate) fn is_unsigned(members: &Map<String, Json>) -> bool {
     members.get("_Unsigned").and_then(Json::as_str) == Some("true")
 }
 
 /// Returns the kind of numbers with respect to `_Unsigned` (NetCDF Users Guide, Appendix B).
-pub(super) fn unsigned(kind: NumberKind, declared: Option<&Json>) -> NumberKind {
+pub(crate) fn unsigned(kind: NumberKind, declared: Option<&Json>) -> NumberKind {
     match (kind, declared.and_then(Json::as_str)) {
         (NumberKind::Int, Some("true")) => NumberKind::UInt,
         (NumberKind::UInt, Some("false")) => NumberKind::Int,
@@ -81,7 +87,7 @@ pub(super) fn unsigned(kind: NumberKind, declared: Option<&Json>) -> NumberKind 
 }
 
 /// Returns the element of a list with one element; else the value itself.
-pub(super) fn one_of_list(value: &Json) -> &Json {
+pub(crate) fn one_of_list(value: &Json) -> &Json {
     match value.as_array().map(Vec::as_slice) {
         Some([only]) => only,
         _ => value,
@@ -93,7 +99,7 @@ pub(super) fn one_of_list(value: &Json) -> &Json {
 ///
 /// Floats that JSON cannot express are given by name, or as eight bytes in base64, as xarray writes them in
 /// v3 (`xarray/backends/zarr.py`, `FillValueCoder`).
-pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
+pub(crate) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value> {
     let value = match json {
         Json::Bool(value) => Value::Int((*value).into()),
         Json::String(text) if own.kind == NumberKind::Float => match special(text) {
@@ -114,7 +120,7 @@ pub(super) fn value(json: &Json, own: Number, is_unsigned: bool) -> Option<Value
 }
 
 /// Returns a JSON number, if it is finite.
-pub(super) fn number(json: &Json) -> Option<Value> {
+pub(crate) fn number(json: &Json) -> Option<Value> {
     let Json::Number(number) = json else {
         return None;
     };
@@ -128,7 +134,7 @@ pub(super) fn number(json: &Json) -> Option<Value> {
 }
 
 /// Returns a number of an attribute, or NaN or an infinity: Python writes them bare, the parser keeps names.
-pub(super) fn number_or_special(json: &Json) -> Option<Value> {
+pub(crate) fn number_or_special(json: &Json) -> Option<Value> {
     match json {
         Json::String(text) => special(text),
         json => number(json),
@@ -136,7 +142,7 @@ pub(super) fn number_or_special(json: &Json) -> Option<Value> {
 }
 
 /// Returns the float that JSON cannot express, by its name.
-pub(super) fn special(text: &str) -> Option<Value> {
+pub(crate) fn special(text: &str) -> Option<Value> {
     match text {
         "NaN" => Some(Value::Float(f64::NAN)),
         "Infinity" => Some(Value::Float(f64::INFINITY)),
@@ -167,7 +173,7 @@ fn nearest(own: Number, value: Value) -> Option<Value> {
 ///
 /// # Errors
 /// CF does not have the unit; the array's own attributes would be wrong.
-pub(super) fn time_attributes(
+pub(crate) fn time_attributes(
     scalar: &Scalar,
 ) -> Result<Option<Vec<(&'static str, String)>>, String> {
     let (unit, is_date) = match scalar {

@@ -9,12 +9,12 @@ use crate::store::Key;
 
 /// Notes on metadata that are left out, with the reasons.
 #[derive(Debug, Default)]
-pub(in crate::view) struct Notes(pub(in crate::view) Vec<String>);
+pub(crate) struct Notes(pub(crate) Vec<String>);
 
 const MAX_NOTES: usize = 100;
 
 impl Notes {
-    pub(in crate::view) fn add(&mut self, note: impl Into<String>) {
+    pub(crate) fn add(&mut self, note: impl Into<String>) {
         let note = note.into();
         if self.0.len() < MAX_NOTES && !self.0.contains(&note) {
             self.0.push(note);
@@ -24,15 +24,15 @@ impl Notes {
 
 /// An array and the nodes whose metadata apply to it.
 #[derive(Clone, Copy)]
-pub(in crate::view) struct Context<'a> {
-    pub(in crate::view) view: &'a ArrayView<'a>,
-    pub(in crate::view) nodes: &'a dyn NodeResolver,
+pub(crate) struct Context<'a> {
+    pub(crate) view: &'a ArrayView<'a>,
+    pub(crate) nodes: &'a dyn NodeResolver,
     groups: &'a Groups,
 }
 
 /// The groups above an array.
 #[derive(Debug, Default)]
-pub(in crate::view) struct Groups {
+pub(crate) struct Groups {
     /// The groups, nearest first.
     ancestors: Vec<Arc<ViewNode>>,
     level: Option<PyramidLevel>,
@@ -51,7 +51,7 @@ struct PyramidLevel {
 
 /// The source of attributes of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum AttributeSource {
+pub(crate) enum AttributeSource {
     /// The array.
     Own,
     /// The entry of the array's level in the layout of the pyramid.
@@ -63,7 +63,7 @@ pub(in crate::view) enum AttributeSource {
 }
 
 /// The same array in another level, and the entry of that level.
-pub(in crate::view) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
+pub(crate) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
 /// The maximum number of groups above an array, and of levels of a pyramid.
 const MAX_ANCESTORS: usize = 64;
@@ -74,7 +74,7 @@ impl Groups {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn above(
+    pub(crate) fn above(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
         notes: &mut Notes,
@@ -233,7 +233,7 @@ fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(Str
 }
 
 impl<'a> Context<'a> {
-    pub(in crate::view) fn new(
+    pub(crate) fn new(
         view: &'a ArrayView<'a>,
         nodes: &'a dyn NodeResolver,
         groups: &'a Groups,
@@ -246,7 +246,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns an attribute of the array itself.
-    pub(in crate::view) fn own(&self, name: &str) -> Option<&'a Json> {
+    pub(crate) fn own(&self, name: &str) -> Option<&'a Json> {
         let value = self.view.array.attribute(name);
         value.filter(|value| !value.is_null())
     }
@@ -254,7 +254,7 @@ impl<'a> Context<'a> {
     /// Returns the attributes that apply to the array by the conventions of GeoZarr, nearest first: of the
     /// array, of the entry of its level, of its group, and of the pyramid. Only the direct arrays of a group
     /// inherit its attributes.
-    pub(in crate::view) fn sources(
+    pub(crate) fn sources(
         &self,
     ) -> impl Iterator<Item = (AttributeSource, &'a Map<String, Json>)> + use<'a> {
         let own = self.view.array.attributes.as_ref().ok();
@@ -275,33 +275,31 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the layout's entry of the array's level.
-    pub(in crate::view) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
+    pub(crate) fn level_entry(&self) -> Option<&'a Map<String, Json>> {
         self.groups.level.as_ref().map(|level| &level.entry)
     }
 
     /// Returns the layout's entries of all levels.
-    pub(in crate::view) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
+    pub(crate) fn level_entries(&self) -> Vec<&'a Map<String, Json>> {
         let others = self.groups.level.iter().flat_map(|level| &level.others);
         let others = others.map(|(_, entry)| entry);
         self.level_entry().into_iter().chain(others).collect()
     }
 
     /// Returns the attributes of the group of the pyramid.
-    pub(in crate::view) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
+    pub(crate) fn pyramid(&self) -> Option<&'a Map<String, Json>> {
         let level = self.groups.level.as_ref()?;
         members(self.groups.ancestors.get(level.group)?)
     }
 
     /// Returns the attributes of all groups above.
-    pub(in crate::view) fn above(
-        &self,
-    ) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
+    pub(crate) fn above(&self) -> impl Iterator<Item = (&'a Key, &'a Map<String, Json>)> + use<'a> {
         let groups = self.groups.ancestors.iter();
         groups.filter_map(|group| Some((group.key(), members(group)?)))
     }
 
     /// Returns the nearest attribute of this name that applies to the array.
-    pub(in crate::view) fn find(&self, name: &str) -> Option<&'a Json> {
+    pub(crate) fn find(&self, name: &str) -> Option<&'a Json> {
         self.sources().find_map(|(_, members)| some(members, name))
     }
 
@@ -310,10 +308,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn by_proximity(
-        &self,
-        name: &str,
-    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
+    pub(crate) fn by_proximity(&self, name: &str) -> Result<Option<Arc<ViewNode>>, ContentError> {
         if let Some(path) = name.strip_prefix('/') {
             return match Key::new(path.as_bytes()) {
                 Ok(key) => self.array_at(&key),
@@ -338,10 +333,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn in_group(
-        &self,
-        name: &str,
-    ) -> Result<Option<Arc<ViewNode>>, ContentError> {
+    pub(crate) fn in_group(&self, name: &str) -> Result<Option<Arc<ViewNode>>, ContentError> {
         let group = self.groups.ancestors.first();
         match group.and_then(|group| group.key().join(name.as_bytes()).ok()) {
             Some(key) if key != *self.view.node.key() => self.array_at(&key),
@@ -361,7 +353,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn coordinate(
+    pub(crate) fn coordinate(
         &self,
         dimension: &str,
         length: u64,
@@ -386,7 +378,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) fn other_levels(
+    pub(crate) fn other_levels(
         &self,
         notes: &mut Notes,
     ) -> Result<Vec<OtherLevel<'a>>, ContentError> {
@@ -405,17 +397,17 @@ impl<'a> Context<'a> {
 }
 
 /// Returns a member that is not null.
-pub(in crate::view) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
+pub(crate) fn some<'a>(members: &'a Map<String, Json>, name: &str) -> Option<&'a Json> {
     members.get(name).filter(|value| !value.is_null())
 }
 
 /// Returns a name for a message, truncated to 60 characters.
-pub(in crate::view) fn short(name: &str) -> String {
+pub(crate) fn short(name: &str) -> String {
     name.escape_debug().take(60).collect()
 }
 
 /// Returns a finite number.
-pub(in crate::view) fn number(value: &Json) -> Option<f64> {
+pub(crate) fn number(value: &Json) -> Option<f64> {
     value.as_f64().filter(|value| value.is_finite())
 }
 

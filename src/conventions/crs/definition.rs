@@ -9,43 +9,43 @@ use super::wkt::Wkt;
 
 /// A geographic or projected system.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) struct Definition {
-    pub(in crate::view) name: String,
-    pub(in crate::view) base: Base,
-    pub(in crate::view) projection: Option<Projection>,
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) base: Base,
+    pub(crate) projection: Option<Projection>,
 }
 
 /// A geographic system with axes in degrees.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) struct Base {
+pub(crate) struct Base {
     /// The EPSG code, if a GeoKey can express it and the numbers are those of that code.
-    pub(in crate::view) code: Option<u16>,
-    pub(in crate::view) name: String,
-    pub(in crate::view) datum: String,
-    pub(in crate::view) ellipsoid: String,
-    pub(in crate::view) meridian: String,
-    pub(in crate::view) figure: Ellipsoid,
+    pub(crate) code: Option<u16>,
+    pub(crate) name: String,
+    pub(crate) datum: String,
+    pub(crate) ellipsoid: String,
+    pub(crate) meridian: String,
+    pub(crate) figure: Ellipsoid,
 }
 
 /// The numbers of a geographic system.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::view) struct Ellipsoid {
+pub(crate) struct Ellipsoid {
     /// The semi-major axis in metres.
-    pub(in crate::view) semi_major: f64,
+    pub(crate) semi_major: f64,
     /// The inverse flattening; 0 for a sphere.
-    pub(in crate::view) inverse_flattening: f64,
+    pub(crate) inverse_flattening: f64,
     /// The longitude of the prime meridian in degrees.
-    pub(in crate::view) meridian: f64,
+    pub(crate) meridian: f64,
 }
 
 /// A projection.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) struct Projection {
-    pub(in crate::view) method: &'static Method,
+pub(crate) struct Projection {
+    pub(crate) method: &'static Method,
     /// The values in the order of the parameters of the method, in degrees and metres.
     values: Vec<f64>,
     /// The length in metres of the unit of the axes.
-    pub(in crate::view) unit_metres: f64,
+    pub(crate) unit_metres: f64,
 }
 
 /// Codes of geographic systems, and normalized names of their datums.
@@ -76,7 +76,7 @@ const LENGTHS: &[&str] = &["UNIT", "LENGTHUNIT"];
 
 impl Definition {
     /// Reads WKT of any version.
-    pub(in crate::view) fn of_wkt(text: &str) -> Option<Self> {
+    pub(crate) fn of_wkt(text: &str) -> Option<Self> {
         let root = Wkt::parse(text)?;
         let name = root.value(0)?.to_owned();
         if root.children(&["EXTENSION"]).next().is_some() {
@@ -111,7 +111,7 @@ impl Definition {
     }
 
     /// Returns whether both definitions have the same numbers.
-    pub(in crate::view) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_projection = match (&self.projection, &other.projection) {
             (None, None) => true,
             (Some(one), Some(other)) => one.is_same(other),
@@ -219,7 +219,7 @@ impl Projection {
     }
 
     /// Returns the keys of the parameters with their values in degrees and metres.
-    pub(in crate::view) fn keys(&self) -> impl Iterator<Item = (Role, u16, f64)> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Role, u16, f64)> {
         let parameters = self.method.parameters.iter().zip(&self.values);
         parameters.map(|((role, key, _), value)| (*role, *key, *value))
     }
