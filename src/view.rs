@@ -13,6 +13,7 @@ mod csv;
 mod dataset;
 mod decoded;
 mod elements;
+mod encode;
 mod file;
 mod fits;
 mod format;
@@ -20,7 +21,6 @@ mod format_set;
 mod geotiff;
 mod group_column;
 mod group_tree;
-mod hdf5;
 mod layout;
 mod load_tree;
 mod missing_times;
@@ -38,7 +38,6 @@ mod plain_hdf5;
 mod png;
 mod read;
 mod readme;
-mod record_encoding;
 mod render;
 mod resolve;
 mod sidecar;
@@ -46,16 +45,15 @@ mod source_name;
 mod stale_copies;
 mod table;
 mod texts;
-mod tiff;
 mod view_list;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use content::{CachedFile, Content, ContentId};
+pub use encode::hdf5::ChunkIndex;
 pub use file::ViewFile;
 pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
 pub use format_set::FormatSet;
 pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-pub use hdf5::ChunkIndex;
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
     VirtualFile,

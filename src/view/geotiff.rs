@@ -7,9 +7,9 @@ mod packed;
 
 use std::sync::Arc;
 
+use super::encode::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use super::layout::{Readability, Segment, VirtualFile};
 use super::packed::swapped;
-use super::tiff::{self, FieldValue, Image, PixelLayout, tag};
 use crate::array::ArrayReader;
 use crate::conventions::georef::context::{Context, Groups, Notes};
 use crate::conventions::georef::overview::{FullImage, overviews};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::csv::Rows;
-use super::hdf5::ChunkIndex;
+use super::encode::hdf5::ChunkIndex;
 use super::parquet::{EncodedArray, RowGroups};
 use super::png::Picture;
 use crate::array::{ArrayReader, ChunkTable};

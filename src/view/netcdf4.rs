@@ -1,13 +1,11 @@
 //! NetCDF-4: a group as an HDF5 file with dimension scales (netcdf-c, "NetCDF-4 file format";
 //! HDF5 Dimension Scale Specification).
 
-pub(super) mod body;
 mod compound;
 pub(super) mod storage;
 
 use std::collections::{HashMap, HashSet};
 
-use self::body::{ArrayContent, DatasetValues, StoredArray};
 pub(super) use self::compound::needs_encoding;
 use self::compound::{NamedTypes, NetCdfMembers};
 use self::storage::DatasetElements;
@@ -15,13 +13,14 @@ use super::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, VariableType, is_name, proven_type,
 };
+use super::encode::hdf5::record_encoding::RecordEncoding;
+use super::encode::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
 use super::group_tree::GroupTree;
-use super::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
 use super::layout::VirtualFile;
 use super::packed::{StoredChunks, swapped};
 use super::padding::Padding;
-use super::record_encoding::RecordEncoding;
 use crate::node::{Number, NumberKind, Value, ViewNode};
+use crate::view::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
 use crate::zarr::ByteOrder;
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
@@ -72,7 +71,7 @@ fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String>
             None => "no array in it has elements".into(),
         });
     }
-    let file = body::lay_out(tree, plan.file, plan.values, plan.arrays);
+    let file = file_body::lay_out(tree, plan.file, plan.values, plan.arrays);
     let file = file.ok_or("no file can be so long")?;
     Ok(VirtualFile { notes, ..file })
 }

@@ -7,8 +7,8 @@ mod xml;
 
 use std::sync::Arc;
 
+use super::encode::tiff::{self, Directories, FieldValue, PixelLayout, tag};
 use super::layout::{Readability, VirtualFile};
-use super::tiff::{self, Directories, FieldValue, PixelLayout, tag};
 use crate::conventions::description::Description;
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::{Context, Groups, Notes};

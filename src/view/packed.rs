@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::hdf5::{Filter, MAX_FILTERS};
+use super::encode::hdf5::{Filter, MAX_FILTERS};
 use super::netcdf4;
 use super::nodes::Nodes;
 use crate::array::ChunkTable;

@@ -10,12 +10,14 @@ use serde_json::{Map, Value as Json};
 
 use self::attributes::HeapTexts;
 use self::types::PlainMembers;
+use super::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
+use super::encode::hdf5::record_encoding::RecordEncoding;
+use super::encode::hdf5::{
+    self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage,
+};
 use super::group_tree::{GroupArray, GroupTree};
-use super::hdf5::{self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage};
 use super::layout::VirtualFile;
-use super::netcdf4::body::{self, ArrayContent, DatasetValues, StoredArray};
 use super::netcdf4::storage;
-use super::record_encoding::RecordEncoding;
 use crate::array::ArrayReader;
 use crate::conventions::cf;
 use crate::node::{NodeElements, ViewNode};
@@ -61,7 +63,7 @@ fn render_tree(tree: &GroupTree) -> Result<(VirtualFile, Vec<String>), String> {
     if plan.file.objects.len() == 1 && tree.node.is_implicit {
         return Err(tree.reason_without_variables(plan.omitted));
     }
-    let file = body::lay_out(tree, plan.file, plan.values, plan.arrays);
+    let file = file_body::lay_out(tree, plan.file, plan.values, plan.arrays);
     let file = file.ok_or("no file can be so long")?;
     let notes = plan.notes;
     Ok((VirtualFile { notes, ..file }, plan.omitted))

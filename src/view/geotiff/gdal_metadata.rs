@@ -4,7 +4,7 @@ use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::raster::Raster;
 use crate::conventions::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::conventions::text::item;
-use crate::view::tiff::{FieldValue, tag};
+use crate::view::encode::tiff::{FieldValue, tag};
 
 /// The maximum size of the text of scales and offsets, in bytes: enough for the maximum number of bands.
 const MAX_PACKING_BYTES: usize = 13 << 20;

@@ -9,7 +9,7 @@ use crate::conventions::crs::definition::{Base, Definition, Projection};
 use crate::conventions::crs::epsg::CrsKind;
 use crate::conventions::crs::methods::Quantity;
 use crate::conventions::georef::transform::Georef;
-use crate::view::tiff::{FieldValue, tag};
+use crate::view::encode::tiff::{FieldValue, tag};
 
 /// Keys of OGC 19-008r4, 7.1.2 (the key directory) and Annex B.
 mod key {

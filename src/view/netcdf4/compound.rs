@@ -6,8 +6,10 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::node::{Number, NumberKind};
 use crate::view::dataset::MAX_NAME_BYTES;
-use crate::view::hdf5::{self, Datatype, Object};
-use crate::view::record_encoding::{self, MemberChange, MemberTypes, RecordEncoding, array_of};
+use crate::view::encode::hdf5::record_encoding::{
+    self, MemberChange, MemberTypes, RecordEncoding, array_of,
+};
+use crate::view::encode::hdf5::{self, Datatype, Object};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 
 /// The type of a character.

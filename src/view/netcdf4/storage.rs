@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::FileBuilder;
-use super::body::{ArrayContent, DatasetValues};
 use super::compound::NetCdfMembers;
 use crate::array::ArrayReader;
 use crate::node::{Conversion, Number};
 use crate::store::StoreError;
 use crate::view::dataset::{Data, Variable};
-use crate::view::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
+use crate::view::encode::hdf5::file_body::{ArrayContent, DatasetValues};
+use crate::view::encode::hdf5::record_encoding::RecordEncoding;
+use crate::view::encode::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
 use crate::view::layout::{ArrayExtent, ElementOrder};
 use crate::view::packed::StoredChunks;
-use crate::view::record_encoding::RecordEncoding;
 
 /// The elements of a dataset.
 pub(super) enum DatasetElements {

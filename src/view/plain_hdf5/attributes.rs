@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::conventions::cf;
 use crate::node::{Number, NumberKind, Value};
-use crate::view::hdf5::{self, Attribute, Datatype, Payload};
+use crate::view::encode::hdf5::{self, Attribute, Datatype, Payload};
 use crate::zarr::ByteOrder;
 
 const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);

@@ -1,9 +1,11 @@
 //! HDF5 types of elements, as h5py writes them.
 
 use crate::node::{Conversion, Number, NumberKind};
-use crate::view::hdf5::{self, Datatype};
-use crate::view::netcdf4::body::DatasetValues;
-use crate::view::record_encoding::{MemberChange, MemberTypes, RecordEncoding, needs_encoding};
+use crate::view::encode::hdf5::file_body::DatasetValues;
+use crate::view::encode::hdf5::record_encoding::{
+    MemberChange, MemberTypes, RecordEncoding, needs_encoding,
+};
+use crate::view::encode::hdf5::{self, Datatype};
 use crate::zarr::{ByteOrder, DataType, Fixed, MetadataError, Scalar, Variable};
 
 /// Returns the type of elements in the file, and their conversion.

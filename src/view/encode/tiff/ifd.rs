@@ -574,7 +574,7 @@ fn push(
 mod tests {
     use super::*;
     use crate::node::{Number, NumberKind};
-    use crate::view::tiff::PixelLayout;
+    use crate::view::encode::tiff::PixelLayout;
 
     fn image(planes: u64, side: u64, order: ByteOrder, fields: Vec<(u16, FieldValue)>) -> Image {
         let number = Number::new(NumberKind::UInt, 2, order);

@@ -161,7 +161,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::hdf5::{Datatype, Payload};
+    use crate::view::encode::hdf5::{Datatype, Payload};
 
     fn attribute(name: &str, size: usize) -> Attribute {
         Attribute {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::array::{ArrayReader, ChunkTable};
 use crate::store::StoreError;
+use crate::view::encode::hdf5::{self, ChunkIndex};
 use crate::view::group_tree::GroupTree;
-use crate::view::hdf5::{self, ChunkIndex};
 use crate::view::layout::{
     ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, StoredExtent, VirtualFile,
     elements_start, has_gap,

@@ -12,27 +12,29 @@ mod attribute;
 mod chunk_index;
 mod datatype;
 mod dense;
+pub(in crate::view) mod file_body;
 mod filter;
 mod object;
+pub(in crate::view) mod record_encoding;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-pub(super) use attribute::{Attribute, Payload};
+pub(in crate::view) use attribute::{Attribute, Payload};
 pub use chunk_index::ChunkIndex;
-pub(super) use datatype::{Datatype, Member};
-pub(super) use filter::{Filter, MAX_FILTERS};
-pub(super) use object::{Chunks, Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};
+pub(in crate::view) use datatype::{Datatype, Member};
+pub(in crate::view) use filter::{Filter, MAX_FILTERS};
+pub(in crate::view) use object::{Chunks, Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};
 
-pub(super) use object::Writer;
+pub(in crate::view) use object::Writer;
 
 /// The undefined address.
-pub(super) const UNDEFINED: u64 = u64::MAX;
+pub(in crate::view) const UNDEFINED: u64 = u64::MAX;
 const SUPERBLOCK_BYTES: u64 = 48;
 
 /// An object of a file, identified by its index in [`File::objects`]. The first object is the root group.
 #[derive(Debug)]
-pub(super) enum Object {
+pub(in crate::view) enum Object {
     Group(Group),
     Dataset(Dataset),
     /// A named (committed) datatype, and the number of datasets that use it.
@@ -51,15 +53,15 @@ impl Object {
 
 /// All objects of a file.
 #[derive(Debug, Default)]
-pub(super) struct File<'a> {
-    pub(super) objects: Vec<Object>,
+pub(in crate::view) struct File<'a> {
+    pub(in crate::view) objects: Vec<Object>,
     /// The heap of values of variable length.
-    pub(super) heap: Vec<HeapObject<'a>>,
+    pub(in crate::view) heap: Vec<HeapObject<'a>>,
 }
 
 /// A heap entry.
 #[derive(Debug)]
-pub(super) enum HeapObject<'a> {
+pub(in crate::view) enum HeapObject<'a> {
     /// The address of an object.
     Address(usize),
     /// A text, or the items of a sequence.
@@ -84,13 +86,13 @@ const DENSE_ALIGNMENT_BYTES: u64 = 8;
 
 impl<'a> File<'a> {
     /// Adds an object and returns its index.
-    pub(super) fn push(&mut self, object: Object) -> usize {
+    pub(in crate::view) fn push(&mut self, object: Object) -> usize {
         self.objects.push(object);
         self.objects.len() - 1
     }
 
     /// Adds a text to the heap, and returns its length and its entry.
-    pub(super) fn push_text(&mut self, text: impl Into<Cow<'a, str>>) -> (u32, usize) {
+    pub(in crate::view) fn push_text(&mut self, text: impl Into<Cow<'a, str>>) -> (u32, usize) {
         let bytes = match text.into() {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
@@ -101,14 +103,18 @@ impl<'a> File<'a> {
     }
 
     /// Adds texts to the heap, each distinct text once.
-    pub(super) fn push_texts(&mut self, texts: &'a [String]) -> Vec<(u32, usize)> {
+    pub(in crate::view) fn push_texts(&mut self, texts: &'a [String]) -> Vec<(u32, usize)> {
         let mut known: HashMap<&str, (u32, usize)> = HashMap::new();
         let add = |text: &'a String| *known.entry(text).or_insert_with(|| self.push_text(text));
         texts.iter().map(add).collect()
     }
 
     /// Adds a sequence of items of `item_bytes` to the heap, and returns its length and its entry.
-    pub(super) fn push_sequence(&mut self, items: &'a [u8], item_bytes: usize) -> (u32, usize) {
+    pub(in crate::view) fn push_sequence(
+        &mut self,
+        items: &'a [u8],
+        item_bytes: usize,
+    ) -> (u32, usize) {
         let length = items.len() / item_bytes.max(1);
         self.heap.push(HeapObject::Bytes(items.into()));
         (
@@ -118,7 +124,7 @@ impl<'a> File<'a> {
     }
 
     /// Computes the addresses of everything except the elements.
-    pub(super) fn writer(&self) -> Writer {
+    pub(in crate::view) fn writer(&self) -> Writer {
         let nowhere = Writer::nowhere();
         let mut objects = Vec::with_capacity(self.objects.len());
         let mut at = SUPERBLOCK_BYTES;
@@ -150,7 +156,7 @@ impl<'a> File<'a> {
     }
 
     /// Sets the address of a dataset's elements, or of its chunk index.
-    pub(super) fn place(&mut self, object: usize, start: u64) {
+    pub(in crate::view) fn place(&mut self, object: usize, start: u64) {
         if let Some(Object::Dataset(dataset)) = self.objects.get_mut(object)
             && let Storage::Contiguous(address) | Storage::Chunked(address, _) =
                 &mut dataset.storage
@@ -160,7 +166,7 @@ impl<'a> File<'a> {
     }
 
     /// Encodes the header of a file of `end` bytes, after all addresses are set.
-    pub(super) fn header(&self, writer: &Writer, end: u64) -> Vec<u8> {
+    pub(in crate::view) fn header(&self, writer: &Writer, end: u64) -> Vec<u8> {
         let mut bytes = superblock(end, writer.object(0));
         let storages = || self.objects.iter().zip(&writer.storages);
         for (object, storage) in storages() {

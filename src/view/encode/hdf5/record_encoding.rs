@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use half::f16;
 
-use super::hdf5::{Datatype, Member};
+use super::{Datatype, Member};
 use crate::node::code_points;
 use crate::zarr::{ByteOrder, Field, Fixed, Scalar};
 
 /// The change of the bytes of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MemberChange {
+pub(in crate::view) enum MemberChange {
     /// The bytes stay the same.
     None,
     /// A half float becomes a float.
@@ -22,7 +22,7 @@ pub(super) enum MemberChange {
 }
 
 /// The types that a format has for the members of a structure.
-pub(super) trait MemberTypes {
+pub(in crate::view) trait MemberTypes {
     /// Returns the type of a value that is no structure and no sub-array, and its change.
     ///
     /// # Errors
@@ -38,8 +38,8 @@ pub(super) trait MemberTypes {
 
 /// The encoding of elements of a constant size.
 #[derive(Debug)]
-pub(super) struct RecordEncoding {
-    pub(super) datatype: Datatype,
+pub(in crate::view) struct RecordEncoding {
+    pub(in crate::view) datatype: Datatype,
     parts: Vec<Part>,
     stored_bytes: usize,
 }
@@ -55,10 +55,10 @@ struct Part {
 
 /// Encoded elements.
 #[derive(Debug)]
-pub(super) struct EncodedRecords<R> {
-    pub(super) bytes: Vec<u8>,
+pub(in crate::view) struct EncodedRecords<R> {
+    pub(in crate::view) bytes: Vec<u8>,
     /// The offsets of references to texts in `bytes`, in order.
-    pub(super) texts: Vec<(usize, R)>,
+    pub(in crate::view) texts: Vec<(usize, R)>,
 }
 
 /// The maximum number of parts of an element.
@@ -69,7 +69,7 @@ impl RecordEncoding {
     ///
     /// # Errors
     /// The format has no type for a member, or HDF5 has no such structure.
-    pub(super) fn of<T: MemberTypes>(data_type: &Fixed) -> Result<Self, String> {
+    pub(in crate::view) fn of<T: MemberTypes>(data_type: &Fixed) -> Result<Self, String> {
         let mut parts = Vec::new();
         let datatype = add::<T>(data_type, 0, 0, &mut parts)?;
         match datatype.fits() {
@@ -84,7 +84,7 @@ impl RecordEncoding {
 
     /// Returns the number of parts that are encoded for each element.
     #[cfg(test)]
-    pub(super) fn part_count(&self) -> usize {
+    pub(in crate::view) fn part_count(&self) -> usize {
         self.parts.len()
     }
 
@@ -92,7 +92,7 @@ impl RecordEncoding {
     ///
     /// # Errors
     /// The code points of a text are invalid.
-    pub(super) fn encode<R>(
+    pub(in crate::view) fn encode<R>(
         &self,
         bytes: &[u8],
         mut insert_text: impl FnMut(String) -> R,
@@ -121,7 +121,7 @@ impl RecordEncoding {
 const BEYOND: &str = "a member beyond its structure";
 
 /// Returns whether elements differ from those of the file.
-pub(super) fn needs_encoding<T: MemberTypes>(data_type: &Fixed) -> bool {
+pub(in crate::view) fn needs_encoding<T: MemberTypes>(data_type: &Fixed) -> bool {
     match &data_type.scalar {
         Scalar::SubArray { item, .. } => needs_encoding::<T>(item),
         Scalar::Struct(fields) => {
@@ -269,7 +269,7 @@ fn add_items<T: MemberTypes>(
 }
 
 /// Returns the type of an array of items; if the item is an array, its shape is appended.
-pub(super) fn array_of(shape: &[usize], item: Datatype) -> Datatype {
+pub(in crate::view) fn array_of(shape: &[usize], item: Datatype) -> Datatype {
     let mut shape = shape.to_vec();
     match item {
         Datatype::Array { shape: inner, item } => {

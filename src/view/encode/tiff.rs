@@ -9,31 +9,31 @@ mod ifd;
 
 use std::sync::Arc;
 
-use super::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::array::{ArrayReader, ChunkTable};
 use crate::node::{Conversion, Number, NumberKind};
+use crate::view::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
-pub(super) use ifd::{Directories, FieldValue, Image, tag};
+pub(in crate::view) use ifd::{Directories, FieldValue, Image, tag};
 use ifd::{FileContents, Header};
 
 /// The pixels of an image.
 #[derive(Debug, Clone)]
-pub(super) struct PixelLayout {
-    pub(super) width: u64,
-    pub(super) height: u64,
+pub(in crate::view) struct PixelLayout {
+    pub(in crate::view) width: u64,
+    pub(in crate::view) height: u64,
     /// Number of samples of a pixel.
-    pub(super) samples: u64,
+    pub(in crate::view) samples: u64,
     /// Whether the samples of a pixel are contiguous; otherwise each sample is in its own plane.
-    pub(super) is_chunky: bool,
+    pub(in crate::view) is_chunky: bool,
     /// Number of planes along each leading axis.
-    pub(super) planes: Vec<u64>,
+    pub(in crate::view) planes: Vec<u64>,
     /// The type of the numbers in the file.
-    pub(super) number: Number,
+    pub(in crate::view) number: Number,
     /// Count of numbers in a sample: two if it is complex.
-    pub(super) numbers: u64,
+    pub(in crate::view) numbers: u64,
     /// The conversion from the array's numbers to those of the file.
-    pub(super) conversion: Option<Conversion>,
+    pub(in crate::view) conversion: Option<Conversion>,
 }
 
 impl PixelLayout {
@@ -73,7 +73,7 @@ impl PixelLayout {
 ///
 /// # Errors
 /// The tables exceed the limit of a header, or the file would exceed 2^63 - 1 bytes.
-pub(super) fn encode<E: Clone + Into<Segment>>(
+pub(in crate::view) fn encode<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
@@ -84,7 +84,7 @@ pub(super) fn encode<E: Clone + Into<Segment>>(
 ///
 /// # Errors
 /// As [`encode`].
-pub(super) fn encode_directories<E: Clone + Into<Segment>>(
+pub(in crate::view) fn encode_directories<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     directories: Directories<'_>,
     first: &[(u16, FieldValue)],
@@ -99,7 +99,7 @@ pub(super) fn encode_directories<E: Clone + Into<Segment>>(
 ///
 /// # Errors
 /// As [`encode`].
-pub(super) fn encode_first_plane(
+pub(in crate::view) fn encode_first_plane(
     image: (Image, Segment),
     first: &[(u16, FieldValue)],
     order: ByteOrder,
@@ -142,7 +142,7 @@ const MAX_BLOCK_BYTES: u64 = 0x7FFF_FFFF;
 ///
 /// # Errors
 /// No TIFF file can contain the pixels.
-pub(super) fn image(
+pub(in crate::view) fn image(
     pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
@@ -158,7 +158,7 @@ pub(super) fn image(
 ///
 /// # Errors
 /// As [`image`].
-pub(super) fn image_in_strips(
+pub(in crate::view) fn image_in_strips(
     pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
@@ -173,7 +173,7 @@ pub(super) fn image_in_strips(
 ///
 /// # Errors
 /// Returns why they cannot.
-pub(super) fn check_stored(
+pub(in crate::view) fn check_stored(
     pixels: &PixelLayout,
     reader: &ArrayReader,
     compression: u16,
@@ -188,7 +188,7 @@ pub(super) fn check_stored(
 ///
 /// # Errors
 /// As [`check_stored`] and [`image`].
-pub(super) fn stored_image(
+pub(in crate::view) fn stored_image(
     pixels: &PixelLayout,
     reader: &ArrayReader,
     source: usize,

@@ -1,0 +1,4 @@
+//! Encoders of containers: HDF5 and TIFF. They have no meaning of arrays; formats give it.
+
+pub(super) mod hdf5;
+pub(super) mod tiff;
