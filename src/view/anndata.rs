@@ -1,9 +1,9 @@
 //! AnnData: its layouts in Zarr and in HDF5 are the same tree of groups, arrays and attributes (anndata,
 //! "On-disk format").
 
+use super::format::plain_hdf5;
 use super::group_tree::GroupTree;
 use super::layout::VirtualFile;
-use super::plain_hdf5;
 use crate::node::ViewNode;
 
 /// Returns whether a group is an AnnData object.

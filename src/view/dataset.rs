@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name, is_of_values};
 pub(super) use self::variables::proven_type;
 
+use super::format::packed::StoredChunks;
 use super::group_tree::GroupTree;
-use super::packed::StoredChunks;
 use crate::array::ArrayReader;
 use crate::node::{Conversion, Number, Value};
 use crate::store::StoreError;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::format::netcdf4;
 use super::group_tree::{DecodedTexts, TreeScope};
-use super::netcdf4;
 use super::nodes::Nodes;
 use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;

@@ -2,6 +2,23 @@
 //!
 //! A new format is one file with one function, and one row in `format/table.rs`.
 
+mod classic_netcdf;
+pub(super) mod csv;
+mod fits;
+pub(super) mod format_set;
+mod geotiff;
+pub(super) mod json;
+pub(super) mod metadata;
+mod mrc;
+pub(super) mod netcdf4;
+mod nifti;
+mod npy;
+pub(super) mod ome_tiff;
+pub(super) mod packed;
+pub(super) mod parquet;
+pub(super) mod plain_hdf5;
+pub(super) mod png;
+mod sidecar;
 mod table;
 
 use futures_util::future::BoxFuture;
@@ -9,10 +26,10 @@ use futures_util::future::BoxFuture;
 use std::fmt;
 use std::str::FromStr;
 
+use self::metadata::readme::shell_quoted;
 use self::table::{FormatRow, TABLE, ViewName};
 use super::group_tree::{GroupTree, TreeScope};
 use super::layout::VirtualFile;
-use super::readme::shell_quoted;
 use crate::array::Engine;
 use crate::conventions::description::Field;
 use crate::node::{ArrayView, ContentError, NodeResolver, ViewNode};

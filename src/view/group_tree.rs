@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::format::packed::StoredChunks;
 use super::group_column::{GroupColumn, NullableElements};
 use super::layout::{READ_TO_OPEN_BYTES, Readability};
-use super::packed::StoredChunks;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::missing::ZeroFill;
 use crate::node::ViewNode;

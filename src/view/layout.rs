@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::csv::Rows;
 use super::encode::hdf5::ChunkIndex;
-use super::parquet::{EncodedArray, RowGroups};
-use super::png::Picture;
+use super::format::csv::Rows;
+use super::format::parquet::{EncodedArray, RowGroups};
+use super::format::png::Picture;
 use crate::array::{ArrayReader, ChunkTable};
 use crate::node::Conversion;
 use crate::store::{StoreError, in_memory, part};
@@ -131,7 +131,7 @@ pub enum Segment {
     Moved(MovedAxis),
     /// A number of records, each with a slice of every array.
     Records(u64, Vec<RecordSlice>),
-    /// The body of a picture of the first array; `view/pictures.rs` renders it as a whole.
+    /// The body of a picture of the first array; `format/png/pictures.rs` renders it as a whole.
     Picture(Arc<Picture>),
     /// The row groups of a Parquet file.
     RowGroups(RowGroups),

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::beginning::FilesWithGap;
 use super::content::{CachedFile, CachedText};
 use super::format::Format;
-use super::format_set::FormatSet;
+use super::format::format_set::FormatSet;
 use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine, check_version};
 use crate::cache::{SingleFlight, WeightedLru};

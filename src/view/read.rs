@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::format::parquet::{EncodedArray, ValueEncoding};
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
-use super::parquet::{EncodedArray, ValueEncoding};
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::node::{Conversion, Value};
 use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};

@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedFile, Content, ContentId, InputTime};
+use super::format::ome_tiff;
+use super::format::packed::{self, hdf5_encoding};
 use super::format::{Format, Renderer};
+use super::group_table;
 use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
 use super::nodes::{FileId, Nodes};
-use super::ome_tiff;
-use super::packed::{self, hdf5_encoding};
-use super::table;
 use crate::array::ArrayReader;
 use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
@@ -334,7 +334,9 @@ fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
             let kind = format.description();
             Err(format!("the group has no metadata of {kind}"))
         }
-        (Renderer::Table(..), _) if node.is_array() && table::dimension_of(node).is_none() => {
+        (Renderer::Table(..), _)
+            if node.is_array() && group_table::dimension_of(node).is_none() =>
+        {
             Err("the columns of a table have one axis".into())
         }
         (Renderer::Image(_), NodeElements::None) if !ome_tiff::is_image(node) => {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedText, ContentId};
-use super::elements::render;
+use super::format::json::render;
 use super::nodes::Nodes;
 use crate::array::read_elements;
 use crate::node::{NodeElements, ViewNode};

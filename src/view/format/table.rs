@@ -4,11 +4,12 @@ use super::Renderer;
 use crate::conventions::description::Field::{self, *};
 use crate::node::{ContentError, ViewNode, pretty};
 use crate::translate::{zmetadata_json, zom_json};
-use crate::view::group_tree::TreeScope;
-use crate::view::{
-    anndata, classic, csv, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, parquet, plain_hdf5,
-    png, sidecar, table,
+use crate::view::format::{
+    classic_netcdf, csv, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, parquet, plain_hdf5,
+    png, sidecar,
 };
+use crate::view::group_tree::TreeScope;
+use crate::view::{anndata, group_table};
 
 /// The file name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,7 +349,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".parquet"),
         "the arrays that share their only dimension as a Parquet table",
         READ_PARQUET,
-        Renderer::Table(table::metadata_prove, parquet::render),
+        Renderer::Table(group_table::metadata_prove, parquet::render),
     )
     .expressing(COLUMNS),
     row(
@@ -356,7 +357,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".csv"),
         "the same table as text",
         "head -n 5",
-        Renderer::Table(table::metadata_prove, csv::render),
+        Renderer::Table(group_table::metadata_prove, csv::render),
     )
     .expressing(COLUMNS),
     row(
@@ -388,7 +389,11 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".cdf.nc"),
         "classic NetCDF of the arrays of the group",
         "ncdump -h",
-        Renderer::Group(TreeScope::Group, classic::metadata_prove, classic::render),
+        Renderer::Group(
+            TreeScope::Group,
+            classic_netcdf::metadata_prove,
+            classic_netcdf::render,
+        ),
     )
     .expressing(CF),
     row(
@@ -398,8 +403,8 @@ pub(super) static TABLE: [FormatRow; 31] = [
         "ncdump -h",
         Renderer::Group(
             TreeScope::Group,
-            classic::metadata_prove,
-            classic::render_cdf5,
+            classic_netcdf::metadata_prove,
+            classic_netcdf::render_cdf5,
         ),
     )
     .expressing(CF),

@@ -12,7 +12,7 @@ use crate::zarr::{ByteOrder, DataType, Fixed, Scalar, Variable};
 /// objects unchanged.
 ///
 /// `None` if the text would be longer than `limit_bytes`.
-pub(super) fn render(
+pub(in crate::view) fn render(
     elements: &Elements,
     data_type: &DataType,
     shape: &[u64],

@@ -6,7 +6,6 @@
 
 use std::fmt::Write as _;
 
-use super::super::layout::{FileLayout, MovedAxis, Segment};
 use super::axes::{AxisStep, StackAxes, StackAxis};
 use super::{ImageStack, pixels};
 use crate::conventions::description::Channel;
@@ -16,6 +15,7 @@ use crate::conventions::text::is_plain;
 use crate::conventions::units::{metres, seconds};
 use crate::node::{Number, NumberKind};
 use crate::view::encode::tiff::{self, FieldValue, tag};
+use crate::view::layout::{FileLayout, MovedAxis, Segment};
 use crate::zarr::ByteOrder;
 
 /// Returns the layout of a stack.

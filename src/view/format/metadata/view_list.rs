@@ -5,11 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::content::{Content, InputTime};
-use super::format::{Format, Renderer};
-use super::nodes::Nodes;
-use super::ome_tiff;
-use super::packed;
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::conventions::description::Description;
 use crate::conventions::georef::context::Notes;
@@ -18,6 +13,11 @@ use crate::node::{ContentError, ViewNode};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
+use crate::view::content::{Content, InputTime};
+use crate::view::format::ome_tiff;
+use crate::view::format::packed;
+use crate::view::format::{Format, Renderer};
+use crate::view::nodes::Nodes;
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
@@ -49,7 +49,7 @@ impl Format {
 
 impl Nodes {
     /// Returns the views of a node, and when the oldest of their inputs was requested.
-    pub(super) async fn view_list(
+    pub(in crate::view) async fn view_list(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<(Readme, InputTime), ContentError> {
@@ -169,7 +169,7 @@ impl Nodes {
     ///
     /// # Errors
     /// The node has no description; or errors of the store.
-    pub(super) async fn description(
+    pub(in crate::view) async fn description(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<(Description, Vec<String>), ContentError> {

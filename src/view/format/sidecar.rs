@@ -5,12 +5,12 @@ mod fields;
 
 use std::fmt::Write as _;
 
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::conventions::cf;
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, NumberKind};
+use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 
@@ -23,7 +23,7 @@ fn data_name(view: &ArrayView<'_>) -> String {
 ///
 /// # Errors
 /// The file would exceed 2^63 - 1 bytes.
-pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+pub(in crate::view) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let elements = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None);
     VirtualFile::of_array(view.reader, elements.map(Segment::Array))
 }
@@ -32,7 +32,7 @@ pub(super) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn envi(
+pub(in crate::view) fn envi(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -47,7 +47,7 @@ pub(super) fn envi(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
     envi_header(&element_type(view), view.shape()).map(drop)
 }
 
@@ -55,7 +55,7 @@ pub(super) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn vrt(
+pub(in crate::view) fn vrt(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -71,7 +71,7 @@ pub(super) fn vrt(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
     vrt_band(&element_type(view), view.shape()).map(drop)
 }
 
@@ -79,7 +79,7 @@ pub(super) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn nrrd(
+pub(in crate::view) fn nrrd(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -97,12 +97,12 @@ pub(super) fn nrrd(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
     nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }
 
 /// Returns the data type of the elements; unsigned if `_Unsigned` is set.
-pub(super) fn element_type(view: &ArrayView<'_>) -> Fixed {
+pub(in crate::view) fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
     let said = view.array.attribute("_Unsigned");
     data_type.scalar = match data_type.scalar {

@@ -13,15 +13,15 @@ mod thrift;
 use serde_json::{Map, Value as Json, json};
 
 use self::column::{ColumnSource, ColumnType};
-pub(super) use self::column::{EncodedArray, ValueEncoding};
+pub(in crate::view) use self::column::{EncodedArray, ValueEncoding};
 use self::row_groups::RowGroup;
-pub(super) use self::row_groups::RowGroups;
+pub(in crate::view) use self::row_groups::RowGroups;
 use self::thrift::Fields;
-use super::group_tree::GroupTree;
-use super::layout::{FileLayout, Readability, Segment, VirtualFile};
-use super::table::{Column, ColumnData, Table};
 use crate::conventions::text::shown;
 use crate::node::ViewNode;
+use crate::view::group_table::{Column, ColumnData, Table};
+use crate::view::group_tree::GroupTree;
+use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
 
 const MAGIC: &[u8] = b"PAR1";
 /// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.
@@ -50,7 +50,10 @@ const RLE_DICTIONARY: i32 = 8;
 ///
 /// # Errors
 /// Returns why the group has no table, or why the format cannot express it.
-pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(
+    tree: &GroupTree,
+    along: Option<&ViewNode>,
+) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, |data| column_type(data).map(drop))?;
     for column in &mut table.columns {
         table.notes.extend(leave_out_missing(column));

@@ -1,15 +1,15 @@
 //! A quick look at an array as a PNG: one plane, or the colours of an RGB array. A picture has at most 1024 x
 //! 1024 pixels, from the coarsest sufficient level of the array's pyramid.
 //!
-//! The file size follows from metadata. `view/pictures.rs` renders the whole content on the first read.
+//! The file size follows from metadata. `format/png/pictures.rs` renders the whole content on the first read.
 
 mod colour;
 mod encode;
+mod pictures;
 mod plane;
 
 use std::sync::Arc;
 
-use super::layout::{Segment, VirtualFile};
 use super::ome_tiff;
 use crate::array::ArrayReader;
 use crate::conventions::cf;
@@ -24,6 +24,7 @@ use crate::conventions::georef::samples::{attribute_text, packing};
 use crate::conventions::georef::transform::flipped_axes;
 use crate::conventions::missing::MissingValues;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode};
+use crate::view::layout::{Segment, VirtualFile};
 use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
 pub(in crate::view) use plane::Block;
@@ -74,7 +75,7 @@ const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -336,27 +337,27 @@ impl Picture {
     }
 
     /// Returns the size of the file after the header, in bytes.
-    pub(super) fn body_bytes(&self) -> u64 {
+    pub(in crate::view) fn body_bytes(&self) -> u64 {
         self.format.body_bytes(self.range_bytes())
     }
 
     /// Returns the number of samples of the picture.
-    pub(super) fn sample_count(&self) -> u64 {
+    pub(in crate::view) fn sample_count(&self) -> u64 {
         let pixels = u64::from(self.format.width) * u64::from(self.format.height);
         pixels * self.format.colours.pixel_bytes() as u64
     }
 
-    pub(super) fn element_bytes(&self) -> usize {
+    pub(in crate::view) fn element_bytes(&self) -> usize {
         self.own.size_bytes
     }
 
     /// Returns the ranges of the array that contain its samples; `None` if an offset overflows.
-    pub(super) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
+    pub(in crate::view) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
         self.plane.blocks(stored(reader, &largest_chunk(reader)))
     }
 
     /// Returns the index of a sample in the picture, by row, column and channel.
-    pub(super) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
+    pub(in crate::view) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
         let (height, width) = (u64::from(self.format.height), u64::from(self.format.width));
         let flipped_index = |is_flipped, place: u64, length: u64| match is_flipped {
             true => length.saturating_sub(1).saturating_sub(place),
@@ -369,7 +370,7 @@ impl Picture {
     }
 
     /// Returns the value of an element; NaN for missing data.
-    pub(super) fn sample(&self, element: &[u8]) -> Option<f64> {
+    pub(in crate::view) fn sample(&self, element: &[u8]) -> Option<f64> {
         let value = self.own.read(element)?;
         Some(match self.missing.contains(&value) {
             true => f64::NAN,
@@ -378,7 +379,7 @@ impl Picture {
     }
 
     /// Returns the file after its header, with these samples; `None` if their number is wrong.
-    pub(super) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
+    pub(in crate::view) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
         let Some(legend) = &self.legend else {
             let pixels: Vec<u8> = samples.iter().map(|sample| byte(*sample)).collect();
             return self.format.body("", 0, &pixels);

@@ -3,39 +3,39 @@
 
 use std::sync::Arc;
 
-use super::encode::hdf5::{Filter, MAX_FILTERS};
 use super::netcdf4;
-use super::nodes::Nodes;
 use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
 use crate::node::{ArrayView, ContentError, Number, NumberKind, ViewNode};
+use crate::view::encode::hdf5::{Filter, MAX_FILTERS};
+use crate::view::nodes::Nodes;
 use crate::zarr::{ByteOrder, Scalar};
 
 /// The stored chunks of an array, in their HDF5 form.
 #[derive(Debug, Clone)]
-pub(super) struct StoredChunks {
-    pub(super) table: Arc<ChunkTable>,
-    pub(super) form: Hdf5Encoding,
+pub(in crate::view) struct StoredChunks {
+    pub(in crate::view) table: Arc<ChunkTable>,
+    pub(in crate::view) form: Hdf5Encoding,
 }
 
 /// The form in which HDF5 reads the chunks of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hdf5Encoding {
+pub(in crate::view) struct Hdf5Encoding {
     /// The filters, in the order of encoding.
-    pub(super) filters: Vec<Filter>,
+    pub(in crate::view) filters: Vec<Filter>,
     /// Whether the stored numbers have the opposite byte order of the array.
-    pub(super) is_swapped: bool,
+    pub(in crate::view) is_swapped: bool,
     /// The fill value for chunks that are not stored, in the byte order of the chunks.
-    pub(super) fill: Vec<u8>,
+    pub(in crate::view) fill: Vec<u8>,
 }
 
 /// The form in which TIFF reads the chunks of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TiffEncoding {
+pub(in crate::view) struct TiffEncoding {
     /// The value of the tag `Compression`.
-    pub(super) compression: u16,
+    pub(in crate::view) compression: u16,
     /// Whether the stored numbers have the opposite byte order of the array.
-    pub(super) is_swapped: bool,
+    pub(in crate::view) is_swapped: bool,
 }
 
 /// The maximum size of a chunk of HDF5, encoded or decoded, in bytes.
@@ -44,7 +44,7 @@ const MAX_CHUNK_BYTES: u64 = u32::MAX as u64;
 const ZLIB_LEVEL: u8 = 1;
 
 /// Returns the number with the opposite byte order.
-pub(super) fn swapped(number: Number) -> Number {
+pub(in crate::view) fn swapped(number: Number) -> Number {
     let order = match number.order {
         ByteOrder::Little => ByteOrder::Big,
         ByteOrder::Big => ByteOrder::Little,
@@ -56,7 +56,7 @@ pub(super) fn swapped(number: Number) -> Number {
 ///
 /// # Errors
 /// Returns why HDF5 cannot read them.
-pub(super) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encoding, String> {
+pub(in crate::view) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encoding, String> {
     let form = stored_form(view)?;
     let item_bytes = number_bytes(view)?;
     if view.shape().is_empty() {
@@ -98,7 +98,7 @@ pub(super) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encoding, String
 ///
 /// # Errors
 /// Returns why TIFF cannot read them.
-pub(super) fn tiff_encoding(view: &ArrayView<'_>) -> Result<TiffEncoding, String> {
+pub(in crate::view) fn tiff_encoding(view: &ArrayView<'_>) -> Result<TiffEncoding, String> {
     let form = stored_form(view)?;
     number_bytes(view)?;
     let compression = match form.codecs[..] {
@@ -164,14 +164,14 @@ fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
 }
 
 /// Returns whether the chunks of an array are zlib streams, which other formats may have as well.
-pub(super) fn has_zlib(node: &ViewNode) -> bool {
+pub(in crate::view) fn has_zlib(node: &ViewNode) -> bool {
     let form = node.array_view().map(|view| view.reader.stored_form());
     form.is_some_and(|form| form.is_ok_and(|form| form.codecs.contains(&ByteCodec::Zlib)))
 }
 
 /// Returns whether metadata alone prove that the sizes of the chunks of an array are cheap to look up, and
 /// that HDF5 reads its chunks unchanged.
-pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
     node.array_view()
         .is_some_and(|view| check(node, &view).is_ok())
 }
@@ -180,7 +180,7 @@ pub(super) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Returns why metadata do not prove it.
-pub(super) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String> {
     if !netcdf4::metadata_prove(node) {
         return Err("netCDF permits no variable of this name or type".into());
     }
@@ -195,7 +195,7 @@ pub(super) fn check(node: &ViewNode, view: &ArrayView<'_>) -> Result<(), String>
 ///
 /// # Errors
 /// Returns why they are not.
-pub(super) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check_sizes(view: &ArrayView<'_>) -> Result<(), String> {
     view.reader.check_chunk_table()?;
     match view.reader.has_free_sizes() {
         true => Ok(()),
@@ -210,7 +210,7 @@ impl Nodes {
     ///
     /// # Errors
     /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
-    pub(super) async fn chunk_table(
+    pub(in crate::view) async fn chunk_table(
         &self,
         node: &ViewNode,
     ) -> Result<Arc<ChunkTable>, ContentError> {
@@ -225,7 +225,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn stored_chunks(
+    pub(in crate::view) async fn stored_chunks(
         &self,
         node: &ViewNode,
     ) -> Result<Result<StoredChunks, String>, ContentError> {

@@ -1,9 +1,9 @@
 //! Nodes whose documents differ from their copies in the consolidated metadata of a group.
 
-use super::nodes::Nodes;
 use crate::hierarchy::{Document, read_document};
 use crate::node::ViewNode;
 use crate::store::{Key, StoreError, list_prefixes, map_concurrent};
+use crate::view::nodes::Nodes;
 use crate::zarr::{Consolidated, Documents, Node, ZarrFormat};
 
 /// The largest number of nodes that are compared.
@@ -17,7 +17,10 @@ impl Nodes {
     ///
     /// # Errors
     /// The errors of the store.
-    pub(super) async fn stale_copies(&self, group: &ViewNode) -> Result<Vec<String>, StoreError> {
+    pub(in crate::view) async fn stale_copies(
+        &self,
+        group: &ViewNode,
+    ) -> Result<Vec<String>, StoreError> {
         let Some(consolidated) = self.consolidated(group).await? else {
             return Ok(Vec::new());
         };

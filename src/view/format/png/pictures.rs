@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 
 use futures_util::{StreamExt, stream};
 
-use super::content::CachedFile;
-use super::nodes::Nodes;
-use super::png::{Block, Picture};
+use super::{Block, Picture};
 use crate::array::{ArrayReader, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory, part};
+use crate::view::content::CachedFile;
+use crate::view::nodes::Nodes;
 
 /// The maximum number of parallel reads.
 const PARALLEL_READS: usize = 8;
 
 impl Nodes {
     /// Returns a number that identifies the content of an open picture in the cache.
-    pub(super) fn new_picture_id(&self) -> u64 {
+    pub(in crate::view) fn new_picture_id(&self) -> u64 {
         self.picture_ids.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the content of a picture, if it is cached.
-    pub(super) fn cached_picture(&self, id: u64) -> Option<Arc<Vec<u8>>> {
+    pub(in crate::view) fn cached_picture(&self, id: u64) -> Option<Arc<Vec<u8>>> {
         self.pictures.lock().get(&id).map(Arc::clone)
     }
 
@@ -31,7 +31,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`ArrayReader::read`]; or the memory limit leaves no memory for the samples.
-    pub(super) async fn picture(
+    pub(in crate::view) async fn picture(
         self: &Arc<Self>,
         id: u64,
         file: &Arc<CachedFile>,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::format::Format;
+use super::Format;
 use crate::translate::Target;
 
 /// The formats and translations that directories list; the others can be opened by name.

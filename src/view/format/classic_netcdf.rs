@@ -10,18 +10,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::header::{Header, NcType, Variable};
-use super::dataset::{
-    self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, proven_type,
-};
-use super::group_tree::GroupTree;
-use super::layout::{
-    self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
-};
-use super::padding::Padding;
 use crate::array::ArrayReader;
 use crate::conventions::cf;
 use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
+use crate::view::dataset::{
+    self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, proven_type,
+};
+use crate::view::group_tree::GroupTree;
+use crate::view::layout::{
+    self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
+};
+use crate::view::padding::Padding;
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its
 /// first page returns that page, and netCDF-C takes the missing rest of the block for the end of the file, which
@@ -47,7 +47,7 @@ enum Version {
 }
 
 /// Returns whether metadata alone prove that an array is a variable of a file.
-pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
     let (Some(item), Some(view)) = (proven_type(node), node.array_view()) else {
         return false;
     };
@@ -64,7 +64,7 @@ pub(super) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Returns why the format cannot express the group.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf2)
 }
 
@@ -72,7 +72,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the group.
-pub(super) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf5)
 }
 

@@ -10,22 +10,22 @@ use serde_json::{Map, Value as Json};
 
 use self::attributes::HeapTexts;
 use self::types::PlainMembers;
-use super::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
-use super::encode::hdf5::record_encoding::RecordEncoding;
-use super::encode::hdf5::{
-    self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage,
-};
-use super::group_tree::{GroupArray, GroupTree};
-use super::layout::VirtualFile;
 use super::netcdf4::storage;
 use crate::array::ArrayReader;
 use crate::conventions::cf;
 use crate::node::{NodeElements, ViewNode};
 use crate::store::StoreError;
+use crate::view::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
+use crate::view::encode::hdf5::record_encoding::RecordEncoding;
+use crate::view::encode::hdf5::{
+    self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage,
+};
+use crate::view::group_tree::{GroupArray, GroupTree};
+use crate::view::layout::VirtualFile;
 use crate::zarr::{self, FillValue, Node, Variable};
 
 /// Returns whether metadata alone prove that an array is in the file of its group.
-pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
     };
@@ -38,7 +38,7 @@ pub(super) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// The group has no node that the file can contain, or the file would be too long.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let (file, omitted) = render_tree(tree)?;
     let notes = [omitted, file.notes].concat();
     Ok(VirtualFile { notes, ..file })
@@ -48,7 +48,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 ///
 /// # Errors
 /// As [`render`]; or which nodes are left out.
-pub(super) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render_whole(tree: &GroupTree) -> Result<VirtualFile, String> {
     let (file, omitted) = render_tree(tree)?;
     match omitted.first() {
         None => Ok(file),

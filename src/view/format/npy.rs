@@ -1,14 +1,14 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::node::ArrayView;
+use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
 
 /// Renders a whole array as a `.npy` file.
 ///
 /// # Errors
 /// The file would exceed 2^63 - 1 bytes.
-pub(super) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let header = header(view.data_type(), view.shape())?;
     let elements =
         ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None).map(Segment::Array);

@@ -7,8 +7,6 @@ mod xml;
 
 use std::sync::Arc;
 
-use super::encode::tiff::{self, Directories, FieldValue, PixelLayout, tag};
-use super::layout::{Readability, VirtualFile};
 use crate::conventions::description::Description;
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::{Context, Groups, Notes};
@@ -17,6 +15,8 @@ use crate::conventions::georef::raster::Raster;
 use crate::conventions::ome;
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::store::Key;
+use crate::view::encode::tiff::{self, Directories, FieldValue, PixelLayout, tag};
+use crate::view::layout::{Readability, VirtualFile};
 use axes::StackAxes;
 
 /// An array as a stack of images.
@@ -30,12 +30,12 @@ struct ImageStack<'a> {
 }
 
 /// Returns whether a group has a stack, that is, whether it is an image of OME-NGFF.
-pub(super) fn is_image(node: &ViewNode) -> bool {
+pub(in crate::view) fn is_image(node: &ViewNode) -> bool {
     finest_path(node).is_some()
 }
 
 /// Returns whether metadata declare a node as a stack: an array with an axis t, c or z, or an OME-NGFF image.
-pub(super) fn is_named(node: &ViewNode) -> bool {
+pub(in crate::view) fn is_named(node: &ViewNode) -> bool {
     let Some(array) = node.metadata().as_array() else {
         return is_image(node);
     };
@@ -52,7 +52,7 @@ pub(super) fn is_named(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -91,7 +91,7 @@ pub(super) fn render(
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render_imagej(
+pub(in crate::view) fn render_imagej(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -102,7 +102,7 @@ pub(super) fn render_imagej(
 }
 
 type Rendered = (
-    super::layout::FileLayout,
+    crate::view::layout::FileLayout,
     Vec<Arc<crate::array::ArrayReader>>,
 );
 
@@ -152,7 +152,7 @@ fn finest_path(node: &ViewNode) -> Option<&str> {
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn finest_level(
+pub(in crate::view) fn finest_level(
     node: &ViewNode,
     nodes: &dyn NodeResolver,
 ) -> Result<Arc<ViewNode>, ContentError> {

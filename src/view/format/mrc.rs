@@ -1,12 +1,12 @@
 //! MRC2014 (ccpem.ac.uk/mrc_format/mrc2014.php): a header of 1024 bytes and the elements, for tomograms and
 //! movies of electron microscopy. Lengths are in angstroms.
 
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
 use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
+use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
 
 const HEADER_BYTES: usize = 1024;
@@ -15,7 +15,7 @@ const HEADER_BYTES: usize = 1024;
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -40,7 +40,7 @@ pub(super) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     mode(&element_type(view))?;
     Counts::of(view.shape(), AxisKind::Unknown).map(drop)
 }

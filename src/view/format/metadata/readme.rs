@@ -13,54 +13,54 @@ const MAX_CHARACTERS: usize = 1 << 20;
 
 /// A view of a node that is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AvailableView {
+pub(in crate::view) struct AvailableView {
     /// The name of the file or directory.
-    pub(super) name: String,
+    pub(in crate::view) name: String,
     /// The name of the format in `--formats`.
-    pub(super) format: &'static str,
+    pub(in crate::view) format: &'static str,
     /// A description of the format in a few words.
-    pub(super) description: &'static str,
+    pub(in crate::view) description: &'static str,
     /// An example command that reads the view from the directory of the views.
-    pub(super) example: String,
+    pub(in crate::view) example: String,
     /// Whether the directory lists the view.
-    pub(super) is_listed: bool,
+    pub(in crate::view) is_listed: bool,
     /// What attributes and coordinates say and the format does not express.
-    pub(super) unexpressed: Vec<Field>,
+    pub(in crate::view) unexpressed: Vec<Field>,
 }
 
 /// A reason why a view or a node is not available, or is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Diagnostic {
+pub(in crate::view) struct Diagnostic {
     /// The name of the view; `None` for the node itself.
-    pub(super) view: Option<String>,
-    pub(super) reason: String,
+    pub(in crate::view) view: Option<String>,
+    pub(in crate::view) reason: String,
 }
 
 /// The content of a `README.txt` and a `views.json`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Readme {
+pub(in crate::view) struct Readme {
     /// The name of the node.
-    pub(super) node: String,
+    pub(in crate::view) node: String,
     /// The key of the node.
-    pub(super) key: String,
-    pub(super) is_array: bool,
-    pub(super) views: Vec<AvailableView>,
+    pub(in crate::view) key: String,
+    pub(in crate::view) is_array: bool,
+    pub(in crate::view) views: Vec<AvailableView>,
     /// Suffixes of those views of the arrays of a group that the group's directory does not list.
-    pub(super) unlisted: Vec<String>,
+    pub(in crate::view) unlisted: Vec<String>,
     /// The hierarchies of a collection.
-    pub(super) collection: Collection,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(in crate::view) collection: Collection,
+    pub(in crate::view) diagnostics: Vec<Diagnostic>,
 }
 
 impl Diagnostic {
-    pub(super) fn of_node(reason: impl Into<String>) -> Self {
+    pub(in crate::view) fn of_node(reason: impl Into<String>) -> Self {
         Self {
             view: None,
             reason: reason.into(),
         }
     }
 
-    pub(super) fn of_view(view: &str, reason: impl Into<String>) -> Self {
+    pub(in crate::view) fn of_view(view: &str, reason: impl Into<String>) -> Self {
         Self {
             view: Some(view.to_owned()),
             reason: reason.into(),
@@ -96,7 +96,7 @@ pub(crate) fn shell_quoted(name: &str) -> String {
 
 impl Readme {
     /// Returns the text, cut off after [`MAX_CHARACTERS`].
-    pub(super) fn text(&self) -> String {
+    pub(in crate::view) fn text(&self) -> String {
         let mut text = self.to_string();
         if let Some((end, _)) = text.char_indices().nth(MAX_CHARACTERS) {
             text.truncate(end);
@@ -138,7 +138,7 @@ impl Readme {
     }
 
     /// Returns the list as a JSON document of the schema `zarrfs.views/1`.
-    pub(super) fn json(&self) -> String {
+    pub(in crate::view) fn json(&self) -> String {
         let views = self.views.iter().map(|view| {
             json!({
                 "name": view.name,

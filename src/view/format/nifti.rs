@@ -8,11 +8,13 @@ mod geometry;
 mod header;
 mod stored;
 
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
+use crate::view::layout::{
+    ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap,
+};
 use crate::zarr::ByteOrder;
 use axes::Axes;
 use geometry::Geometry;
@@ -22,7 +24,7 @@ use header::Header;
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -70,7 +72,7 @@ pub(super) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     number(view)?;
     let rank = view.shape().len();
     if !(2..=7).contains(&rank) {

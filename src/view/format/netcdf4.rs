@@ -2,32 +2,34 @@
 //! HDF5 Dimension Scale Specification).
 
 mod compound;
-pub(super) mod storage;
+pub(in crate::view) mod storage;
 
 use std::collections::{HashMap, HashSet};
 
-pub(super) use self::compound::needs_encoding;
+pub(in crate::view) use self::compound::needs_encoding;
 use self::compound::{NamedTypes, NetCdfMembers};
 use self::storage::DatasetElements;
-use super::dataset::{
+use super::packed::{StoredChunks, swapped};
+use crate::node::{Number, NumberKind, Value, ViewNode};
+use crate::view::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
     Variable, VariableType, is_name, proven_type,
 };
-use super::encode::hdf5::record_encoding::RecordEncoding;
-use super::encode::hdf5::{self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload};
-use super::group_tree::GroupTree;
-use super::layout::VirtualFile;
-use super::packed::{StoredChunks, swapped};
-use super::padding::Padding;
-use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::view::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
+use crate::view::encode::hdf5::record_encoding::RecordEncoding;
+use crate::view::encode::hdf5::{
+    self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload,
+};
+use crate::view::group_tree::GroupTree;
+use crate::view::layout::VirtualFile;
+use crate::view::padding::Padding;
 use crate::zarr::ByteOrder;
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
 const MAX_PADDED_BYTES: usize = 16 << 20;
 
 /// Returns whether metadata alone prove that an array is a variable of the file of any group above it.
-pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
     let rank = node.array_view().map_or(0, |view| view.shape().len());
     let is_variable = match (proven_type(node), node.array_view()) {
         (Some(VariableType::Structure), Some(view)) => compound::datatype(view.data_type()).is_ok(),
@@ -43,7 +45,7 @@ pub(super) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// No array can be a variable, or the file would be too long.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_tree(tree, false)
 }
 
@@ -51,7 +53,7 @@ pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 ///
 /// # Errors
 /// As [`render`]; or no array has such chunks.
-pub(super) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_tree(tree, true)
 }
 
@@ -474,8 +476,8 @@ fn encode(attribute: &Attribute, padding: &mut Padding) -> Option<hdf5::Attribut
 mod tests {
     use std::sync::Arc;
 
-    use super::super::dataset::Data;
     use super::*;
+    use crate::view::dataset::Data;
 
     fn text(name: &str, dimensions: &[usize]) -> Variable {
         Variable {

@@ -7,8 +7,6 @@ mod packed;
 
 use std::sync::Arc;
 
-use super::encode::tiff::{self, FieldValue, Image, PixelLayout, tag};
-use super::layout::{Readability, Segment, VirtualFile};
 use super::packed::swapped;
 use crate::array::ArrayReader;
 use crate::conventions::georef::context::{Context, Groups, Notes};
@@ -19,15 +17,17 @@ use crate::conventions::georef::transform::{self, Georef};
 use crate::conventions::georef::{RasterMetadata, crs_metadata};
 use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver};
+use crate::view::encode::tiff::{self, FieldValue, Image, PixelLayout, tag};
+use crate::view::layout::{Readability, Segment, VirtualFile};
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
-pub(super) use packed::{check as check_packed, render as render_packed};
+pub(in crate::view) use packed::{check as check_packed, render as render_packed};
 
 /// Returns whether the metadata of an array and its groups prove that the array has a GeoTIFF.
 ///
 /// # Errors
 /// Returns why the array has no GeoTIFF, or an error of the store.
-pub(super) fn metadata_prove(
+pub(in crate::view) fn metadata_prove(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<bool, ContentError> {
@@ -43,7 +43,7 @@ pub(super) fn metadata_prove(
 ///
 /// # Errors
 /// Returns why the array has no GeoTIFF, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -184,7 +184,7 @@ fn note_crs(georef: &Georef, notes: &mut Notes) {
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render_aux(
+pub(in crate::view) fn render_aux(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {

@@ -7,12 +7,12 @@ mod rows;
 use std::borrow::Cow;
 
 use self::cell::CellFormat;
-pub(super) use self::rows::Rows;
+pub(in crate::view) use self::rows::Rows;
 use self::rows::{CsvColumn, QuotedTexts};
-use super::group_tree::GroupTree;
-use super::layout::{FileLayout, Readability, Segment, VirtualFile};
-use super::table::{ColumnData, Table};
 use crate::node::{Number, Value, ViewNode};
+use crate::view::group_table::{ColumnData, Table};
+use crate::view::group_tree::GroupTree;
+use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
 use crate::zarr::Fixed;
 
 /// The maximum length of a row in bytes; each row is rendered in memory.
@@ -28,7 +28,10 @@ const MAX_ALL_EXPANDED_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// Returns why the group has no table.
-pub(super) fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(
+    tree: &GroupTree,
+    along: Option<&ViewNode>,
+) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, check)?;
     leave_out_expanded(&mut table);
     leave_out_long_texts(&mut table);

@@ -1,7 +1,6 @@
 //! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
-use super::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, Transform};
@@ -11,6 +10,7 @@ use crate::conventions::units::{metres, seconds};
 use crate::node::{
     ArrayView, ContentError, Conversion, ConversionRule, NodeResolver, Number, NumberKind, Value,
 };
+use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
 
 const RECORD_BYTES: u64 = 2880;
@@ -24,7 +24,7 @@ const MAX_AXES: usize = 999;
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(super) fn render(
+pub(in crate::view) fn render(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
@@ -53,7 +53,7 @@ pub(super) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(super) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
     let pixels = PixelType::of(&element_type(view))?;
     let rank = view.shape().len();
     if rank == 0 || rank > MAX_AXES {
