@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::store::remote_schemes;
 use crate::units::{
     FOREVER, parse_id, parse_log_filter, parse_memory_limit, parse_size, parse_time, parse_umask,
 };
@@ -135,13 +136,22 @@ pub enum Command {
     Help(HelpArgs),
 }
 
+/// The text of SOURCE, with the schemes that this build supports.
+fn source_help() -> String {
+    let schemes: Vec<_> = remote_schemes().collect();
+    format!(
+        "A directory with a Zarr or N5 hierarchy, a zip archive or a database of one (SQLite, LMDB, GNU dbm, \
+         Berkeley DB or dbm.dumb), an Icechunk repository, or references of kerchunk, by its content: a path, or \
+         a URL ({}); `URL|zip:KEY` for a hierarchy inside an archive",
+        schemes.join(", ")
+    )
+}
+
 /// `zarrfs [mount] SOURCE MOUNTPOINT`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// A directory with a Zarr or N5 hierarchy, a zip archive or a database of one (SQLite, LMDB, GNU dbm,
-    /// Berkeley DB or dbm.dumb), an Icechunk repository, or references of kerchunk, by its content: a path, or a
-    /// URL (http, https, s3, gs, az, hdfs) of a directory, a repository, an archive or references, or (redis,
-    /// mongodb) of a database; `URL|zip:KEY` for a hierarchy inside an archive
+    /// The hierarchy to mount.
+    #[arg(help = source_help())]
     pub source: PathBuf,
     /// An empty directory [default: zarrfs/NAME in XDG_RUNTIME_DIR, which is printed]
     pub mountpoint: Option<PathBuf>,

@@ -58,12 +58,12 @@ pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{
     RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions, TransferCounters,
-    TransferStats,
+    TransferStats, has_escaped_path, is_remote_url, remote_schemes,
 };
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};
-pub use source::{OpenError, OpenOptions, REMOTE_SCHEMES, SourceName, open_demo};
+pub use source::{OpenError, OpenOptions, SourceName, open_demo};
 pub use url_scheme::with_lower_scheme;
 pub use zip::{ZipError, ZipOptions, ZipStore};
 

@@ -21,8 +21,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
         env!("CARGO_PKG_VERSION"),
         codec::names().collect::<Vec<_>>().join(" "),
         codec::NOT_BUILT_IN.join(" "),
-        store::REMOTE_SCHEMES
-            .iter()
+        store::remote_schemes()
             .map(|scheme| format!("{scheme}://"))
             .collect::<Vec<_>>()
             .join(" "),

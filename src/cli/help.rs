@@ -3,6 +3,7 @@
 use clap::{Args, CommandFactory};
 
 use super::Cli;
+use crate::store::remote_schemes;
 use crate::units::nearest;
 
 /// `zarrfs help [COMMAND | TOPIC]`.
@@ -67,11 +68,8 @@ const RELATED: [(&str, &[&str]); 10] = [
         &["npy", "numpy", "png", "csv", "parquet", "formats"],
     ),
     ("convert", &["zarr", "v2", "v3", "as-v2", "as-v3"]),
-    (
-        "sources",
-        &["zip", "sqlite", "kerchunk", "icechunk", "redis"],
-    ),
-    ("credentials", &["s3", "gs", "az", "aws", "azure", "login"]),
+    ("sources", &["zip", "sqlite", "kerchunk", "icechunk"]),
+    ("credentials", &["aws", "azure", "login"]),
     ("hpc", &["slurm", "apptainer", "jupyter", "cluster"]),
     ("containers", &["docker", "podman", "kubernetes"]),
     ("admin", &["fstab", "systemd", "root", "overlay"]),
@@ -118,7 +116,9 @@ pub fn help(topic: Option<&str>) -> Result<String, String> {
             let word = name.to_ascii_lowercase();
             let mut related = RELATED.iter();
             let related = related.find(|(_, words)| words.contains(&&*word));
-            if let Some((topic, _)) = related {
+            let related = related.map(|(topic, _)| *topic);
+            let is_scheme = || remote_schemes().any(|scheme| scheme == word);
+            if let Some(topic) = related.or_else(|| is_scheme().then_some("sources")) {
                 return Err(format!(
                     "no command and no topic `{name}`; `zarrfs help {topic}` is about it"
                 ));
@@ -148,6 +148,8 @@ mod tests {
             error.contains("`nope`") && error.contains("views, netcdf"),
             "{error}"
         );
+        let error = help(Some("S3")).unwrap_err();
+        assert!(error.contains("`zarrfs help sources`"), "{error}");
         let error = help(Some("vews")).unwrap_err();
         assert!(error.ends_with("did you mean `views`?"), "{error}");
         for (topic, words) in RELATED {

@@ -11,7 +11,7 @@ use crate::hierarchy::{KEY_CLASSES, NODE_DOCUMENTS};
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
 use crate::store::{
-    DatabaseOptions, DirOptions, Key, OpenOptions, REMOTE_SCHEMES, SourceName, Store,
+    DatabaseOptions, DirOptions, Key, OpenOptions, SourceName, Store, is_remote_url,
     with_lower_scheme,
 };
 
@@ -22,7 +22,7 @@ const MAX_LOGGED: usize = 20;
 pub(super) fn is_source(path: &Path) -> bool {
     let text = path.to_str().map(with_lower_scheme);
     if let Some((scheme, _)) = text.as_ref().and_then(|text| text.split_once("://")) {
-        return scheme == "file" || REMOTE_SCHEMES.contains(&scheme);
+        return scheme == "file" || text.as_deref().is_some_and(is_remote_url);
     }
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {

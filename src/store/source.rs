@@ -174,29 +174,6 @@ enum SourceLocation {
     Url(String),
 }
 
-/// URL schemes of remote sources.
-pub const REMOTE_SCHEMES: &[&str] = &[
-    "http",
-    "https",
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "az",
-    "abfs",
-    "abfss",
-    "azure",
-    "hdfs",
-    "webhdfs",
-    "swebhdfs",
-    "redis",
-    "rediss",
-    "redis+unix",
-    "unix",
-    #[cfg(feature = "mongodb")]
-    "mongodb",
-];
-
 impl SourceName {
     /// Parses the source that a user has written.
     ///
@@ -223,7 +200,7 @@ impl SourceName {
                 let path = first.split_once("://").map_or(first, |(_, path)| path);
                 Self::local(Path::new(path.strip_prefix("localhost").unwrap_or(path)))?
             }
-            Some(scheme) if REMOTE_SCHEMES.contains(&scheme) => Self {
+            Some(_) if remote::is_remote_url(first) => Self {
                 location: SourceLocation::Url(first.to_owned()),
                 is_zip: false,
                 root: Key::root(),

@@ -2,6 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
+use crate::store::has_escaped_path;
+
 /// Extensions of hierarchies and of their containers, which are removed from the name of a source.
 const EXTENSIONS: [&str; 20] = [
     "zarr", "zarr2", "zarr3", "ome", "zip", "n5", "icechunk", "sqlite", "sqlite3", "db", "lmdb",
@@ -15,7 +17,7 @@ const MAX_BYTES: usize = 200;
 /// nothing is left.
 pub(super) fn source_name(label: &str) -> Option<String> {
     let component = last_component(label);
-    let decoded = match label.starts_with("http") {
+    let decoded = match has_escaped_path(label) {
         true => percent_decode_str(component).decode_utf8_lossy(),
         false => component.into(),
     };

@@ -4,6 +4,7 @@
 use percent_encoding::percent_decode_str;
 
 use super::format::FormatError;
+use crate::store::remote::has_escaped_path;
 use crate::store::url_scheme::with_lower_scheme;
 
 /// The scheme of locations that are relative to a container.
@@ -33,9 +34,8 @@ pub(super) fn target(
 fn plain(url: &str) -> Result<String, FormatError> {
     let lower = with_lower_scheme(url);
     let url = lower.as_ref();
-    let (scheme, rest) = match url.split_once("://") {
-        Some(("http" | "https", _)) | None => return Ok(url.to_owned()),
-        Some(parts) => parts,
+    let Some((scheme, rest)) = url.split_once("://").filter(|_| !has_escaped_path(url)) else {
+        return Ok(url.to_owned());
     };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let rest = percent_decode_str(rest.get(..end).unwrap_or(rest)).decode_utf8();

@@ -6,14 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::store::remote::{AllowedBy, RedirectPolicy, is_public};
+use crate::store::remote::{
+    AllowedBy, Protocol, RedirectPolicy, Syntax, has_escaped_path, is_public,
+};
 use crate::store::url_scheme::with_lower_scheme;
-
-/// Supported schemes of targets. Their URLs name files or objects that can be read in ranges.
-const SCHEMES: [&str; 13] = [
-    "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure", "hdfs", "webhdfs",
-    "swebhdfs",
-];
 
 /// The name of the option, for messages.
 const OPTION: &str = "--allow-target";
@@ -65,49 +61,38 @@ pub struct RemoteUrl {
 }
 
 impl RemoteUrl {
-    /// Parses a URL with one of [`SCHEMES`].
-    fn parse(scheme: &str, text: &str) -> Result<Self, String> {
-        let canonical = match scheme {
-            "s3a" => "s3",
-            "gcs" => "gs",
-            "abfs" | "abfss" | "azure" => "az",
-            scheme => scheme,
-        };
-        let (authority, path, is_public) = match canonical {
-            "http" | "https" => {
+    /// Parses a URL of a protocol.
+    fn parse(protocol: &Protocol, text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
+        let own_host = |url: &Url| Some(url.host_str().filter(|host| !host.is_empty())?.to_owned());
+        let (authority, path, is_public) = match protocol.traits.syntax {
+            Syntax::Escaped => {
                 let url = Url::parse(text).map_err(|error| error.to_string())?;
-                let host = url.host_str().filter(|host| !host.is_empty());
-                let host = host.ok_or("no host in the URL")?;
+                let host = own_host(&url).ok_or("no host in the URL")?;
                 let port = url.port_or_known_default().unwrap_or(0);
-                let path = percent_decode_str(url.path()).collect();
+                let path: Vec<u8> = percent_decode_str(url.path()).collect();
+                let path = path.strip_prefix(b"/").unwrap_or(&path).to_vec();
                 (format!("{host}:{port}"), path, is_public(&url))
             }
-            _ => {
-                let rest = text.split_once("://").map_or("", |(_, rest)| rest);
-                let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-                if authority.is_empty() {
+            Syntax::Host | Syntax::Name { .. } => {
+                let (origin, path) = protocol.divide(rest);
+                if origin.is_empty() {
                     return Err("no host or bucket in the URL".into());
                 }
-                // The name node of HDFS is a host; a bucket is always at its provider, which is public.
-                let is_public = match canonical {
-                    "hdfs" | "webhdfs" | "swebhdfs" => {
-                        let host = Url::parse(&format!("http://{authority}/"));
-                        host.is_ok_and(|host| is_public(&host))
-                    }
-                    _ => true,
+                // A name is always at its provider, which is public or has been named by the user.
+                let host = Url::parse(&format!("http://{origin}/"));
+                let is_public = match protocol.traits.syntax {
+                    Syntax::Host => host.is_ok_and(|host| is_public(&host)),
+                    Syntax::Escaped | Syntax::Name { .. } => true,
                 };
-                (authority.to_owned(), path.as_bytes().to_vec(), is_public)
+                (origin.to_owned(), path.as_bytes().to_vec(), is_public)
             }
         };
         let segments = path.split(|byte| *byte == b'/').map(<[u8]>::to_vec);
-        let mut segments: Vec<Vec<u8>> = segments.collect();
-        if canonical.starts_with("http") {
-            segments.remove(0);
-        }
         Ok(Self {
-            scheme: canonical.to_owned(),
+            scheme: protocol.canonical_scheme(scheme).to_owned(),
             authority,
-            segments,
+            segments: segments.collect(),
             url: text.to_owned(),
             is_public,
         })
@@ -131,12 +116,13 @@ impl RemoteUrl {
     /// Returns the shortest prefix that allows this target.
     fn prefix(&self) -> String {
         let scheme = self.url.split("://").next().unwrap_or_default();
-        let authority = match scheme {
-            "http" => self.authority.strip_suffix(":80"),
-            "https" => self.authority.strip_suffix(":443"),
-            _ => None,
-        };
-        format!("{scheme}://{}", authority.unwrap_or(&self.authority))
+        // The port is left out if it is that of the scheme.
+        let url = Url::parse(&self.url)
+            .ok()
+            .filter(|_| has_escaped_path(&self.url));
+        let plain = url.filter(|url| url.port().is_none());
+        let host = plain.as_ref().and_then(Url::host_str);
+        format!("{scheme}://{}", host.unwrap_or(&self.authority))
     }
 }
 
@@ -163,8 +149,11 @@ impl ParsedTarget {
                 let path = PathBuf::from(path.unwrap_or_else(|| rest.to_owned()));
                 Ok(Self::Path(path))
             }
-            scheme if SCHEMES.contains(&scheme) => RemoteUrl::parse(scheme, text).map(Self::Remote),
             scheme => {
+                let known = Protocol::of_scheme(scheme);
+                if let Some(protocol) = known.filter(|protocol| protocol.traits.reads_ranges) {
+                    return RemoteUrl::parse(protocol, text).map(Self::Remote);
+                }
                 let scheme: String = scheme.chars().take(40).collect();
                 Err(format!("targets of the kind `{scheme}` are not supported"))
             }
@@ -358,9 +347,9 @@ impl RedirectPolicy for TargetPolicy {
 
 /// Resolves a relative target against the URL of the references.
 fn resolve_relative(base: &str, target: &str) -> Result<RemoteUrl, String> {
-    let scheme = base.split("://").next().unwrap_or_default();
-    let url = match scheme {
-        "http" | "https" => {
+    let protocol = Protocol::of_url(base).ok_or("references without a URL")?;
+    let url = match protocol.has_escapes() {
+        true => {
             let base = Url::parse(base).map_err(|error| error.to_string())?;
             let mut url = base.clone();
             url.set_query(None);
@@ -371,19 +360,15 @@ fn resolve_relative(base: &str, target: &str) -> Result<RemoteUrl, String> {
             url.set_path(&names.join("/").replace('%', "%25"));
             url.to_string()
         }
-        _ => {
-            let directory = base
-                .rsplit_once('/')
-                .map_or(base, |(directory, _)| directory);
-            let (bucket, path) = directory
-                .split_once("://")
-                .and_then(|(_, rest)| rest.split_once('/').or(Some((rest, ""))))
-                .ok_or("no bucket in the URL")?;
-            let joined = normalize(&Path::new("/").join(path).join(target));
-            format!("{scheme}://{bucket}{}", joined.display())
+        false => {
+            let (scheme, rest) = base.split_once("://").unwrap_or_default();
+            let (origin, path) = protocol.divide(rest);
+            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+            let joined = normalize(&Path::new("/").join(directory).join(target));
+            format!("{scheme}://{origin}{}", joined.display())
         }
     };
-    RemoteUrl::parse(scheme, &url)
+    RemoteUrl::parse(protocol, &url)
 }
 
 /// Adds the user and password in the URL of the references to a target at the same origin.
@@ -393,7 +378,7 @@ fn with_credentials(base: &str, name: RemoteUrl) -> String {
     };
     let has_own = !url.username().is_empty() || url.password().is_some();
     let has_user = !base.username().is_empty() || base.password().is_some();
-    if has_own || !has_user || !name.scheme.starts_with("http") {
+    if has_own || !has_user || !has_escaped_path(&name.url) {
         return name.url;
     }
     // These calls do not fail for a URL with a host.

@@ -21,8 +21,8 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 
 use aws::Chain;
-pub(super) use build::{Bucket, BucketOptions, open};
-use build::{Provider, S3};
+pub(super) use build::{AZURE, GOOGLE, S3};
+use build::{Provider, S3Clients};
 #[cfg(feature = "fuzzing")]
 pub use names::fuzz_listing;
 use service::{RequestKind, ResponseInfo, watched};
@@ -54,7 +54,7 @@ pub(super) struct Objects {
     /// The client for the region that a response named; all further requests use it.
     other: OnceLock<RegionalClient>,
     /// Creates `other`; `None` if the provider has no regions.
-    s3: Option<S3>,
+    s3: Option<S3Clients>,
     /// The prefix of every key, without slashes at its ends.
     prefix: String,
     provider: Provider,

@@ -1,5 +1,6 @@
 //! Why a remote source cannot be opened, and advice for users.
 
+use super::protocol::Protocol;
 use crate::store::StoreError;
 
 /// Why a source cannot be opened.
@@ -59,31 +60,11 @@ fn cause(error: &StoreError) -> String {
     }
 }
 
-/// Advice for a source that refuses access.
+/// Advice for a source that refuses access or is late.
 fn advice(label: &str, error: &StoreError) -> &'static str {
-    let is_web = label.starts_with("http");
     match error {
-        StoreError::Denied { .. } if label.starts_with("mongodb") => {
-            " (credentials come from MONGODB_USERNAME and MONGODB_PASSWORD in the environment or in \
-             --env-file, or from the URL)"
-        }
-        StoreError::Denied { .. } if label.starts_with("redis") => {
-            " (credentials come from REDIS_PASSWORD and REDIS_USERNAME in the environment or in \
-             --env-file, or from the URL)"
-        }
-        StoreError::Denied {
-            status: Some(401), ..
-        } if is_web => " (a password goes into the URL, a token into --header)",
-        StoreError::Denied { .. } if is_web => {
-            " (a password goes into the URL, a token into --header; --missing-status 403 where a \
-             server says so of what is not there)"
-        }
-        StoreError::Denied { status: None, .. } => {
-            " (credentials come from the environment, --env-file or --profile; --anonymous sends none)"
-        }
-        StoreError::Denied { .. } => {
-            " (credentials come from the environment, --env-file or --profile; --anonymous asks \
-             without any)"
+        StoreError::Denied { status, .. } => {
+            Protocol::of_url(label).map_or("", |protocol| (protocol.denied)(*status))
         }
         StoreError::TimedOut { .. } => " (--timeout sets the limit)",
         _ => "",

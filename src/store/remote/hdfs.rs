@@ -21,11 +21,29 @@ use reqwest::{Response, Url};
 use serde_json::Value;
 
 use super::body::Body;
-use super::web::{Web, body, identity, wanted};
-use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
-use crate::store::Key;
+use super::protocol::{Location, NameListing, Protocol, Syntax, Traits};
+use super::web::{self, Address, Web, body, identity, wanted};
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError};
+use crate::store::{Key, KeyClasses};
 use reply::{Exception, Status};
-pub(super) use url::HdfsUrl;
+use url::HdfsUrl;
+
+/// The protocol of HDFS.
+pub(super) const PROTOCOL: Protocol = Protocol {
+    schemes: &["hdfs", "webhdfs", "swebhdfs"],
+    example: "hdfs://HOST/PATH",
+    traits: Traits {
+        syntax: Syntax::Host,
+        has_aliases: false,
+        listing: NameListing::Directories,
+        reads_ranges: true,
+    },
+    parse: |url, variable| HdfsUrl::parse(url, variable).map(|url| Box::new(url) as _),
+    denied: |_| {
+        " (the user comes from the URL or from HADOOP_USER_NAME, a token from WEBHDFS_DELEGATION_TOKEN, in the \
+         environment or in --env-file)"
+    },
+};
 
 /// Size limit of JSON replies in bytes.
 const MAX_REPLY_BYTES: u64 = 64 << 20;
@@ -40,7 +58,7 @@ pub(super) struct Hdfs {
 }
 
 impl Hdfs {
-    pub(super) fn new(web: Web, url: HdfsUrl) -> Self {
+    fn new(web: Web, url: HdfsUrl) -> Self {
         Self {
             web,
             url,
@@ -195,7 +213,31 @@ impl Remote for Hdfs {
     }
 }
 
-/// Creates the client of a directory of HDFS.
-pub(super) fn open(web: Web, url: HdfsUrl) -> Arc<dyn Remote> {
-    Arc::new(Hdfs::new(web, url))
+impl Location for HdfsUrl {
+    fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    fn identity(&self, _: &RemoteOptions) -> String {
+        HdfsUrl::identity(self)
+    }
+
+    fn file_name(&self) -> String {
+        HdfsUrl::file_name(self)
+    }
+
+    fn open(
+        &self,
+        options: &RemoteOptions,
+        classes: KeyClasses,
+    ) -> Result<Arc<dyn Remote>, String> {
+        let headers = options.headers()?.into_iter().collect();
+        // Name nodes redirect reads to data nodes.
+        let options = RemoteOptions {
+            redirects: None,
+            ..options.clone()
+        };
+        let web = web::open(Address::new(&self.http), headers, &options, classes)?;
+        Ok(Arc::new(Hdfs::new(web, self.clone())))
+    }
 }

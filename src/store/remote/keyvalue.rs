@@ -29,10 +29,13 @@ use tokio::sync::Mutex;
 use self::index::{Index, Keys};
 use self::versions::ContentVersions;
 use super::body_budget::BodyBudget;
+use super::protocol::{NameListing, Syntax, Traits};
 use super::web::wanted;
-use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError, TlsOptions};
+use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError};
 use crate::store::{Key, KeyClasses};
-pub(super) use url::KeyValueUrl;
+#[cfg(feature = "mongodb")]
+pub(super) use mongodb::PROTOCOL as MONGODB;
+pub(super) use redis::PROTOCOL as REDIS;
 
 /// The result of reading a key.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,13 +78,24 @@ trait KeyValueClient: Debug + Send + Sync {
 
 /// Options for reading a database.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct KeyValueOptions {
-    pub(super) classes: KeyClasses,
-    pub(super) timeout: Duration,
+struct KeyValueOptions {
+    classes: KeyClasses,
+    timeout: Duration,
     /// How long the keys that were read are trusted.
-    pub(super) ttl: Duration,
+    ttl: Duration,
     /// Memory limit in bytes of the index, and also of values that are being received.
-    pub(super) memory_bytes: u64,
+    memory_bytes: u64,
+}
+
+impl KeyValueOptions {
+    fn new(options: &RemoteOptions, classes: KeyClasses) -> Self {
+        Self {
+            classes,
+            timeout: options.timeout,
+            ttl: options.ttl,
+            memory_bytes: options.memory_bytes,
+        }
+    }
 }
 
 /// A database as a remote source.
@@ -286,21 +300,17 @@ impl Remote for KeyValues {
     }
 }
 
-/// Opens a database as a remote source.
-///
-/// # Errors
-/// The reason why no request can ever succeed.
-pub(super) fn open(
-    url: &KeyValueUrl,
-    options: KeyValueOptions,
-    tls: &TlsOptions,
-) -> Result<Arc<dyn Remote>, String> {
-    let client: Box<dyn KeyValueClient> = match url {
-        KeyValueUrl::Redis(url) => Box::new(redis::Redis::new(url, options.timeout, tls)?),
-        #[cfg(feature = "mongodb")]
-        KeyValueUrl::MongoDb(url) => Box::new(mongodb::MongoDb::new(url, options)),
-    };
-    Ok(Arc::new(KeyValues::new(client, options)))
+/// What all databases have in common.
+const TRAITS: Traits = Traits {
+    syntax: Syntax::Host,
+    has_aliases: false,
+    listing: NameListing::Keys,
+    reads_ranges: false,
+};
+
+/// Returns a database as a remote source.
+fn source(client: impl KeyValueClient + 'static, options: KeyValueOptions) -> Arc<dyn Remote> {
+    Arc::new(KeyValues::new(Box::new(client), options))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use futures_util::future::join_all;
 
 use super::archive::RemoteArchive;
 use super::attr_cache::Attrs;
-use super::client::{Client, Protocol, Shared};
+use super::client::{Client, Shared};
 use super::error::RemoteError;
-use super::keyvalue::KeyValueUrl;
 use super::listing::RemoteListing;
 use super::options::RemoteOptions;
+use super::protocol::NameListing;
 use super::store::{RemoteSource, RemoteStore};
 use super::transfer_stats::Counters;
 use super::web::is_markup;
@@ -57,15 +57,15 @@ pub(in crate::store) async fn open(
     classes: KeyClasses,
 ) -> Result<OpenedSource, RemoteError> {
     let client = Client::new(url, options, classes)?;
-    let (protocol, label) = (client.protocol, client.label.clone());
+    let (traits, label) = (client.protocol.traits, client.label.clone());
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),
         error,
     };
     let shared = Shared::new(options, classes);
     let source = client.clone().source(options, classes, &shared)?;
-    if let Protocol::KeyValue = protocol {
-        return open_keys(url, is_zip, &source).await;
+    if !traits.reads_ranges {
+        return open_keys(&client, is_zip, &source).await;
     }
     let looks_zipped = [".zip", ".ozx"]
         .iter()
@@ -87,12 +87,11 @@ pub(in crate::store) async fn open(
     {
         return Ok(OpenedSource::Json(object, tail));
     }
-    let is_tree = match protocol {
-        Protocol::Bucket => open_bucket(&source).await.map_err(failed)?,
-        Protocol::Web | Protocol::Hdfs | Protocol::KeyValue => {
-            open_web(&source).await.map_err(failed)?
-        }
+    let is_tree = match traits.listing {
+        NameListing::Keys => open_bucket(&source).await,
+        NameListing::Pages | NameListing::Directories => open_web(&source).await,
     };
+    let is_tree = is_tree.map_err(failed)?;
     if let Some(layout) = repository(&source, is_tree).await.map_err(failed)? {
         let shared = Shared {
             counters: Arc::new(Counters::new(KeyClasses::default())),
@@ -118,14 +117,7 @@ pub(in crate::store) async fn open(
         }
         return Err(other_format(&object, &head));
     }
-    let what = match protocol {
-        Protocol::Bucket => "no key begins with it (are bucket and prefix right?)".into(),
-        Protocol::Web | Protocol::Hdfs | Protocol::KeyValue => format!(
-            "the server has nothing at this URL, and none of {} below it; check the URL, which must be \
-             that of the hierarchy itself",
-            classes.node_documents.join(", ")
-        ),
-    };
+    let what = client.nothing_there;
     Err(RemoteError::NothingThere { label, what })
 }
 
@@ -218,9 +210,9 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Opens a key-value database.
+/// Opens a source whose values are fetched whole: a key-value database.
 async fn open_keys(
-    url: &str,
+    client: &Client,
     is_zip: bool,
     source: &Arc<RemoteSource>,
 ) -> Result<OpenedSource, RemoteError> {
@@ -239,8 +231,7 @@ async fn open_keys(
         None => {
             let listing = RemoteListing::open(source, &Key::root()).await;
             if listing.map_err(failed)?.is_empty() {
-                let keys = KeyValueUrl::parse(url, |_| None).and_then(Result::ok);
-                let what = keys.map_or_else(String::new, |keys| keys.nothing_there());
+                let what = client.nothing_there.clone();
                 return Err(RemoteError::NothingThere { label, what });
             }
         }

@@ -22,6 +22,7 @@ use super::blocks::Blocks;
 use super::body_budget::ReservedBody;
 use super::client::{Client, Shared};
 use super::error::RemoteError;
+use super::protocol::Protocol;
 use super::store::{RemoteSource, panicked};
 use super::value::{GAP_BYTES, fetch, insert_parts, joined};
 use super::web::Address;
@@ -148,13 +149,14 @@ fn unusable(error: RemoteError) -> StoreError {
 /// represents, is a server of its own with the root as its key.
 fn split(url: &str) -> (String, Key) {
     let whole = || (url.to_owned(), Key::root());
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let (Some((scheme, rest)), Some(protocol)) = (url.split_once("://"), Protocol::of_url(url))
+    else {
         return whole();
     };
-    if !matches!(scheme, "http" | "https") {
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !protocol.has_escapes() {
+        let (origin, path) = protocol.divide(rest);
         return match Key::new(path.as_bytes()) {
-            Ok(key) => (format!("{scheme}://{authority}"), key),
+            Ok(key) => (format!("{scheme}://{origin}"), key),
             Err(_) => whole(),
         };
     }

@@ -249,7 +249,8 @@ mod tests {
 
     use http::header::{DATE, HeaderMap};
 
-    use super::super::client::{Client, Protocol, Shared};
+    use super::super::client::{Client, Shared};
+    use super::super::protocol::Protocol;
     use super::super::transfer_stats::headers_received;
     use super::super::{Got, List, Page, Remote, RemoteOptions};
     use crate::runtime::{self, block_on};
@@ -330,17 +331,18 @@ mod tests {
         Key::new(name.as_bytes()).unwrap()
     }
 
-    fn source(protocol: Protocol, fake: FakeRemote) -> (Arc<RemoteSource>, Arc<FakeRemote>) {
+    fn source(scheme: &str, fake: FakeRemote) -> (Arc<RemoteSource>, Arc<FakeRemote>) {
         let fake = Arc::new(fake);
         let options = RemoteOptions::default();
         let shared = Shared::new(&options, CLASSES);
+        let protocol = Protocol::of_scheme(scheme).unwrap();
         let client = Client::fake(Arc::clone(&fake) as _, protocol);
         (client.source(&options, CLASSES, &shared).unwrap(), fake)
     }
 
     /// Returns the number of requests for the document after the chunk was read twice.
-    fn checks(protocol: Protocol, has_date: bool, age: u64, has_chunk: bool) -> usize {
-        let (source, fake) = source(protocol, FakeRemote::new(has_date, age, has_chunk));
+    fn checks(scheme: &str, has_date: bool, age: u64, has_chunk: bool) -> usize {
+        let (source, fake) = source(scheme, FakeRemote::new(has_date, age, has_chunk));
         block_on(async {
             source.attrs(&key("d")).await.unwrap();
             let chunk_key = key("c");
@@ -356,30 +358,21 @@ mod tests {
 
     #[test]
     fn a_document_is_revalidated_unless_the_chunk_is_known_to_be_older() {
-        use Protocol::{Bucket, Web};
-        for protocol in [Web, Bucket] {
+        for scheme in ["http", "s3"] {
             assert_eq!(
-                checks(protocol, true, 60, true),
+                checks(scheme, true, 60, true),
                 0,
-                "{protocol:?}: written before"
+                "{scheme}: written before"
             );
-            assert_eq!(
-                checks(protocol, true, 0, true),
-                1,
-                "{protocol:?}: just written"
-            );
-            assert_eq!(
-                checks(protocol, false, 60, true),
-                1,
-                "{protocol:?}: no date"
-            );
-            assert_eq!(checks(protocol, true, 60, false), 1, "{protocol:?}: absent");
+            assert_eq!(checks(scheme, true, 0, true), 1, "{scheme}: just written");
+            assert_eq!(checks(scheme, false, 60, true), 1, "{scheme}: no date");
+            assert_eq!(checks(scheme, true, 60, false), 1, "{scheme}: absent");
         }
     }
 
     #[test]
     fn the_time_of_a_value_is_trusted_for_a_short_time() {
-        let (source, _) = source(Protocol::Web, FakeRemote::new(true, 60, true));
+        let (source, _) = source("http", FakeRemote::new(true, 60, true));
         let chunk = block_on(async {
             source.read_whole(&key("c"), 9).await.unwrap();
             source.trusted(&key("c")).unwrap()
@@ -395,7 +388,7 @@ mod tests {
 
     #[test]
     fn callers_share_a_request_that_starts_after_their_calls() {
-        let (source, fake) = source(Protocol::Web, FakeRemote::new(false, 0, true));
+        let (source, fake) = source("http", FakeRemote::new(false, 0, true));
         let versions = block_on(async {
             source.attrs(&key("d")).await.unwrap();
             *fake.document.lock() = "\"2\"";
@@ -416,7 +409,7 @@ mod tests {
 
     #[test]
     fn attributes_from_before_a_document_was_written_are_dropped() {
-        let (source, fake) = source(Protocol::Bucket, FakeRemote::new(true, 60, true));
+        let (source, fake) = source("s3", FakeRemote::new(true, 60, true));
         block_on(async {
             let (document, chunk) = (key("d"), key("c"));
             source.attrs(&document).await.unwrap();

@@ -28,22 +28,49 @@ use http::header::{
 use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
-pub(super) use address::Address;
-use address::{is_allowed, is_same_host};
+use address::is_allowed;
+pub(super) use address::{Address, is_same_host};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
 use resolve::Reach;
-pub(super) use response::{body, is_markup, refusal, retry_after, wanted};
+pub(super) use response::{body, is_markup, of_get, refusal, retry_after, wanted};
 pub(in crate::store) use scope::is_public;
 use scope::{NetworkScope, scope_of, scope_of_host};
 pub use tls::TlsOptions;
 
+use super::protocol::{Location, NameListing, Protocol, Syntax, Traits};
 use super::transfer_stats::{headers_received, request_sent};
 use super::{
     ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, RedirectPolicy, Refusal, Remote,
     RemoteOptions, RequestError,
 };
 use crate::store::{Key, KeyClasses};
+
+/// The protocol of web servers.
+pub(super) const PROTOCOL: Protocol = Protocol {
+    schemes: &["https", "http"],
+    example: "https://HOST/PATH",
+    traits: Traits {
+        syntax: Syntax::Escaped,
+        has_aliases: false,
+        listing: NameListing::Pages,
+        reads_ranges: true,
+    },
+    parse: |url, _| {
+        let parsed = Url::parse(url).map_err(|error| error.to_string())?;
+        match parsed.has_host() {
+            true => Ok(Box::new(Address::new(&parsed))),
+            false => Err("no host in the URL".into()),
+        }
+    },
+    denied: |status| match status {
+        Some(401) => " (a password goes into the URL, a token into --header)",
+        _ => {
+            " (a password goes into the URL, a token into --header; --missing-status 403 where a server says so \
+             of what is not there)"
+        }
+    },
+};
 
 /// Number of redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 5;
@@ -254,6 +281,19 @@ impl Web {
         url: Url,
         extra: HeaderMap,
     ) -> Result<Response, RequestError> {
+        self.send_watched(method, url, extra, &mut |_| Ok(true))
+            .await
+    }
+
+    /// Sends one request. `follows` gets the headers of each redirect, and returns whether to follow it; otherwise
+    /// the redirect is the response.
+    pub(super) async fn send_watched(
+        &self,
+        method: Method,
+        url: Url,
+        extra: HeaderMap,
+        follows: &mut (dyn FnMut(&HeaderMap) -> Result<bool, RequestError> + Send),
+    ) -> Result<Response, RequestError> {
         let first = url.clone();
         let mut url = url;
         let mut client = &self.client;
@@ -266,7 +306,7 @@ impl Web {
             request_sent();
             let response = request.send().await.map_err(|error| sending(&error))?;
             headers_received(response.headers());
-            if !is_redirect(response.status()) {
+            if !is_redirect(response.status()) || !follows(response.headers())? {
                 return Ok(response);
             }
             let location = response.headers().get(LOCATION);
@@ -291,22 +331,18 @@ impl Web {
 
     async fn ask_for(&self, get: &Get) -> Result<Response, RequestError> {
         let mut headers = identity();
-        let range = match &get.range {
-            ByteRange::Whole(_) => None,
-            ByteRange::Bounded(range) if range.is_empty() => None,
-            ByteRange::Bounded(range) => Some(format!("bytes={}-{}", range.start, range.end - 1)),
-            ByteRange::Suffix(bytes) => Some(format!("bytes=-{bytes}")),
-        };
         let mut set = |name: HeaderName, value: Option<&str>| {
             if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                 headers.insert(name, value);
             }
         };
-        set(RANGE, range.as_deref());
         let expected = get.expected.as_ref().and_then(Meta::strong_tag);
         set(IF_MATCH, expected.as_deref());
         let known = get.cached.as_ref().and_then(|meta| meta.etag.as_deref());
         set(IF_NONE_MATCH, known);
+        if let Some(range) = range_header(&get.range) {
+            headers.insert(RANGE, range);
+        }
         self.ask(Method::GET, &get.key, headers).await
     }
 
@@ -416,7 +452,7 @@ impl Web {
         let get = Get::new(key, ByteRange::Bounded(0..1));
         let response = self.ask_for(&get).await?;
         let is_document = self.classes.is_document;
-        let got = response::of_get(&get, is_document, response, None).await?;
+        let got = of_get(&get, is_document, response, None).await?;
         Ok(got.meta)
     }
 }
@@ -434,6 +470,17 @@ pub(super) fn identity() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers
+}
+
+/// Returns the header of a request for a range; `None` if the whole value is requested.
+pub(super) fn range_header(range: &ByteRange) -> Option<HeaderValue> {
+    let text = match range {
+        ByteRange::Whole(_) => return None,
+        ByteRange::Bounded(range) if range.is_empty() => return None,
+        ByteRange::Bounded(range) => format!("bytes={}-{}", range.start, range.end - 1),
+        ByteRange::Suffix(bytes) => format!("bytes=-{bytes}"),
+    };
+    HeaderValue::from_str(&text).ok()
 }
 
 fn is_redirect(status: StatusCode) -> bool {
@@ -542,7 +589,7 @@ impl Remote for Web {
                 false => Some(self.meta(&get.key).await?.size_bytes),
             };
             let is_page = response::is_page(&response);
-            let got = response::of_get(get, self.classes.is_document, response, size_bytes).await?;
+            let got = of_get(get, self.classes.is_document, response, size_bytes).await?;
             if self.classes.is_document(&get.key) {
                 self.check_document(is_page, &got)?;
             }
@@ -559,6 +606,29 @@ impl Remote for Web {
     /// with a dot.
     fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
         self.page(&list.prefix).boxed()
+    }
+}
+
+impl Location for Address {
+    fn label(&self) -> String {
+        Address::label(self)
+    }
+
+    fn identity(&self, _: &RemoteOptions) -> String {
+        Address::identity(self)
+    }
+
+    fn file_name(&self) -> String {
+        Address::file_name(self)
+    }
+
+    fn open(
+        &self,
+        options: &RemoteOptions,
+        classes: KeyClasses,
+    ) -> Result<Arc<dyn Remote>, String> {
+        let headers = options.headers()?.into_iter().collect();
+        Ok(Arc::new(open(self.clone(), headers, options, classes)?))
     }
 }
 

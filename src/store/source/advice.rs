@@ -3,14 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::REMOTE_SCHEMES;
+use crate::store::remote::{is_remote_url, remote_examples, remote_schemes};
 
 /// Largest edit distance between a word and a suggestion.
 const MAX_EDITS: usize = 2;
 /// The largest number of names in a directory that are compared.
 const MAX_NAMES: usize = 10_000;
 
-/// Returns advice for a URL with an unknown scheme: the intended scheme, another program, or all schemes.
+/// Returns advice for a URL with an unknown scheme: the intended scheme, another program, or the forms of all URLs.
 pub(super) fn of_scheme(scheme: &str) -> String {
     match scheme {
         "ssh" | "sftp" | "scp" => {
@@ -21,13 +21,15 @@ pub(super) fn of_scheme(scheme: &str) -> String {
         }
         _ => {}
     }
-    let near = REMOTE_SCHEMES.iter().copied();
-    let near = near.map(|known| (strsim::damerau_levenshtein(scheme, known), known));
+    let near = remote_schemes().map(|known| (strsim::damerau_levenshtein(scheme, known), known));
     match near.min() {
         Some((1..=MAX_EDITS, known)) if scheme.len() > MAX_EDITS => {
             format!("did you mean `{known}`?")
         }
-        _ => format!("there are paths, file and {}", REMOTE_SCHEMES.join(", ")),
+        _ => {
+            let examples: Vec<_> = remote_examples().collect();
+            format!("a SOURCE is a path, or a URL: {}", examples.join(", "))
+        }
     }
 }
 
@@ -37,11 +39,11 @@ pub(super) fn of_path(path: &Path, error: &io::Error) -> String {
         return String::new();
     }
     let text = path.to_string_lossy();
-    if let Some((scheme, rest)) = text.split_once(':')
-        && REMOTE_SCHEMES.contains(&scheme)
-    {
-        let rest = rest.trim_start_matches('/');
-        return format!("; did you mean {scheme}://{rest}?");
+    if let Some((scheme, rest)) = text.split_once(':') {
+        let url = format!("{scheme}://{}", rest.trim_start_matches('/'));
+        if is_remote_url(&url) {
+            return format!("; did you mean {url}?");
+        }
     }
     if let Some((source, key)) = text.rsplit_once(':')
         && !source.is_empty()
@@ -84,8 +86,11 @@ mod tests {
             ("htps", "did you mean `https`?"),
             ("htpp", "did you mean `http`?"),
             ("ssh", "sshfs"),
-            ("gopher", "there are paths, file and http"),
-            ("x", "there are paths, file and http"),
+            (
+                "gopher",
+                "a SOURCE is a path, or a URL: https://HOST/PATH, s3",
+            ),
+            ("x", "a SOURCE is a path, or a URL: https://HOST/PATH, s3"),
         ] {
             let advice = of_scheme(scheme);
             assert!(advice.contains(expected), "{scheme}: {advice}");

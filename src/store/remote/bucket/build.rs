@@ -13,11 +13,15 @@ use reqwest::Url;
 use super::aws::{Chain, Profile};
 use super::service::Connector;
 use super::{Client, Objects, RegionalClient};
-use crate::store::remote::{Remote, TlsOptions, web};
+use crate::store::KeyClasses;
+use crate::store::remote::protocol::{
+    Location, NameListing, Protocol, Syntax, Traits, one_component,
+};
+use crate::store::remote::{Remote, RemoteOptions, TlsOptions, web};
 
 /// The provider of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::remote) enum Provider {
+pub(super) enum Provider {
     /// Amazon S3 and compatible services.
     S3,
     /// Google Cloud Storage.
@@ -27,16 +31,6 @@ pub(in crate::store::remote) enum Provider {
 }
 
 impl Provider {
-    /// The provider of a scheme.
-    pub(in crate::store::remote) fn of_scheme(scheme: &str) -> Option<Self> {
-        match scheme {
-            "s3" | "s3a" => Some(Self::S3),
-            "gs" | "gcs" => Some(Self::Google),
-            "az" | "abfs" | "abfss" | "azure" => Some(Self::Azure),
-            _ => None,
-        }
-    }
-
     /// The provider's word for a bucket.
     pub(super) fn unit(self) -> &'static str {
         match self {
@@ -51,12 +45,59 @@ impl Provider {
     }
 }
 
+const TRAITS: Traits = Traits {
+    syntax: Syntax::Name {
+        components: one_component,
+    },
+    has_aliases: true,
+    listing: NameListing::Keys,
+    reads_ranges: true,
+};
+
+/// The protocol of Amazon S3 and compatible services.
+pub(in crate::store::remote) const S3: Protocol = Protocol {
+    schemes: &["s3", "s3a"],
+    example: "s3://BUCKET/PREFIX",
+    traits: TRAITS,
+    parse: |url, _| Bucket::parse(Provider::S3, url).map(|bucket| Box::new(bucket) as _),
+    denied,
+};
+
+/// The protocol of Google Cloud Storage.
+pub(in crate::store::remote) const GOOGLE: Protocol = Protocol {
+    schemes: &["gs", "gcs"],
+    example: "gs://BUCKET/PREFIX",
+    traits: TRAITS,
+    parse: |url, _| Bucket::parse(Provider::Google, url).map(|bucket| Box::new(bucket) as _),
+    denied,
+};
+
+/// The protocol of Azure Blob Storage.
+pub(in crate::store::remote) const AZURE: Protocol = Protocol {
+    schemes: &["az", "abfs", "abfss", "azure"],
+    example: "az://CONTAINER/PREFIX",
+    traits: TRAITS,
+    parse: |url, _| Bucket::parse(Provider::Azure, url).map(|bucket| Box::new(bucket) as _),
+    denied,
+};
+
+fn denied(status: Option<u16>) -> &'static str {
+    match status {
+        None => {
+            " (credentials come from the environment, --env-file or --profile; --anonymous sends none)"
+        }
+        Some(_) => {
+            " (credentials come from the environment, --env-file or --profile; --anonymous asks without any)"
+        }
+    }
+}
+
 /// A bucket and a prefix in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store::remote) struct Bucket {
-    pub(in crate::store::remote) provider: Provider,
-    pub(in crate::store::remote) name: String,
-    pub(in crate::store::remote) prefix: String,
+pub(super) struct Bucket {
+    provider: Provider,
+    name: String,
+    prefix: String,
     scheme: String,
     /// The account, if the URL names one.
     account: Option<String>,
@@ -64,13 +105,12 @@ pub(in crate::store::remote) struct Bucket {
 
 impl Bucket {
     /// Parses `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or
-    /// `abfs://container@account.dfs.core.windows.net/prefix`. `None` for other URLs.
+    /// `abfs://container@account.dfs.core.windows.net/prefix`.
     ///
     /// # Errors
     /// The missing part of the URL.
-    pub(in crate::store::remote) fn parse(url: &str) -> Option<Result<Self, String>> {
-        let (scheme, rest) = url.split_once("://")?;
-        let provider = Provider::of_scheme(scheme)?;
+    fn parse(provider: Provider, url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let (name, account) = match host.split_once('@') {
             Some((name, host)) if provider == Provider::Azure => {
@@ -79,47 +119,65 @@ impl Bucket {
             _ => (host, None),
         };
         if name.is_empty() || name.contains(['@', ':']) {
-            return Some(Err(format!(
-                "no name of a {} behind {scheme}://",
-                provider.unit()
-            )));
+            let unit = provider.unit();
+            return Err(format!("no name of a {unit} behind {scheme}://"));
         }
-        Some(Ok(Self {
+        Ok(Self {
             provider,
             name: name.to_owned(),
             prefix: prefix.trim_matches('/').to_owned(),
             scheme: scheme.to_owned(),
             account,
-        }))
+        })
     }
+}
 
-    /// The URL for messages.
-    pub(in crate::store::remote) fn label(&self) -> String {
+impl Location for Bucket {
+    fn label(&self) -> String {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
         format!("{}://{}{slash}{}", self.scheme, self.name, self.prefix)
+    }
+
+    fn identity(&self, options: &RemoteOptions) -> String {
+        let endpoint = options.endpoint_url.as_deref().unwrap_or_default();
+        format!("{} {endpoint}", self.label())
+    }
+
+    fn nothing_there(&self, _documents: &[&str]) -> String {
+        "no key begins with it (are bucket and prefix right?)".into()
+    }
+
+    fn open(&self, options: &RemoteOptions, _: KeyClasses) -> Result<Arc<dyn Remote>, String> {
+        let own = BucketOptions {
+            anonymous: options.anonymous,
+            endpoint_url: options.endpoint_url.clone(),
+            region: options.region.clone(),
+            profile: options.profile.clone(),
+            headers: options.headers()?,
+            timeout: options.timeout,
+            tls: options.tls.clone(),
+        };
+        open(self, &own)
     }
 }
 
 /// Options for accessing an object store.
 #[derive(Debug, Clone, Default)]
-pub(in crate::store::remote) struct BucketOptions {
-    pub(in crate::store::remote) anonymous: bool,
-    pub(in crate::store::remote) endpoint_url: Option<String>,
-    pub(in crate::store::remote) region: Option<String>,
-    pub(in crate::store::remote) profile: Option<String>,
-    pub(in crate::store::remote) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(in crate::store::remote) timeout: Duration,
-    pub(in crate::store::remote) tls: TlsOptions,
+struct BucketOptions {
+    anonymous: bool,
+    endpoint_url: Option<String>,
+    region: Option<String>,
+    profile: Option<String>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    timeout: Duration,
+    tls: TlsOptions,
 }
 
 /// Opens a store of the objects below a prefix of a bucket.
 ///
 /// # Errors
 /// The option that cannot be used.
-pub(in crate::store::remote) fn open(
-    bucket: &Bucket,
-    options: &BucketOptions,
-) -> Result<Arc<dyn Remote>, String> {
+fn open(bucket: &Bucket, options: &BucketOptions) -> Result<Arc<dyn Remote>, String> {
     if let Some(endpoint) = &options.endpoint_url {
         let url = Url::parse(endpoint).map_err(|error| format!("--endpoint-url: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -132,7 +190,7 @@ pub(in crate::store::remote) fn open(
         wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
     let (s3, first) = match bucket.provider {
         Provider::S3 => {
-            let (s3, region) = S3::new(bucket, options, client, chain.clone());
+            let (s3, region) = S3Clients::new(bucket, options, client, chain.clone());
             let is_settled = options.region.is_some();
             let client = s3.client(&region)?;
             let region = Some(region);
@@ -185,7 +243,7 @@ fn client_options() -> ClientOptions {
 
 /// The settings that the clients of an S3 bucket share in all regions.
 #[derive(Debug)]
-pub(super) struct S3 {
+pub(super) struct S3Clients {
     bucket: String,
     endpoint: Option<String>,
     is_anonymous: bool,
@@ -194,7 +252,7 @@ pub(super) struct S3 {
     credentials: Option<Arc<Chain>>,
 }
 
-impl S3 {
+impl S3Clients {
     /// Reads options, environment and profile; also returns the region that they name.
     fn new(
         bucket: &Bucket,
@@ -312,26 +370,27 @@ mod tests {
 
     #[test]
     fn urls_of_buckets_are_recognized() {
-        let parse =
-            |url| Bucket::parse(url).map(|bucket| bucket.map(|b| (b.name, b.prefix, b.account)));
+        let parse = |provider, url| {
+            Bucket::parse(provider, url).map(|bucket| (bucket.name, bucket.prefix, bucket.account))
+        };
         let of = |name: &str, prefix: &str, account: Option<&str>| {
-            Some(Ok((
+            Ok((
                 name.to_owned(),
                 prefix.to_owned(),
                 account.map(str::to_owned),
-            )))
+            ))
         };
-        assert_eq!(parse("s3://b"), of("b", "", None));
-        assert_eq!(parse("s3://b/a/c.zarr/"), of("b", "a/c.zarr", None));
-        assert_eq!(parse("gs://b/x"), of("b", "x", None));
-        assert_eq!(parse("az://c/x"), of("c", "x", None));
+        use Provider::{Azure, Google, S3};
+        assert_eq!(parse(S3, "s3://b"), of("b", "", None));
+        assert_eq!(parse(S3, "s3://b/a/c.zarr/"), of("b", "a/c.zarr", None));
+        assert_eq!(parse(Google, "gs://b/x"), of("b", "x", None));
+        assert_eq!(parse(Azure, "az://c/x"), of("c", "x", None));
         assert_eq!(
-            parse("abfs://c@acc.dfs.core.windows.net/x"),
+            parse(Azure, "abfs://c@acc.dfs.core.windows.net/x"),
             of("c", "x", Some("acc"))
         );
-        assert_eq!(parse("http://b/x"), None);
-        assert!(parse("s3:///x").unwrap().is_err());
-        let secret = Bucket::parse("s3://key:secret@b/x").unwrap().unwrap_err();
+        assert!(parse(S3, "s3:///x").is_err());
+        let secret = parse(S3, "s3://key:secret@b/x").unwrap_err();
         assert!(!secret.contains("secret"));
     }
 }

@@ -15,10 +15,11 @@ const ROOT: &str = "/webhdfs/v1";
 
 /// A directory of HDFS, and the user who reads it.
 #[derive(Clone)]
-pub(in crate::store::remote) struct HdfsUrl {
+pub(super) struct HdfsUrl {
     /// The directory, as a URL of the REST API.
-    pub(in crate::store::remote) http: Url,
-    label: String,
+    pub(super) http: Url,
+    /// The URL for messages, with the actual port and without user and token.
+    pub(super) label: String,
     credentials: Vec<(&'static str, String)>,
 }
 
@@ -29,22 +30,21 @@ impl fmt::Debug for HdfsUrl {
 }
 
 impl HdfsUrl {
-    /// Parses `hdfs://[USER@]HOST[:PORT]/PATH`, `webhdfs://...` or `swebhdfs://...` (over TLS). `None` for
-    /// other URLs. `variable` returns environment variables.
+    /// Parses `hdfs://[USER@]HOST[:PORT]/PATH`, `webhdfs://...` or `swebhdfs://...` (over TLS).
+    /// `variable` returns environment variables.
     ///
     /// # Errors
     /// The missing part of the URL.
-    pub(in crate::store::remote) fn parse(
+    pub(super) fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Option<Result<Self, String>> {
-        let (scheme, rest) = text.split_once("://")?;
+    ) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let (http, default_port) = match scheme {
-            "hdfs" | "webhdfs" => ("http", HTTP_PORT),
             "swebhdfs" => ("https", HTTPS_PORT),
-            _ => return None,
+            _ => ("http", HTTP_PORT),
         };
-        Some(Self::with(scheme, http, default_port, rest, variable))
+        Self::with(scheme, http, default_port, rest, variable)
     }
 
     fn with(
@@ -106,13 +106,8 @@ impl HdfsUrl {
         })
     }
 
-    /// The URL for messages, with the actual port and without user and token.
-    pub(in crate::store::remote) fn label(&self) -> String {
-        self.label.clone()
-    }
-
     /// Identifies the source as this user sees it; without a token.
-    pub(in crate::store::remote) fn identity(&self) -> String {
+    pub(super) fn identity(&self) -> String {
         let user = self
             .credentials
             .iter()
@@ -122,7 +117,7 @@ impl HdfsUrl {
     }
 
     /// The last component of the path.
-    pub(in crate::store::remote) fn file_name(&self) -> String {
+    pub(super) fn file_name(&self) -> String {
         let name = self.http.path().rsplit('/').next().unwrap_or_default();
         let name = percent_encoding::percent_decode_str(name);
         name.decode_utf8_lossy().into_owned()
@@ -145,7 +140,7 @@ mod tests {
             let found = variables.iter().find(|(one, _)| *one == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        HdfsUrl::parse(text, variable).unwrap().unwrap()
+        HdfsUrl::parse(text, variable).unwrap()
     }
 
     #[test]
@@ -160,9 +155,8 @@ mod tests {
         ] {
             assert_eq!(parse(text, &[]).http.as_str(), http, "{text}");
         }
-        assert!(HdfsUrl::parse("http://nn/a", |_| None).is_none());
         for wrong in ["hdfs:///a", "hdfs://user:secret@nn/a"] {
-            let error = HdfsUrl::parse(wrong, |_| None).unwrap().unwrap_err();
+            let error = HdfsUrl::parse(wrong, |_| None).unwrap_err();
             assert!(!error.contains("secret"), "{error}");
         }
     }
@@ -183,7 +177,7 @@ mod tests {
         assert!(credentials(&parse("hdfs://nn/a", &[])).is_empty());
         let url = parse("hdfs://nn/a", &[("WEBHDFS_DELEGATION_TOKEN", "secret")]);
         assert_eq!(credentials(&url), ["delegation=secret"]);
-        assert!(!format!("{url:?} {} {}", url.label(), url.identity()).contains("secret"));
-        assert_eq!(url.label(), "hdfs://nn:9870/a");
+        assert!(!format!("{url:?} {} {}", url.label, url.identity()).contains("secret"));
+        assert_eq!(url.label, "hdfs://nn:9870/a");
     }
 }

@@ -21,13 +21,25 @@ use mongodb::{Client, Collection};
 use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::{KeyLookup, KeyValueClient, Keys, ReadValue};
-use crate::store::Key;
-use crate::store::remote::{Failed, FailureKind, Refusal, RequestError};
+use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::store::remote::protocol::{Location, Protocol};
+use crate::store::remote::{Failed, FailureKind, Refusal, Remote, RemoteOptions, RequestError};
+use crate::store::{Key, KeyClasses};
 
 /// The default names of zarr-python's store.
 const DATABASE: &str = "mongodb_zarr";
 const COLLECTION: &str = "zarr_collection";
+/// The protocol of MongoDB.
+pub(in crate::store::remote) const PROTOCOL: Protocol = Protocol {
+    schemes: &["mongodb"],
+    example: "mongodb://HOST/DATABASE/COLLECTION",
+    traits: TRAITS,
+    parse: |url, variable| MongoDbUrl::parse(url, variable).map(|url| Box::new(url) as _),
+    denied: |_| {
+        " (credentials come from MONGODB_USERNAME and MONGODB_PASSWORD in the environment or in --env-file, or \
+         from the URL)"
+    },
+};
 /// Estimated bytes of an `_id` besides its key.
 const ID_BYTES: u64 = 96;
 /// Number of documents in one reply, which keeps replies short.
@@ -35,7 +47,7 @@ const BATCH: u32 = 10_000;
 
 /// A collection, and the user who reads it.
 #[derive(Clone)]
-pub(in crate::store::remote) struct MongoDbUrl {
+pub(super) struct MongoDbUrl {
     connection: Box<ConnectionString>,
     credentials: Option<(String, String)>,
     hosts: String,
@@ -99,10 +111,25 @@ impl MongoDbUrl {
             collection,
         })
     }
+}
 
-    pub(super) fn label(&self) -> String {
+impl Location for MongoDbUrl {
+    fn label(&self) -> String {
         let (database, collection) = (&self.database, &self.collection);
         format!("mongodb://{}/{database}/{collection}", self.hosts)
+    }
+
+    fn nothing_there(&self, _documents: &[&str]) -> String {
+        "the collection has no document (is its name right?)".into()
+    }
+
+    fn open(
+        &self,
+        options: &RemoteOptions,
+        classes: KeyClasses,
+    ) -> Result<Arc<dyn Remote>, String> {
+        let options = KeyValueOptions::new(options, classes);
+        Ok(source(MongoDb::new(self, options), options))
     }
 }
 
@@ -174,7 +201,7 @@ fn not_binary() -> RequestError {
 
 impl MongoDb {
     /// Creates a client of a collection; it connects with the first request.
-    pub(super) fn new(url: &MongoDbUrl, options: super::KeyValueOptions) -> Self {
+    pub(super) fn new(url: &MongoDbUrl, options: KeyValueOptions) -> Self {
         Self {
             url: url.clone(),
             timeout: options.timeout,

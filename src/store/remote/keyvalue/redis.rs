@@ -8,6 +8,7 @@
 //!   one connection: a server that was restarted does not know the cursors of an earlier one.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,49 @@ use redis::{
 use tokio::sync::Mutex;
 
 use super::url::{Address, RedisUrl};
-use super::{KeyLookup, KeyValueClient, Keys, ReadValue};
-use crate::store::Key;
-use crate::store::remote::{Failed, FailureKind, Refusal, RequestError, TlsOptions};
+use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::store::remote::protocol::{Location, Protocol};
+use crate::store::remote::{
+    Failed, FailureKind, Refusal, Remote, RemoteOptions, RequestError, TlsOptions,
+};
+use crate::store::{Key, KeyClasses};
 
 /// Number of keys that one SCAN call examines.
 const SCAN_COUNT: usize = 10_000;
+
+/// The protocol of Redis. `unix` is the scheme of redis-py for a socket.
+pub(in crate::store::remote) const PROTOCOL: Protocol = Protocol {
+    schemes: &["redis", "rediss", "redis+unix", "unix"],
+    example: "redis://HOST/0?prefix=PREFIX",
+    traits: TRAITS,
+    parse: |url, variable| RedisUrl::parse(url, variable).map(|url| Box::new(url) as _),
+    denied: |_| {
+        " (credentials come from REDIS_PASSWORD and REDIS_USERNAME in the environment or in --env-file, or from \
+         the URL)"
+    },
+};
+
+impl Location for RedisUrl {
+    fn label(&self) -> String {
+        RedisUrl::label(self)
+    }
+
+    fn nothing_there(&self, _documents: &[&str]) -> String {
+        format!(
+            "no key of database {} begins with `{}:` (are database and prefix right?)",
+            self.database, self.prefix
+        )
+    }
+
+    fn open(
+        &self,
+        options: &RemoteOptions,
+        classes: KeyClasses,
+    ) -> Result<Arc<dyn Remote>, String> {
+        let client = Redis::new(self, options.timeout, &options.tls)?;
+        Ok(source(client, KeyValueOptions::new(options, classes)))
+    }
+}
 
 /// A database of Redis.
 #[derive(Debug)]

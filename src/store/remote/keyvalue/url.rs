@@ -1,4 +1,4 @@
-//! URLs of key-value databases.
+//! URLs of Redis.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,57 +9,6 @@ use reqwest::Url;
 /// The default prefix of zarr-python's store.
 const PREFIX: &str = "zarr";
 const PORT: u16 = 6379;
-
-/// The location of a database.
-#[derive(Debug, Clone)]
-pub(in crate::store::remote) enum KeyValueUrl {
-    /// A database of Redis.
-    Redis(RedisUrl),
-    /// A collection of MongoDB.
-    #[cfg(feature = "mongodb")]
-    MongoDb(super::mongodb::MongoDbUrl),
-}
-
-impl KeyValueUrl {
-    /// Parses a URL; `None` for other schemes. `variable` returns environment variables.
-    ///
-    /// # Errors
-    /// The reason why the URL is invalid, without secrets.
-    pub(in crate::store::remote) fn parse(
-        text: &str,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Option<Result<Self, String>> {
-        match text.split_once("://")?.0 {
-            "redis" | "rediss" | "redis+unix" | "unix" => {
-                Some(RedisUrl::parse(text, variable).map(Self::Redis))
-            }
-            #[cfg(feature = "mongodb")]
-            "mongodb" => Some(super::mongodb::MongoDbUrl::parse(text, variable).map(Self::MongoDb)),
-            _ => None,
-        }
-    }
-
-    /// The URL for messages, without user and password.
-    pub(in crate::store::remote) fn label(&self) -> String {
-        match self {
-            Self::Redis(url) => url.label(),
-            #[cfg(feature = "mongodb")]
-            Self::MongoDb(url) => url.label(),
-        }
-    }
-
-    /// The message for a source without keys.
-    pub(in crate::store::remote) fn nothing_there(&self) -> String {
-        match self {
-            Self::Redis(url) => format!(
-                "no key of database {} begins with `{}:` (are database and prefix right?)",
-                url.database, url.prefix
-            ),
-            #[cfg(feature = "mongodb")]
-            Self::MongoDb(_) => "the collection has no document (is its name right?)".into(),
-        }
-    }
-}
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +23,7 @@ pub(super) enum Address {
 
 /// The keys of a Redis database that begin with a prefix, and the user who reads them.
 #[derive(Clone)]
-pub(in crate::store::remote) struct RedisUrl {
+pub(super) struct RedisUrl {
     pub(super) address: Address,
     pub(super) database: i64,
     /// The part before the colon in every key.
@@ -103,7 +52,10 @@ fn database_number(text: &str) -> Result<i64, String> {
 impl RedisUrl {
     /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB][?prefix=PREFIX]`, `rediss://...` (over TLS),
     /// `redis+unix:///PATH?db=DB&prefix=PREFIX` or `unix://...`, as redis-py does.
-    fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub(super) fn parse(
+        text: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").unwrap_or_default();
         let is_unix = matches!(scheme, "redis+unix" | "unix");
         let rest = match rest.split_once('/') {
@@ -167,7 +119,8 @@ impl RedisUrl {
         Ok(url)
     }
 
-    fn label(&self) -> String {
+    /// The URL for messages, without user and password.
+    pub(super) fn label(&self) -> String {
         let (prefix, database) = (&self.prefix, self.database);
         match &self.address {
             Address::Unix(path) => {
@@ -195,11 +148,7 @@ mod tests {
             let found = variables.iter().find(|(one, _)| *one == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        match KeyValueUrl::parse(text, variable).unwrap()? {
-            KeyValueUrl::Redis(url) => Ok(url),
-            #[cfg(feature = "mongodb")]
-            url @ KeyValueUrl::MongoDb(_) => panic!("{url:?}"),
-        }
+        RedisUrl::parse(text, variable)
     }
 
     #[test]
@@ -248,7 +197,6 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(KeyValueUrl::parse("http://h", |_| None).is_none());
     }
 
     #[test]

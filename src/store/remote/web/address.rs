@@ -134,7 +134,7 @@ impl Address {
 }
 
 /// Whether headers for one URL may be sent to the other.
-pub(super) fn is_same_host(one: &Url, other: &Url) -> bool {
+pub(in crate::store::remote) fn is_same_host(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host() == other.host()
         && one.port_or_known_default() == other.port_or_known_default()

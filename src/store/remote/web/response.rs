@@ -148,7 +148,7 @@ pub(in crate::store::remote) fn wanted(requested: &ByteRange, size: u64) -> Rang
 }
 
 /// Parses the response to GET. `size_bytes` is the size of the value, if known from another response.
-pub(super) async fn of_get(
+pub(in crate::store::remote) async fn of_get(
     get: &Get,
     is_document: fn(&Key) -> bool,
     response: Response,
