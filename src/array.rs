@@ -27,6 +27,8 @@ mod read_stored;
 mod readahead;
 mod reader;
 mod served;
+#[cfg(test)]
+mod tests;
 mod text;
 mod variable;
 mod verify;

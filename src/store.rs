@@ -39,6 +39,8 @@ pub use database::{DatabaseError, DatabaseOptions, DatabaseStore};
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 pub use error::StoreError;
+#[cfg(test)]
+pub(crate) use fault::ReplacedStore;
 pub use fault::{FaultStore, HangingStore};
 pub use file_type::{HEADER_BYTES as FORMAT_HEADER_BYTES, file_format, stand_in};
 #[cfg(feature = "fuzzing")]

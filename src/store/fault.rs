@@ -1,5 +1,8 @@
 //! Stores with injected faults, for tests of the modules above.
 
+#[cfg(test)]
+mod replaced;
+
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use super::{
 };
 use crate::runtime;
 use crate::sync::Mutex;
+
+#[cfg(test)]
+pub(crate) use replaced::ReplacedStore;
 
 /// Wraps any store; reads of one key panic, like a decoder with a bug.
 #[derive(Debug)]

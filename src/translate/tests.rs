@@ -1,6 +1,7 @@
 //! Tests of translated stores over memory stores that can fail.
 
 mod copied_document;
+mod replaced;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
