@@ -18,7 +18,6 @@ pub fn errno(error: &FsError) -> Errno {
         FsError::NoSuchAttributeSpace => Errno::OPNOTSUPP,
         FsError::Interrupted => Errno::INTR,
         FsError::TimedOut => Errno::TIMEDOUT,
-        FsError::OutOfMemory => Errno::NOMEM,
         FsError::Panicked => Errno::IO,
     }
 }
@@ -160,7 +159,6 @@ mod tests {
         assert_eq!(errno(&FsError::NoAttribute), Errno::NODATA);
         assert_eq!(errno(&FsError::Interrupted), Errno::INTR);
         assert_eq!(errno(&FsError::TimedOut), Errno::TIMEDOUT);
-        assert_eq!(errno(&FsError::OutOfMemory), Errno::NOMEM);
         assert_eq!(errno(&FsError::Panicked), Errno::IO);
     }
 }

@@ -13,7 +13,7 @@ mod read;
 mod stats;
 pub mod xattr;
 
-pub use read::{Buffer, Bytes, Reader, with_buffer};
+pub use read::Reader;
 pub use stats::Stats;
 
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use tokio::sync::Mutex;
 
-pub use crate::store::{Kind, StoreError, Visited};
+pub use crate::store::{Data, Kind, StoreError, Visited};
 pub use crate::tree::{Entry, Ino, Node};
 
 use crate::recent_errors::RecentErrors;
@@ -70,9 +70,6 @@ pub enum FsError {
     /// The deadline of the request has passed.
     #[error("no answer in time")]
     TimedOut,
-    /// The system has no memory left.
-    #[error("the system has no memory left")]
-    OutOfMemory,
     /// The handler of the request panicked, which is a bug.
     #[error("bug: the handler panicked")]
     Panicked,

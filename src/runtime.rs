@@ -8,6 +8,7 @@
 //! Both executors start on first use and live as long as the process. Nothing in this module may
 //! block on a future, except [`block_on`] on the own thread of a command.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -66,6 +67,11 @@ const NETWORK_THREADS: usize = 2;
 /// The largest number of queued prefetch jobs. A longer queue would delay later demand jobs.
 const MAX_PREFETCH_JOBS: usize = 256;
 
+thread_local! {
+    /// Whether this is a thread of the CPU pool.
+    static IS_CPU_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
 static THREADS: OnceLock<usize> = OnceLock::new();
 static CPU_POOL: OnceLock<Arc<CpuPool>> = OnceLock::new();
 static NETWORK: OnceLock<Runtime> = OnceLock::new();
@@ -96,6 +102,7 @@ impl CpuPool {
     }
 
     fn work(&self) {
+        IS_CPU_THREAD.set(true);
         loop {
             let work = self.next();
             let done = catch_unwind(AssertUnwindSafe(|| match work {
@@ -248,6 +255,12 @@ fn schedule(runnable: Runnable) {
         pool.lock().woken.push_back(runnable);
         pool.ready.notify_one();
     }
+}
+
+/// Returns whether this thread may wait for a disk and decode: it is a thread of the CPU pool, and not a
+/// session thread, which polls the future of each request once.
+pub fn may_block() -> bool {
+    IS_CPU_THREAD.get()
 }
 
 /// Moves the future off the calling thread: it is pending once, and then polled by the CPU pool.

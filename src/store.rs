@@ -22,6 +22,7 @@ mod object;
 mod open_files;
 mod prefixes;
 mod read;
+mod read_buffer;
 mod readahead;
 mod reference;
 mod remote;
@@ -50,10 +51,12 @@ pub use key::{InvalidKey, Key, MAX_COMPONENT_BYTES, MAX_KEY_BYTES, check_compone
 pub use key_classes::KeyClasses;
 pub use memory::MemoryStore;
 pub use object::{
-    BUFFER_HEADROOM_BYTES, Data, InMemoryObject, LocalObject, Object, in_memory, part, part_mut,
+    BUFFER_HEADROOM_BYTES, Data, InMemoryObject, LocalObject, LocalReadError, Object, ReadMode,
+    in_memory, nonblocking_first, part, part_mut, read_owned,
 };
 pub use prefixes::{list_prefixes, map_concurrent, visit_all};
 pub use read::{read_into, read_range, read_to_end};
+pub use read_buffer::ReadBuffer;
 pub use readahead::{Readahead, Window};
 pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]

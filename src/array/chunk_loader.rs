@@ -31,15 +31,6 @@ fn second_load(id: &ChunkId) -> StoreError {
 type Leaders = Vec<(ChunkId, Leader)>;
 
 impl ArrayReader {
-    /// Returns the chunks, if all of them are decoded and current.
-    pub(super) fn try_load(&self, ids: &[ChunkId]) -> Option<Vec<Arc<Chunk>>> {
-        let cache = &self.engine.cache;
-        let fresh = |id| cache.get(id).filter(|chunk| self.chunks.is_fresh(chunk));
-        let chunks: Vec<_> = ids.iter().map(fresh).collect::<Option<_>>()?;
-        self.engine.count_reused(chunks.len());
-        Some(chunks)
-    }
-
     /// Returns the chunks, and decodes missing ones in parallel.
     pub(super) async fn load(
         self: &Arc<Self>,

@@ -12,6 +12,7 @@ use super::pipelines::Pipelines;
 use super::raw::compare_version;
 use crate::codec::{self, Pipeline, Sharding};
 use crate::hierarchy::codec_error;
+use crate::runtime::{leave_session_thread, may_block};
 use crate::store::{AccessHint, AsOf, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version};
 use crate::units::FOREVER;
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
@@ -387,6 +388,13 @@ impl ArrayChunks {
                     *byte = *value;
                 }
             }
+        }
+    }
+
+    /// Leaves the session thread, if opening a chunk blocks on a disk for more than a system call.
+    pub(super) async fn leave_session_thread_to_open(&self) {
+        if !self.is_remote() && self.store.as_sync().is_none() && !may_block() {
+            leave_session_thread().await;
         }
     }
 

@@ -11,6 +11,7 @@ use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
+use crate::runtime::{leave_session_thread, may_block};
 use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory, stand_in};
 
 /// The location of the encoded bytes of a read chunk in a chunk.
@@ -126,6 +127,10 @@ impl ArrayChunks {
         let version = object.version();
         if let Some(index) = self.cached_index(key, version, engine) {
             return Ok(index);
+        }
+        if !may_block() {
+            // An index has up to some MiB, and a checksum.
+            leave_session_thread().await;
         }
         let range = shard_index_range(object, key, sharding)?;
         let index_bytes = sharding.index_size_bytes();

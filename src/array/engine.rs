@@ -96,6 +96,9 @@ impl Engine {
 
     /// Waits until a read may hold chunks.
     pub(super) async fn admit_reader(&self, key: &Key) -> Result<SemaphorePermit<'_>, StoreError> {
+        if let Ok(permit) = self.readers.try_acquire() {
+            return Ok(permit);
+        }
         let permit = runtime::timeout(self.timeout, self.readers.acquire()).await;
         let permit = permit.ok_or_else(|| timed_out(key, "memory"))?;
         permit.map_err(|_| StoreError::internal("the readers of an engine are closed"))

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::codec;
 use crate::store::{
-    AsOf, BUFFER_HEADROOM_BYTES, Key, LocalObject, Object, Stat, Store, StoreError, Version,
-    in_memory, read_range,
+    AsOf, BUFFER_HEADROOM_BYTES, Key, LocalObject, LocalReadError, Object, ReadMode, Stat, Store,
+    StoreError, Version, in_memory, nonblocking_first, read_range,
 };
 
 /// The maximum total size of the scratch buffers of all threads, in bytes.
@@ -30,26 +30,30 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `use_bytes` with a range of a value. Blocks on the disk for a local object.
-pub(super) async fn with_bytes<T>(
+/// Calls `use_bytes` with a range of a value. A read of a local object that would block leaves the session thread.
+pub(super) async fn with_bytes<T: Send>(
     object: &dyn Object,
     key: &Key,
     range: Range<u64>,
-    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
+    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError> + Send,
 ) -> Result<T, StoreError> {
     if let Some(local) = object.as_local() {
-        return with_local_bytes(local, key, range, use_bytes);
+        let mut use_bytes = Some(use_bytes);
+        let read = |mode| with_local_bytes(local, key, &range, mode, &mut use_bytes);
+        return nonblocking_first(read).await;
     }
     let data = read_range(object, key, range).await?;
     use_bytes(data.bytes(&[])?)
 }
 
+/// Takes and calls `use_bytes`, unless the read fails or would block.
 fn with_local_bytes<T>(
     object: &dyn LocalObject,
     key: &Key,
-    range: Range<u64>,
-    use_bytes: impl FnOnce(&[u8]) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+    range: &Range<u64>,
+    mode: ReadMode,
+    use_bytes: &mut Option<impl FnOnce(&[u8]) -> Result<T, StoreError>>,
+) -> Result<T, LocalReadError> {
     let length = in_memory(range.end - range.start)?;
     SCRATCH.with_borrow_mut(|scratch| {
         let needed = length + BUFFER_HEADROOM_BYTES;
@@ -63,11 +67,12 @@ fn with_local_bytes<T>(
                 })?;
             scratch.resize(needed, 0);
         }
-        let data = object.read_blocking(range.start, length, scratch)?;
+        let data = object.read_local(range.start, length, scratch, mode)?;
         let bytes = data.bytes(scratch)?;
-        let result = match bytes.len() == length {
-            true => use_bytes(bytes),
-            false => Err(StoreError::Corrupt {
+        let use_bytes = use_bytes.take().filter(|_| bytes.len() == length);
+        let result = match use_bytes {
+            Some(use_bytes) => use_bytes(bytes),
+            None => Err(StoreError::Corrupt {
                 key: key.clone(),
                 what: format!("{} bytes, expected {length}", bytes.len()),
             }),
@@ -77,37 +82,7 @@ fn with_local_bytes<T>(
             scratch.truncate(kept);
             scratch.shrink_to_fit();
         }
-        result
-    })
-}
-
-/// Fills `target` from `offset` of a local object without blocking.
-pub(super) fn try_read_into(
-    object: &dyn Object,
-    key: &Key,
-    offset: u64,
-    target: &mut [u8],
-) -> Option<Result<(), StoreError>> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        let needed = target.len() + BUFFER_HEADROOM_BYTES;
-        if scratch.len() < needed {
-            scratch.resize(needed, 0);
-        }
-        let read = object.try_read(offset, target.len(), scratch)?;
-        let copied = read.and_then(|data| {
-            let bytes = data.bytes(scratch)?;
-            match bytes.len() == target.len() {
-                true => target.copy_from_slice(bytes),
-                false => {
-                    return Err(StoreError::Corrupt {
-                        key: key.clone(),
-                        what: format!("ends {} bytes too early", target.len() - bytes.len()),
-                    });
-                }
-            }
-            Ok(())
-        });
-        Some(copied)
+        Ok(result?)
     })
 }
 

@@ -4,15 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::chunk_cache::{ChunkId, now_ms};
-use super::chunks::{ArrayChunks, present};
+use super::chunks::ArrayChunks;
 use super::engine::Engine;
 use super::geometry::Run;
-use super::raw::{try_read_into, with_bytes};
+use super::raw::with_bytes;
 use super::reader::{ArrayReader, ReadRun};
 use super::served::ServedVersions;
 use crate::hierarchy::{CachedIndex, codec_error};
-use crate::runtime::leave_session_thread;
-use crate::store::{AccessHint, Data, Key, Object, StoreError, Version, in_memory, read_into};
+use crate::store::{
+    AccessHint, Data, Key, Object, StoreError, Version, in_memory, read_into, read_range,
+};
 
 impl ArrayReader {
     /// Returns the runs of a read, each with its chunk and its range of the target.
@@ -25,34 +26,6 @@ impl ArrayReader {
         runs
     }
 
-    /// Copies runs from the store without decoding, if that needs neither the disk nor the network.
-    pub(super) fn try_copy_direct(
-        &self,
-        run: &ReadRun<'_>,
-        mut target: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<Option<Data>, StoreError> {
-        let length = target.len();
-        let name = |chunk| self.chunks.chunk_key(chunk);
-        for (id, own) in self.direct_runs(run) {
-            let part = self.split(&mut target, own)?;
-            let ids = std::slice::from_ref(&id);
-            if served.is_some_and(|served| !matches!(served.try_reserve_pages(ids, name), Ok(true)))
-            {
-                return Ok(None);
-            }
-            let checked_ms = now_ms();
-            match self
-                .chunks
-                .try_read_raw(&id, own.offset, part, &self.engine)
-            {
-                Some(version) => self.admit(served, &id, version?, checked_ms)?,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(Data::Filled(0..length)))
-    }
-
     /// Reads runs from the store without decoding; `None` if a chunk has to be decoded.
     ///
     /// The memory of the reply is reserved after everything else that waits for memory, so that a
@@ -62,9 +35,7 @@ impl ArrayReader {
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Option<Data>, StoreError> {
-        if !self.chunks.is_remote() {
-            leave_session_thread().await;
-        }
+        self.chunks.leave_session_thread_to_open().await;
         let runs = self.direct_runs(run);
         let read = self.read_runs(run, &runs, served).await;
         // Checked after a failure too, because changed metadata may be its cause.
@@ -92,17 +63,25 @@ impl ArrayReader {
         }
         let need_bytes = run.range.end - run.range.start;
         let _memory = self.engine.reserve(self.key(), need_bytes).await?;
-        let mut bytes = self.zeroed(need_bytes)?;
+        if let ([(id, own)], [stored]) = (runs, &opened[..])
+            && let Some((object, start)) = &stored.object
+        {
+            // The bytes of the store are the reply.
+            let at = start + own.offset;
+            let data = read_range(&**object, &stored.key, at..at + own.length).await?;
+            self.admit(served, id, stored.version, stored.checked_ms)?;
+            return Ok(Some(data));
+        }
+        let mut bytes = self.buffer(need_bytes)?;
         let mut target = &mut bytes[..];
         for (runs, stored) in runs.chunk_by(is_same_chunk).zip(&opened) {
             for (id, own) in runs {
                 let part = self.split(&mut target, *own)?;
-                self.chunks.read_stored(stored, own.offset, part).await?;
+                self.chunks.read_opened(stored, own.offset, part).await?;
                 self.admit(served, id, stored.version, stored.checked_ms)?;
             }
         }
-        let length = bytes.len();
-        Ok(Some(Data::Shared(bytes.into(), 0..length)))
+        Ok(Some(Data::all_of(bytes)))
     }
 }
 
@@ -168,84 +147,21 @@ impl ArrayChunks {
     }
 
     /// Reads bytes from byte `offset` of a read chunk, or fill values if the chunk is absent.
-    async fn read_stored(
+    async fn read_opened(
         &self,
         stored: &OpenedChunk,
         offset: u64,
         target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let Some((object, start)) = &stored.object else {
-            self.fill(offset, target);
-            return Ok(());
-        };
-        let at = start + offset;
-        if object.as_local().is_none() {
-            return read_into(&**object, &stored.key, at, target).await;
-        }
-        let range = at..at + target.len() as u64;
-        let copy = |bytes: &[u8]| {
-            target.copy_from_slice(bytes);
-            Ok(())
-        };
-        with_bytes(&**object, &stored.key, range, copy).await
-    }
-
-    /// Reads bytes from byte `offset` of an unencoded read chunk, if that needs no decoding, disk
-    /// or network. Returns the version of the chunk; `None` if the chunk is absent.
-    fn try_read_raw(
-        &self,
-        id: &ChunkId,
-        offset: u64,
-        target: &mut [u8],
-        engine: &Engine,
-    ) -> Option<Result<Option<Version>, StoreError>> {
-        let store = self.store.as_sync()?;
-        let mut read = || {
-            let key = self.stored_key(id.chunk)?;
-            let Some(object) = present(store.open(&key, self.raw_hint()))? else {
+        match &stored.object {
+            Some((object, start)) => {
+                read_into(&**object, &stored.key, start + offset, target).await
+            }
+            None => {
                 self.fill(offset, target);
-                return Ok(Some(None));
-            };
-            let version = object.version();
-            if let Some(header) = self.expected_header() {
-                if !self.has_raw_size(&*object) {
-                    return Ok(None);
-                }
-                let mut found = vec![0; header.len()];
-                match try_read_into(&*object, &key, 0, &mut found) {
-                    Some(read) => read?,
-                    None => return Ok(None),
-                }
-                if found != header {
-                    return Ok(None);
-                }
+                Ok(())
             }
-            let index = match self.sharding() {
-                Some(_) => match self.cached_index(&key, version, engine) {
-                    Some(index) => Some(index),
-                    None => return Ok(None),
-                },
-                None => None,
-            };
-            match self.raw_start(&*object, &key, id, index.as_deref())? {
-                Some(start) => {
-                    let at = start + offset;
-                    match try_read_into(&*object, &key, at, target) {
-                        Some(read) => read?,
-                        None => return Ok(None),
-                    }
-                }
-                None => self.fill(offset, target),
-            }
-            Ok(Some(Some(version)))
-        };
-        let read = read();
-        if let Some((key, _)) = &self.document
-            && let Err(error) = self.compare_document(store.stat(key))
-        {
-            return Some(Err(error));
         }
-        read.transpose()
     }
 
     /// Returns the access hint of direct reads.

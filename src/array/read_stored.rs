@@ -10,12 +10,11 @@ use futures_util::future::try_join_all;
 
 use super::chunk_cache::{ChunkId, now_ms};
 use super::chunk_table::{ChunkTable, StoredChunk};
-use super::chunks::present;
-use super::raw::{try_read_into, with_bytes};
 use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
-use crate::runtime::leave_session_thread;
-use crate::store::{AccessHint, Data, Key, Object, StoreError, in_memory, part_mut, read_into};
+use crate::store::{
+    AccessHint, Data, Key, Object, StoreError, in_memory, part_mut, read_into, read_range,
+};
 
 /// A part of a stored chunk.
 struct ChunkPart<'a> {
@@ -36,71 +35,6 @@ const MAX_FETCHED_BYTES: u64 = 16 << 20;
 const CONCURRENT: usize = 32;
 
 impl ArrayReader {
-    /// Reads `size` bytes from `offset` of the chunks of a table into `buffer`, if that needs
-    /// neither disk nor network; fewer bytes only at the end. `buffer` has the headroom of
-    /// [`Object::try_read`], and `served` is as in [`ArrayReader::try_read`].
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read_stored`].
-    pub fn try_read_stored(
-        &self,
-        table: &ChunkTable,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Option<Result<Data, StoreError>> {
-        let read = self.try_parts(table, offset, size, buffer, served);
-        if let (Some(store), Some((key, _))) = (self.chunks.store.as_sync(), &self.chunks.document)
-            && let Err(error) = self.chunks.compare_document(store.stat(key))
-        {
-            return Some(Err(error));
-        }
-        read.transpose()
-    }
-
-    fn try_parts(
-        &self,
-        table: &ChunkTable,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<Option<Data>, StoreError> {
-        let Some(store) = self.chunks.store.as_sync() else {
-            return Ok(None);
-        };
-        let parts = self.parts(table, offset, size)?;
-        let name = |chunk| self.chunks.chunk_key(chunk);
-        let mut filled = 0;
-        for part in &parts {
-            let ids = std::slice::from_ref(&part.id);
-            if served.is_some_and(|served| !matches!(served.try_reserve_pages(ids, name), Ok(true)))
-            {
-                return Ok(None);
-            }
-            let checked_ms = now_ms();
-            let object = present(store.open(&part.key, AccessHint::Ranges))?;
-            let object = part.current(object)?;
-            if let [only] = &parts[..] {
-                let Some(data) = object.try_read(only.start, only.size, buffer) else {
-                    return Ok(None);
-                };
-                let data = only.whole(data?, buffer)?;
-                self.admit(served, &only.id, Some(only.chunk.version), checked_ms)?;
-                return Ok(Some(data));
-            }
-            let target = part_mut(buffer, filled..filled + part.size)?;
-            match try_read_into(&*object, &part.key, part.start, target) {
-                Some(read) => read?,
-                None => return Ok(None),
-            }
-            self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
-            filled += part.size;
-        }
-        Ok(Some(Data::Filled(0..filled)))
-    }
-
     /// Reads `size` bytes from `offset` of the chunks of a table, fewer only at the end.
     ///
     /// # Errors
@@ -113,9 +47,7 @@ impl ArrayReader {
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if !self.chunks.is_remote() {
-            leave_session_thread().await;
-        }
+        self.chunks.leave_session_thread_to_open().await;
         let parts = self.parts(table, offset, size)?;
         let read = self.read_parts(&parts, served).await;
         // Checked after a failure too, because changed metadata may be its cause.
@@ -142,7 +74,7 @@ impl ArrayReader {
         if let [only] = parts {
             return self.fetch(only, served).await;
         }
-        let mut bytes = self.zeroed(length as u64)?;
+        let mut bytes = self.buffer(length as u64)?;
         let mut filled = 0;
         let concurrent = if self.chunks.is_remote() {
             CONCURRENT
@@ -153,7 +85,7 @@ impl ArrayReader {
             if let [part] = parts {
                 let object = self.current(part, served).await?;
                 let target = part_mut(&mut bytes, filled..filled + part.size)?;
-                read_part(&*object, part, target).await?;
+                read_into(&*object, &part.key, part.start, target).await?;
                 filled += part.size;
                 continue;
             }
@@ -163,11 +95,11 @@ impl ArrayReader {
                 .collect();
             for (part, data) in parts.iter().zip(try_join_all(fetches).await?) {
                 let target = part_mut(&mut bytes, filled..filled + part.size)?;
-                target.copy_from_slice(part.whole(data, &[])?.bytes(&[])?);
+                target.copy_from_slice(data.bytes(&[])?);
                 filled += part.size;
             }
         }
-        Ok(Data::Shared(Arc::new(bytes), 0..filled))
+        Ok(Data::Owned(bytes, 0..filled))
     }
 
     /// Returns the value of the chunk of a part, if its version is that of the table.
@@ -190,13 +122,8 @@ impl ArrayReader {
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let object = self.current(part, served).await?;
-        let data = object.read(part.start, part.size).await?;
-        if data.bytes(&[])?.len() == part.size {
-            return Ok(data);
-        }
-        let mut bytes = self.zeroed(part.size as u64)?;
-        read_part(&*object, part, &mut bytes).await?;
-        Ok(Data::Shared(Arc::new(bytes), 0..part.size))
+        let end = part.start.saturating_add(part.size as u64);
+        read_range(&*object, &part.key, part.start..end).await
     }
 
     /// Returns the access hint of a part. Programs read chunks whole.
@@ -254,32 +181,4 @@ impl ChunkPart<'_> {
             false => Err(stale("the chunk has changed; open the file again")),
         }
     }
-
-    /// Checks that a read returned the whole part.
-    fn whole(&self, data: Data, buffer: &[u8]) -> Result<Data, StoreError> {
-        let length = data.bytes(buffer)?.len();
-        match length == self.size {
-            true => Ok(data),
-            false => Err(StoreError::Corrupt {
-                key: self.key.clone(),
-                what: format!("ends {} bytes too early", self.size.saturating_sub(length)),
-            }),
-        }
-    }
-}
-
-async fn read_part(
-    object: &dyn Object,
-    part: &ChunkPart<'_>,
-    target: &mut [u8],
-) -> Result<(), StoreError> {
-    if object.as_local().is_none() {
-        return read_into(object, &part.key, part.start, target).await;
-    }
-    let range = part.start..part.start + target.len() as u64;
-    let copy = |bytes: &[u8]| {
-        target.copy_from_slice(bytes);
-        Ok(())
-    };
-    with_bytes(object, &part.key, range, copy).await
 }

@@ -13,7 +13,9 @@ use super::order::ElementOrder;
 use super::readahead::PrefetchedChunks;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
-use crate::store::{Data, Key, Store, StoreError, Ttl, Version, in_memory, part, part_mut};
+use crate::store::{
+    Data, Key, ReadBuffer, Store, StoreError, Ttl, Version, in_memory, part, part_mut,
+};
 use crate::zarr;
 
 /// Reads the decoded bytes of an array: elements in C order, in the byte order of its data type.
@@ -58,6 +60,13 @@ pub(super) struct ReadRun<'a> {
     order: &'a ElementOrder,
     pub(super) geometry: Cow<'a, Geometry>,
     pub(super) range: Range<u64>,
+}
+
+/// The chunks from byte `at` of a read on, as many as it may hold at a time.
+struct ReadBatch {
+    at: u64,
+    batch: ChunkBatch,
+    ids: Vec<ChunkId>,
 }
 
 /// The largest size in bytes of the chunks that one read holds at a time.
@@ -162,37 +171,11 @@ impl ArrayReader {
         })
     }
 
-    /// Reports a read to readahead, if its selection is the whole array.
-    fn observe(self: &Arc<Self>, run: &ReadRun<'_>) {
-        let is_whole = matches!(run.selection, Selection::RowMajor | Selection::ChunkMajor);
-        if is_whole && !self.reads_directly(&run.geometry) {
-            self.read_ahead(run.order, &run.range);
-        }
-    }
-
-    /// Reads `size` bytes from `offset` of a selection into `buffer`, fewer only at the end. `None` unless
-    /// all needed chunks are decoded or need no decoding. `served` has the versions of the chunks that
-    /// the same file has served, if the store can change.
+    /// Reads `size` bytes from `offset` of a selection, fewer only at the end. `served` has the versions of
+    /// the chunks that the same file has served, if the store can change.
     ///
-    /// # Errors
-    /// As [`ArrayReader::read`].
-    pub fn try_read(
-        self: &Arc<Self>,
-        selection: Selection,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Option<Result<Data, StoreError>> {
-        let Some(run) = self.run(selection, offset, size) else {
-            return Some(Ok(Data::Filled(0..0)));
-        };
-        self.observe(&run);
-        self.try_fill(&run, buffer, served).transpose()
-    }
-
-    /// Reads `size` bytes from `offset` of a selection, fewer only at the end. `served` is as in
-    /// [`ArrayReader::try_read`].
+    /// The first poll of the future is on a session thread. It is ready if all needed chunks are decoded, or
+    /// are local, stored unencoded, and in the page cache.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if a chunk has another version than in `served`; otherwise the reason why a
@@ -205,10 +188,16 @@ impl ArrayReader {
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let Some(run) = self.run(selection, offset, size) else {
-            return Ok(Data::Filled(0..0));
+            return Ok(Data::empty());
         };
-        self.observe(&run);
-        self.fill(&run, served).await
+        if self.reads_directly(&run.geometry) {
+            if let Some(data) = self.read_direct(&run, served).await? {
+                return Ok(data);
+            }
+        } else if matches!(selection, Selection::RowMajor | Selection::ChunkMajor) {
+            self.read_ahead(run.order, &run.range);
+        }
+        self.read_decoded(&run, served).await
     }
 
     /// Reads `size_bytes` from `offset` of one chunk, fewer only at its end, if the chunk in the store has
@@ -303,7 +292,7 @@ impl ArrayReader {
     }
 
     /// Returns the chunks that a run needs from `at` on, as many as one read may hold at a time.
-    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<(ChunkBatch, Vec<ChunkId>), StoreError> {
+    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<ReadBatch, StoreError> {
         let batch = ChunkBatch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
             return Err(self.internal(format!("no chunk has byte {at}")));
@@ -313,7 +302,7 @@ impl ArrayReader {
             .iter()
             .map(|chunk| self.chunk_id(run.selection, *chunk));
         let ids = ids.collect();
-        Ok((batch, ids))
+        Ok(ReadBatch { at, batch, ids })
     }
 
     pub(super) fn chunk_id(&self, selection: Selection, number: u64) -> ChunkId {
@@ -324,123 +313,70 @@ impl ArrayReader {
         }
     }
 
-    /// Fills the buffer with a run, if its chunks are decoded or need no decoding.
-    fn try_fill(
-        &self,
-        run: &ReadRun<'_>,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<Option<Data>, StoreError> {
-        let length = in_memory(run.range.end - run.range.start)?;
-        let target = part_mut(buffer, 0..length)?;
-        if self.reads_directly(&run.geometry) {
-            return self.try_copy_direct(run, target, served);
-        }
-        let name = |chunk| self.chunks.chunk_key(chunk);
-        let mut at = run.range.start;
-        while at < run.range.end {
-            let (batch, ids) = self.batch(run, at)?;
-            if served
-                .is_some_and(|served| !matches!(served.try_reserve_pages(&ids, name), Ok(true)))
-            {
-                return Ok(None);
-            }
-            let Some(held) = self.try_load(&ids) else {
-                return Ok(None);
-            };
-            if let Some(data) = self.copy_batch(run, at, &batch, &ids, &held, target, served)? {
-                return Ok(Some(data));
-            }
-            at = batch.end;
-        }
-        Ok(Some(Data::Filled(0..length)))
-    }
-
-    /// Reads a run that is not empty, in batches of chunks.
-    async fn fill(
+    /// Reads a run that is not empty from decoded chunks, in batches of chunks.
+    async fn read_decoded(
         self: &Arc<Self>,
         run: &ReadRun<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if self.reads_directly(&run.geometry)
-            && let Some(data) = self.read_direct(run, served).await?
-        {
-            return Ok(data);
-        }
-        let mut target = Vec::new();
         let _reader = self.engine.admit_reader(self.key()).await?;
+        let name = |chunk| self.chunks.chunk_key(chunk);
+        let mut filled: Option<ReadBuffer> = None;
         let mut at = run.range.start;
         while at < run.range.end {
-            let (batch, ids) = self.batch(run, at)?;
+            let batch = self.batch(run, at)?;
             // Reserved before the chunks are loaded: a read that waits for memory must not hold chunks.
             if let Some(served) = served {
-                let name = |chunk| self.chunks.chunk_key(chunk);
-                served.reserve_pages(&ids, name).await?;
+                served.reserve_pages(&batch.ids, name).await?;
             }
-            let held = self.load(&ids).await?;
-            let is_whole = at == run.range.start && batch.end == run.range.end;
-            if target.is_empty() && !(is_whole && batch.single.is_some()) {
-                target = self.zeroed(run.range.end - run.range.start)?;
+            let held = self.load(&batch.ids).await?;
+            for (id, chunk) in batch.ids.iter().zip(&held) {
+                self.admit(served, id, chunk.version, chunk.checked_ms())?;
             }
-            if let Some(data) =
-                self.copy_batch(run, at, &batch, &ids, &held, &mut target, served)?
-            {
+            if let Some(data) = self.share(run, &batch, &held)? {
                 return Ok(data);
             }
-            at = batch.end;
+            let target = match &mut filled {
+                Some(target) => target,
+                None => filled.insert(self.buffer(run.range.end - run.range.start)?),
+            };
+            let place = at - run.range.start..batch.batch.end - run.range.start;
+            let target = part_mut(target, in_memory(place.start)?..in_memory(place.end)?)?;
+            self.copy(run, &batch, &held, target)?;
+            at = batch.batch.end;
         }
-        let length = target.len();
-        Ok(Data::Shared(target.into(), 0..length))
+        Ok(filled.map_or_else(Data::empty, Data::all_of))
     }
 
-    /// Allocates a zeroed buffer for a reply.
-    pub(super) fn zeroed(&self, need_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        bytemuck::try_zeroed_vec(in_memory(need_bytes)?).map_err(|()| StoreError::TooLarge {
+    /// Returns a buffer for a reply, with arbitrary content.
+    pub(super) fn buffer(&self, need_bytes: u64) -> Result<ReadBuffer, StoreError> {
+        let buffer = ReadBuffer::new(in_memory(need_bytes)?);
+        buffer.ok_or_else(|| StoreError::TooLarge {
             key: self.key().clone(),
             need_bytes,
             limit_bytes: 0,
         })
     }
 
-    /// Copies the chunks of a batch to their place in `target`. If a single decoded chunk contains the whole
-    /// run, returns the bytes of that chunk instead.
-    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
-    fn copy_batch(
+    /// Returns the bytes of a decoded chunk that contains the whole run; `None` for other runs.
+    fn share(
         &self,
         run: &ReadRun<'_>,
-        at: u64,
-        batch: &ChunkBatch,
-        ids: &[ChunkId],
+        batch: &ReadBatch,
         held: &[Arc<Chunk>],
-        target: &mut [u8],
-        served: Option<&ServedVersions>,
     ) -> Result<Option<Data>, StoreError> {
-        for (id, chunk) in ids.iter().zip(held) {
-            self.admit(served, id, chunk.version, chunk.checked_ms())?;
-        }
         let whole = run.range.end - run.range.start;
-        if let (Some(single), [chunk]) = (batch.single, held)
-            && batch.end - at == whole
-        {
-            if let Some(bytes) = &chunk.bytes {
-                // The reply shares the buffer of the chunk.
-                let start = in_memory(single.offset)?;
-                self.evict_after_end(run.order, ids, &run.geometry, single);
-                let end = start + in_memory(whole)?;
-                return Ok(Some(Data::Shared(Arc::clone(bytes), start..end)));
-            }
-            if target.is_empty() {
-                let mut filled = self.zeroed(whole)?;
-                self.chunks.fill(single.offset, &mut filled);
-                let length = filled.len();
-                return Ok(Some(Data::Shared(filled.into(), 0..length)));
-            }
-        }
-        let (from, to) = (at - run.range.start, batch.end - run.range.start);
-        let part = part_mut(target, in_memory(from)?..in_memory(to)?)?;
-        let range = at..batch.end;
-        self.copy(run.order, &run.geometry, range, batch, held, ids, part)?;
-        Ok(None)
+        let (Some(single), [chunk]) = (batch.batch.single, held) else {
+            return Ok(None);
+        };
+        let Some(bytes) = (chunk.bytes.as_ref()).filter(|_| batch.batch.end - batch.at == whole)
+        else {
+            return Ok(None);
+        };
+        let start = in_memory(single.offset)?;
+        self.evict_after_end(run.order, &batch.ids, &run.geometry, single);
+        let end = start + in_memory(whole)?;
+        Ok(Some(Data::Shared(Arc::clone(bytes), start..end)))
     }
 
     pub(super) fn admit(
@@ -454,22 +390,20 @@ impl ArrayReader {
         served.map_or(Ok(()), |served| served.admit(id, name, version, checked_ms))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
+    /// Copies the chunks of a batch to their place in `target`, which has the bytes of the batch.
     fn copy(
         &self,
-        order: &ElementOrder,
-        geometry: &Geometry,
-        range: Range<u64>,
-        batch: &ChunkBatch,
+        run: &ReadRun<'_>,
+        batch: &ReadBatch,
         held: &[Arc<Chunk>],
-        ids: &[ChunkId],
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let evicts = self.evicts_after_read(order);
-        let mut positions = batch.positions();
-        let flow = geometry.runs(range.start, range.end, |run| {
+        let evicts = self.evicts_after_read(run.order);
+        let mut positions = batch.batch.positions();
+        let geometry = &run.geometry;
+        let flow = geometry.runs(batch.at, batch.batch.end, |run| {
             let place = positions.get(run.chunk);
-            let chunk = place.and_then(|place| Some((ids.get(place)?, held.get(place)?)));
+            let chunk = place.and_then(|place| Some((batch.ids.get(place)?, held.get(place)?)));
             let Some((id, chunk)) = chunk else {
                 return ControlFlow::Break(self.internal("a run of a chunk that is not held"));
             };

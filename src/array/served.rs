@@ -119,26 +119,7 @@ impl ServedVersions {
         state.is_retired
     }
 
-    /// Allocates the memory for recording these chunks, if it is free. Returns whether it was.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLarge`] if open files use all memory for versions.
-    pub(super) fn try_reserve_pages(
-        &self,
-        ids: &[ChunkId],
-        name: impl Fn(u64) -> Key,
-    ) -> Result<bool, StoreError> {
-        let Some((key, missing)) = self.missing_pages(ids, name) else {
-            return Ok(true);
-        };
-        let bytes = PAGE_BYTES * missing.len() as u64;
-        match self.engine.try_reserve_versions(&key, bytes)? {
-            Some(reservation) => self.add_pages(key, missing, reservation).map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    /// As [`ServedVersions::try_reserve_pages`], but waits for memory.
+    /// Reserves the memory for recording these chunks.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] if open files use all memory for versions, [`StoreError::TimedOut`]

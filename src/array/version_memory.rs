@@ -28,28 +28,12 @@ impl PageReservation {
 }
 
 impl Engine {
-    /// Reserves memory for the versions of served chunks if it is free, evicting records of closed
-    /// files. `None` if decoding uses the memory.
+    /// Reserves memory for the versions of served chunks, evicting records of closed files; waits for memory that
+    /// decoding uses.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] if open files use all memory for versions.
-    pub(super) fn try_reserve_versions(
-        &self,
-        key: &Key,
-        bytes: u64,
-    ) -> Result<Option<PageReservation>, StoreError> {
-        let versions = self.reserve_of_versions(key, bytes)?;
-        match self.reserve_now(key, bytes) {
-            Ok(memory) => Ok(Some(PageReservation { versions, memory })),
-            Err(StoreError::TimedOut { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// As [`Engine::try_reserve_versions`], but waits for memory.
-    ///
-    /// # Errors
-    /// The errors of [`Engine::try_reserve_versions`] and [`Engine::reserve`].
+    /// [`StoreError::TooLarge`] if open files use all memory for versions, and the errors of
+    /// [`Engine::reserve`].
     pub(super) async fn reserve_versions(
         &self,
         key: &Key,

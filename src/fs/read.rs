@@ -1,17 +1,11 @@
-//! File reads: on the session thread if that does not block, otherwise on the local I/O pool or by
-//! awaiting the object.
+//! File reads: in place if the bytes are at hand, otherwise on the local I/O pool or in the future of the
+//! request.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::{Fs, FsError, Handle};
-use crate::store::{BUFFER_HEADROOM_BYTES, Data, Object, StoreError};
+use crate::store::{Data, LocalReadError, Object, ReadMode, StoreError, read_owned};
 use crate::tree::Ino;
-
-thread_local! {
-    /// The read buffer of each thread, which is not allocated per request.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A read request: an opened file, an offset and a size in bytes.
 #[derive(Debug)]
@@ -78,78 +72,33 @@ impl Reader {
         self.object.as_local().is_some()
     }
 
-    /// Reads without blocking, or returns `None`. Fewer bytes than requested mean the end of the file.
-    pub fn try_read<'a>(&self, buffer: &'a mut Buffer<'_>) -> Option<Result<Bytes<'a>, FsError>> {
-        let Some(buffer) = buffer.get(self.size) else {
-            return Some(Err(FsError::OutOfMemory));
-        };
-        let read = self.object.try_read(self.offset, self.size, buffer)?;
-        Some(Bytes::new(read, buffer))
+    /// Reads a local object without blocking; `None` if that is not possible, or the object is not local.
+    /// Fewer bytes than requested mean the end of the file.
+    pub fn read_at_hand(&self) -> Option<Result<Data, FsError>> {
+        let local = self.object.as_local()?;
+        match read_owned(local, self.offset, self.size, ReadMode::NonBlocking) {
+            Err(LocalReadError::WouldBlock) => None,
+            read => Some(read.map_err(|error| error.of_blocking().into())),
+        }
     }
 
-    /// Reads, and may block on the disk.
+    /// Reads a local object, and may block on the disk.
     ///
     /// # Errors
     /// The errors of the object.
-    pub fn read_blocking<'a>(&self, buffer: &'a mut Buffer<'_>) -> Result<Bytes<'a>, FsError> {
-        let buffer = buffer.get(self.size).ok_or(FsError::OutOfMemory)?;
+    pub fn read_blocking(&self) -> Result<Data, FsError> {
         let local = self.object.as_local().ok_or_else(|| {
             StoreError::internal("a blocking read of an object that is not local")
         })?;
-        Bytes::new(local.read_blocking(self.offset, self.size, buffer), buffer)
+        let read = read_owned(local, self.offset, self.size, ReadMode::Blocking);
+        Ok(read.map_err(LocalReadError::of_blocking)?)
     }
 
-    /// Reads, and awaits the object.
+    /// Reads. The future is ready at the first poll, which is on a session thread, if the bytes are in memory.
     ///
     /// # Errors
     /// The errors of the object.
     pub async fn read(&self) -> Result<Data, FsError> {
         Ok(self.object.read(self.offset, self.size).await?)
     }
-}
-
-/// Bytes of a read, in a buffer or shared with a cache.
-#[derive(Debug)]
-pub struct Bytes<'a> {
-    data: Data,
-    buffer: &'a [u8],
-}
-
-impl<'a> Bytes<'a> {
-    fn new(read: Result<Data, StoreError>, buffer: &'a [u8]) -> Result<Self, FsError> {
-        Ok(Self {
-            data: read?,
-            buffer,
-        })
-    }
-
-    /// Returns the bytes.
-    ///
-    /// # Errors
-    /// As [`Data::bytes`].
-    pub fn get(&self) -> Result<&[u8], FsError> {
-        Ok(self.data.bytes(self.buffer)?)
-    }
-}
-
-/// The read buffer of this thread.
-#[derive(Debug)]
-pub struct Buffer<'a>(&'a mut Vec<u8>);
-
-impl Buffer<'_> {
-    /// Returns `size` bytes plus the headroom of the store, or `None` if the system has no memory left.
-    fn get(&mut self, size: usize) -> Option<&mut [u8]> {
-        let needed = size.saturating_add(BUFFER_HEADROOM_BYTES);
-        let missing = needed.saturating_sub(self.0.len());
-        if self.0.try_reserve_exact(missing).is_ok() {
-            let length = self.0.len().max(needed);
-            self.0.resize(length, 0);
-        }
-        self.0.get_mut(..needed)
-    }
-}
-
-/// Calls `read` with the read buffer of this thread.
-pub fn with_buffer<T>(read: impl FnOnce(&mut Buffer<'_>) -> T) -> T {
-    BUFFER.with_borrow_mut(|buffer| read(&mut Buffer(buffer)))
 }

@@ -127,8 +127,7 @@ impl<R: ErrorReply> InFlightRequest for RequestState<R> {
             && !matches!(error, FsError::Interrupted)
             && self.since.elapsed() >= SLOW_FAILURE
         {
-            let failure = (Instant::now(), self.id.clone(), error.clone());
-            self.tracker.lock().failures.push_back(failure);
+            self.tracker.record_failure(&self.id, error);
         }
         let RequestId {
             operation,
@@ -210,6 +209,8 @@ pub(super) struct RequestTracker {
     deadline: Duration,
     state: Mutex<State>,
     wake: Condvar,
+    /// Whether `state` may have slow failures. Most requests look no further.
+    has_failures: AtomicBool,
 }
 
 #[derive(Default)]
@@ -238,6 +239,7 @@ impl RequestTracker {
             deadline: deadline.saturating_add(GRACE),
             state: Mutex::default(),
             wake: Condvar::new(),
+            has_failures: AtomicBool::new(false),
         });
         let watching = Arc::clone(&tracker);
         thread::Builder::new()
@@ -265,12 +267,37 @@ impl RequestTracker {
             tracker: Arc::clone(self),
             task: Mutex::default(),
         });
-        let known = self.lock().failure(&request.id);
+        let known = match self.has_failures.load(Ordering::Relaxed) {
+            true => self.failure(&request.id),
+            false => None,
+        };
         if let Some(error) = known {
             request.refuse(&error);
             return None;
         }
         Some((ReplyGuard(Arc::clone(&request)), UnpolledRequest(request)))
+    }
+
+    fn record_failure(&self, id: &RequestId, error: &FsError) {
+        let mut state = self.lock();
+        let failure = (Instant::now(), id.clone(), error.clone());
+        state.failures.push_back(failure);
+        self.has_failures.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the recent slow failure of the same request.
+    fn failure(&self, id: &RequestId) -> Option<FsError> {
+        let mut state = self.lock();
+        while let Some((at, ..)) = state.failures.front()
+            && at.elapsed() > FAILURE_TTL
+        {
+            state.failures.pop_front();
+        }
+        let has_failures = !state.failures.is_empty();
+        self.has_failures.store(has_failures, Ordering::Relaxed);
+        let mut failures = state.failures.iter();
+        let found = failures.find(|(_, earlier, _)| id.repeats(earlier));
+        found.map(|(.., error)| error.clone())
     }
 
     fn watch<R: ErrorReply>(&self, request: Arc<RequestState<R>>) {
@@ -366,20 +393,6 @@ impl RequestTracker {
                 request.refuse(&FsError::Interrupted);
             }
         }
-    }
-}
-
-impl State {
-    /// Returns the recent slow failure of the same request.
-    fn failure(&mut self, id: &RequestId) -> Option<FsError> {
-        while let Some((at, ..)) = self.failures.front()
-            && at.elapsed() > FAILURE_TTL
-        {
-            self.failures.pop_front();
-        }
-        let mut failures = self.failures.iter();
-        let found = failures.find(|(_, earlier, _)| id.repeats(earlier));
-        found.map(|(.., error)| error.clone())
     }
 }
 

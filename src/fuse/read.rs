@@ -7,7 +7,7 @@ use fuser::{INodeNo, ReplyData};
 use super::Service;
 use super::in_flight::{ErrorReply, ReplyGuard, RequestId};
 use super::reply::report;
-use crate::fs::{FsError, Handle, Ino, Reader, with_buffer};
+use crate::fs::{Data, FsError, Handle, Ino, Reader};
 
 /// The reply of a read on the session thread. If a panic drops it unsent, it counts the panic and
 /// sends EIO.
@@ -17,9 +17,17 @@ struct ReadReply<'a> {
     reply: Option<ReplyData>,
 }
 
+/// Returns the bytes of a read.
+fn bytes_of(read: &Result<Data, FsError>) -> Result<&[u8], FsError> {
+    match read {
+        Ok(data) => Ok(data.bytes(&[])?),
+        Err(error) => Err(error.clone()),
+    }
+}
+
 impl ReadReply<'_> {
-    fn answer(mut self, bytes: Result<&[u8], FsError>) {
-        match bytes {
+    fn answer(mut self, read: Result<Data, FsError>) {
+        match bytes_of(&read) {
             Ok(bytes) => {
                 if let Some(reply) = self.reply.take() {
                     reply.data(bytes);
@@ -46,8 +54,8 @@ impl Drop for ReadReply<'_> {
 }
 
 impl ReplyGuard<ReplyData> {
-    fn answer(&self, bytes: Result<&[u8], FsError>) {
-        match bytes {
+    fn answer(&self, read: Result<Data, FsError>) {
+        match bytes_of(&read) {
             Ok(bytes) => {
                 if let Some(reply) = self.take() {
                     reply.data(bytes);
@@ -78,20 +86,11 @@ impl Service {
             Some(Err(error)) => return reply.answer(Err(error)),
             None => None,
         };
-        let reply = match &reader {
-            None => Some(reply),
-            Some(reader) => with_buffer(|buffer| match reader.try_read(buffer) {
-                None => Some(reply),
-                Some(read) => {
-                    match &read {
-                        Ok(bytes) => reply.answer(bytes.get()),
-                        Err(error) => reply.answer(Err(error.clone())),
-                    }
-                    None
-                }
-            }),
-        };
-        let Some(reply) = reply.and_then(|mut reply| reply.reply.take()) else {
+        if let Some(read) = reader.as_ref().and_then(Reader::read_at_hand) {
+            return reply.answer(read);
+        }
+        let mut reply = reply;
+        let Some(reply) = reply.reply.take() else {
             return;
         };
         let id = RequestId {
@@ -116,10 +115,7 @@ impl Service {
                         None => service.fs.reader(ino, offset, size).await,
                     };
                     match reader {
-                        Ok(reader) => match reader.read().await {
-                            Ok(data) => guard.answer(data.bytes(&[]).map_err(Into::into)),
-                            Err(error) => guard.refuse(&error),
-                        },
+                        Ok(reader) => guard.answer(reader.read().await),
                         Err(error) => guard.refuse(&error),
                     }
                 });
@@ -134,10 +130,7 @@ impl Service {
             if guard.is_answered() {
                 return;
             }
-            with_buffer(|buffer| match reader.read_blocking(buffer) {
-                Ok(bytes) => guard.answer(bytes.get()),
-                Err(error) => guard.refuse(&error),
-            });
+            guard.answer(reader.read_blocking());
         });
     }
 }

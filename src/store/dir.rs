@@ -17,11 +17,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat as FileStat};
 use rustix::io::Errno;
 
 use super::open_files::{OpenFileId, OpenFiles};
-use super::snapshot::{ReadMode, SnapshotError, SnapshotFile, object_stat, time};
+use super::snapshot::{SnapshotError, SnapshotFile, object_stat, time};
 use super::system::{self, NamesBuffer, PATH_ONLY};
 use super::{
     AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
-    LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited, part_mut,
+    LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError, SyncStore, Version, Visit,
+    Visited, part_mut,
 };
 use crate::sync::Mutex;
 
@@ -461,20 +462,6 @@ impl Object for DirObject {
         stat.map_err(|e| self.error(e))
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        // Opening the file again may block.
-        let file = self.store.open_files.get(self.id)?;
-        match self.read_with(&file, offset, size_bytes, buffer, ReadMode::NonBlocking) {
-            Err(SnapshotError::WouldBlock) => None,
-            read => Some(read.map_err(|error| self.error(error))),
-        }
-    }
-
     fn as_local(&self) -> Option<&dyn LocalObject> {
         Some(self)
     }
@@ -485,16 +472,26 @@ impl Object for DirObject {
 }
 
 impl LocalObject for DirObject {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
-        let file = self.file();
-        let read = file
-            .and_then(|file| self.read_with(&file, offset, size_bytes, buffer, ReadMode::Blocking));
-        read.map_err(|error| self.error(error))
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
+        let file = match mode {
+            // Opening the file again may block.
+            ReadMode::NonBlocking => {
+                let open = self.store.open_files.get(self.id);
+                open.ok_or(SnapshotError::WouldBlock)
+            }
+            ReadMode::Blocking => self.file(),
+        };
+        let read = file.and_then(|file| self.read_with(&file, offset, size_bytes, buffer, mode));
+        read.map_err(|error| match error {
+            SnapshotError::WouldBlock => LocalReadError::WouldBlock,
+            error => self.error(error).into(),
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, Object,
-    Omission, Stat, Store, StoreError, TransferStats, Version, Visit, Visited,
+    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, LocalReadError,
+    Object, Omission, ReadMode, Stat, Store, StoreError, TransferStats, Version, Visit, Visited,
 };
 use crate::runtime;
 use crate::sync::Mutex;
@@ -106,10 +106,6 @@ impl Object for PanickingObject {
         self.0.stat()
     }
 
-    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        panic!("injected fault: a panic in a read")
-    }
-
     async fn read(&self, _: u64, _: usize) -> Result<Data, StoreError> {
         panic!("injected fault: a panic in a read")
     }
@@ -120,7 +116,13 @@ impl Object for PanickingObject {
 }
 
 impl LocalObject for PanickingObject {
-    fn read_blocking(&self, _: u64, _: usize, _: &mut [u8]) -> Result<Data, StoreError> {
+    fn read_local(
+        &self,
+        _: u64,
+        _: usize,
+        _: &mut [u8],
+        _: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         panic!("injected fault: a panic in a read")
     }
 }
@@ -282,18 +284,6 @@ impl Object for HangingObject {
 
     fn stat(&self) -> Result<Stat, StoreError> {
         self.inner.stat()
-    }
-
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let is_cached = self.gate.is_cached(&Call::Read(self.key.clone()));
-        is_cached
-            .then(|| self.inner.try_read(offset, size_bytes, buffer))
-            .flatten()
     }
 
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {

@@ -6,7 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use super::{
     AccessHint, Capabilities, Data, Extent, Key, Kind, Listed, Listing, ListingSupport,
-    LocalObject, Object, Stat, StoreError, SyncStore, Version, Visit, Visited,
+    LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError, SyncStore, Version, Visit,
+    Visited,
 };
 
 /// Keys and values in a map.
@@ -143,22 +144,19 @@ impl Object for MemoryObject {
         Ok(self.stat)
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        Some(self.read_blocking(offset, size, buffer))
-    }
-
     fn as_local(&self) -> Option<&dyn LocalObject> {
         Some(self)
     }
 }
 
 impl LocalObject for MemoryObject {
-    fn read_blocking(&self, offset: u64, size: usize, _: &mut [u8]) -> Result<Data, StoreError> {
+    fn read_local(
+        &self,
+        offset: u64,
+        size: usize,
+        _: &mut [u8],
+        _: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         Ok(Data::part_of(&self.value, offset, size))
     }
 }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Key, Stat, StoreError, Version};
+use super::{Key, ReadBuffer, Stat, StoreError, Version};
+use crate::runtime::{leave_session_thread, may_block};
 
-/// Bytes that a read returned: in the caller's buffer, or shared with a cache.
+/// Bytes that a read returned: in the caller's buffer, in a buffer of their own, or shared with a cache.
 #[derive(Debug)]
 pub enum Data {
-    /// This part of the caller's buffer.
+    /// This part of the buffer with which a [`LocalObject`] was read.
     Filled(Range<usize>),
+    /// This part of a buffer that belongs to the reply.
+    Owned(ReadBuffer, Range<usize>),
     /// This part of a decoded value.
     Shared(Arc<Vec<u8>>, Range<usize>),
 }
@@ -27,9 +30,21 @@ impl Data {
     pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> Result<&'a [u8], StoreError> {
         let (all, range) = match self {
             Self::Filled(range) => (buffer, range),
+            Self::Owned(own, range) => (&own[..], range),
             Self::Shared(bytes, range) => (&bytes[..], range),
         };
         part(all, range.clone())
+    }
+
+    /// Returns no bytes.
+    pub fn empty() -> Self {
+        Self::Filled(0..0)
+    }
+
+    /// Returns all bytes of a buffer.
+    pub fn all_of(buffer: ReadBuffer) -> Self {
+        let length = buffer.len();
+        Self::Owned(buffer, 0..length)
     }
 
     /// Returns `size_bytes` bytes of a value from `offset`, fewer only at its end.
@@ -38,6 +53,15 @@ impl Data {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
         let end = start.saturating_add(size_bytes).min(length);
         Self::Shared(Arc::clone(value), start..end)
+    }
+
+    /// Returns `size` of these bytes from `start`, fewer only at their end.
+    #[must_use]
+    pub fn cut(mut self, start: usize, size: usize) -> Self {
+        let (Self::Filled(range) | Self::Owned(_, range) | Self::Shared(_, range)) = &mut self;
+        range.start = range.start.saturating_add(start).min(range.end);
+        range.end = range.start.saturating_add(size).min(range.end);
+        self
     }
 }
 
@@ -76,10 +100,45 @@ pub fn in_memory(bytes: u64) -> Result<usize, StoreError> {
 /// entry: one system call then reads the header and the data of a small entry.
 pub const BUFFER_HEADROOM_BYTES: usize = 192 * 1024;
 
+/// Whether a read of a local value may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Return [`LocalReadError::WouldBlock`] instead of waiting for a disk or decoding much.
+    NonBlocking,
+    /// Wait for the disk.
+    Blocking,
+}
+
+/// Why a read of a local value failed.
+#[derive(Debug)]
+pub enum LocalReadError {
+    /// A non-blocking read would have to wait for the disk or for a decoder.
+    WouldBlock,
+    /// The read failed, in any mode.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for LocalReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl LocalReadError {
+    /// Returns the error of a blocking read.
+    pub fn of_blocking(self) -> StoreError {
+        match self {
+            Self::WouldBlock => StoreError::internal("a blocking read that would block"),
+            Self::Failed(error) => error,
+        }
+    }
+}
+
 /// The value of one key, at one version.
 ///
-/// A session thread calls [`Object::try_read`] first. If that returns `None`, a thread of the local I/O
-/// pool reads a [`LocalObject`], and [`Object::read`] is awaited for any other object.
+/// A [`LocalObject`] is read without a future, because its only waiting is a system call. The future of
+/// [`Object::read`] is polled once by a session thread, and then by the CPU pool: it must be ready at the
+/// first poll if the bytes are in memory, and must not block that poll.
 #[async_trait]
 pub trait Object: Debug + Send + Sync {
     /// Exact size in bytes.
@@ -94,22 +153,8 @@ pub trait Object: Debug + Send + Sync {
     /// [`StoreError::Stale`] if the value has changed since it was opened.
     fn stat(&self) -> Result<Stat, StoreError>;
 
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value; returns `None` if that
-    /// needs a disk, a network or a decoder.
-    ///
-    /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
-    ///
-    /// # Errors
-    /// As [`Object::read`].
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>>;
-
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value, into a new buffer. Objects that are
-    /// neither local nor in memory implement it.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value. Objects that are not local
+    /// implement it.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the value has changed since it was opened;
@@ -117,9 +162,8 @@ pub trait Object: Debug + Send + Sync {
     /// cannot be allocated.
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         match self.as_local() {
-            Some(local) => local.read_owned(offset, size_bytes),
-            None => (self.try_read(offset, size_bytes, &mut []))
-                .unwrap_or_else(|| Err(StoreError::internal("an object without a way to read it"))),
+            Some(local) => read_local(local, offset, size_bytes).await,
+            None => Err(StoreError::internal("an object without a way to read it")),
         }
     }
 
@@ -164,37 +208,69 @@ pub trait Object: Debug + Send + Sync {
 
 /// An [`Object`] on this machine.
 pub trait LocalObject: Send + Sync {
-    /// Reads `size_bytes` from `offset`, fewer only at the end of the value; blocks on a disk.
+    /// Reads `size_bytes` from `offset`, fewer only at the end of the value.
     ///
     /// `buffer` has room for `size_bytes` + [`BUFFER_HEADROOM_BYTES`].
     ///
     /// # Errors
-    /// As [`Object::read`].
-    fn read_blocking(
+    /// [`LocalReadError::WouldBlock`] only for [`ReadMode::NonBlocking`]; the errors of [`Object::read`].
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError>;
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError>;
+}
 
-    /// As [`LocalObject::read_blocking`], into a new buffer.
-    ///
-    /// # Errors
-    /// As [`Object::read`].
-    fn read_owned(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
-        let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
-        // The key of the object is not known here.
-        let no_memory = |()| StoreError::TooLarge {
-            key: Key::root(),
-            need_bytes: length as u64,
-            limit_bytes: 0,
-        };
-        let mut buffer = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
-        Ok(match self.read_blocking(offset, size_bytes, &mut buffer)? {
-            Data::Filled(range) => Data::Shared(Arc::new(buffer), range),
-            shared @ Data::Shared(..) => shared,
-        })
+/// Reads a local object into a buffer of the reply.
+///
+/// # Errors
+/// As [`LocalObject::read_local`]; [`StoreError::TooLarge`] if memory cannot be allocated.
+pub fn read_owned(
+    local: &dyn LocalObject,
+    offset: u64,
+    size_bytes: usize,
+    mode: ReadMode,
+) -> Result<Data, LocalReadError> {
+    let length = size_bytes.saturating_add(BUFFER_HEADROOM_BYTES);
+    // The key of the object is not known here.
+    let mut buffer = ReadBuffer::new(length).ok_or_else(|| StoreError::TooLarge {
+        key: Key::root(),
+        need_bytes: length as u64,
+        limit_bytes: 0,
+    })?;
+    Ok(
+        match local.read_local(offset, size_bytes, &mut buffer, mode)? {
+            Data::Filled(range) => Data::Owned(buffer, range),
+            data => data,
+        },
+    )
+}
+
+async fn read_local(
+    local: &dyn LocalObject,
+    offset: u64,
+    size_bytes: usize,
+) -> Result<Data, StoreError> {
+    nonblocking_first(|mode| read_owned(local, offset, size_bytes, mode)).await
+}
+
+/// Calls `read` without blocking, and if that is not possible, from a thread that may block.
+///
+/// # Errors
+/// The errors of `read`.
+pub async fn nonblocking_first<T: Send>(
+    mut read: impl FnMut(ReadMode) -> Result<T, LocalReadError> + Send,
+) -> Result<T, StoreError> {
+    if !may_block() {
+        match read(ReadMode::NonBlocking) {
+            Err(LocalReadError::WouldBlock) => {}
+            read => return read.map_err(LocalReadError::of_blocking),
+        }
+        leave_session_thread().await;
     }
+    read(ReadMode::Blocking).map_err(LocalReadError::of_blocking)
 }
 
 /// An object whose bytes are in memory.
@@ -211,6 +287,7 @@ impl InMemoryObject {
     }
 }
 
+#[async_trait]
 impl Object for InMemoryObject {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
@@ -224,13 +301,8 @@ impl Object for InMemoryObject {
         Ok(self.stat)
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        _: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        Some(Ok(Data::part_of(&self.bytes, offset, size_bytes)))
+    async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
+        Ok(Data::part_of(&self.bytes, offset, size_bytes))
     }
 
     fn is_parallel(&self) -> bool {
@@ -265,5 +337,19 @@ mod tests {
         assert_eq!(Data::Filled(1..3).bytes(&buffer).unwrap(), [2, 3]);
         assert_eq!(Data::Shared(shared, 1..3).bytes(&[]).unwrap(), [2, 3]);
         assert!(Data::Filled(4..4).bytes(&buffer).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_cut_ends_at_the_end_of_the_bytes() {
+        let data = || Data::part_of(&Arc::new(vec![1, 2, 3, 4]), 1, 3);
+        let cases: [(usize, usize, &[u8]); 4] = [
+            (0, 9, &[2, 3, 4]),
+            (1, 1, &[3]),
+            (3, 1, &[]),
+            (usize::MAX, usize::MAX, &[]),
+        ];
+        for (start, size, expected) in cases {
+            assert_eq!(data().cut(start, size).bytes(&[]).unwrap(), expected);
+        }
     }
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use rustix::fs::Stat as FileStat;
 use rustix::io::Errno;
 
-use super::{Kind, Stat, StoreError, TransferStats, Version, system};
+use super::{Data, Kind, ReadMode, Stat, StoreError, TransferStats, Version, system};
 
 /// Keeps the readahead of a part of an archive, see [`SnapshotReader::keep_span`].
 pub type SpanGuard = Arc<dyn Any + Send + Sync>;
@@ -27,16 +27,6 @@ pub trait SnapshotReader: Debug + Send + Sync {
 
     /// When this version was written, as reported by the source.
     fn modified(&self) -> SystemTime;
-
-    /// Fills `buffer` from `offset` if the bytes are in memory.
-    ///
-    /// # Errors
-    /// As [`SnapshotReader::read_exact_at`].
-    fn try_read_exact_at(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-    ) -> Option<Result<(), SnapshotError>>;
 
     /// Returns `length` bytes from `offset`, fetched with one request unless they are cached.
     ///
@@ -75,19 +65,6 @@ pub trait SnapshotReader: Debug + Send + Sync {
         None
     }
 
-    /// As [`SnapshotReader::try_read_exact_at`], for a range within `span`, which is read like a file.
-    ///
-    /// # Errors
-    /// As [`SnapshotReader::read_exact_at`].
-    fn try_read_within(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-        _span: Range<u64>,
-    ) -> Option<Result<(), SnapshotError>> {
-        self.try_read_exact_at(buffer, offset)
-    }
-
     /// As [`SnapshotReader::read_exact_at`], for a range within `span`, which is read like a file: larger
     /// parts of the span may be fetched, and readahead may start, but nothing outside of it is fetched.
     ///
@@ -98,8 +75,9 @@ pub trait SnapshotReader: Debug + Send + Sync {
         offset: u64,
         length: usize,
         _span: Range<u64>,
-    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
-        self.read_exact_at(offset, length).await
+    ) -> Result<Data, SnapshotError> {
+        let bytes = self.read_exact_at(offset, length).await?;
+        Ok(Data::part_of(&bytes, 0, length))
     }
 
     /// Records that `bytes` bytes from `start` are fetched before a read. Returns false, and records nothing,
@@ -124,15 +102,6 @@ pub trait SnapshotReader: Debug + Send + Sync {
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
-}
-
-/// Whether a read of a local file may block on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadMode {
-    /// Return [`SnapshotError::WouldBlock`] instead of waiting.
-    NonBlocking,
-    /// Wait for the disk.
-    Blocking,
 }
 
 /// Identifies the content of a file: its identity, its size, and the modification time, which every

@@ -95,10 +95,6 @@ impl Object for DecodedChunk {
         Ok(self.stat)
     }
 
-    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        None
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         self.reader
             .read_chunk(self.number, self.source, offset, size_bytes)

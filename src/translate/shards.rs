@@ -12,7 +12,8 @@ use crate::hierarchy::{
 };
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, in_memory,
+    AccessHint, Data, Key, Kind, LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError,
+    Version, in_memory,
 };
 use crate::zarr::{Array, CodecSpec};
 
@@ -274,22 +275,10 @@ impl Object for InnerChunk {
         })
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        match self.shift(offset, size_bytes) {
-            Some((offset, size_bytes)) => self.shard.try_read(offset, size_bytes, buffer),
-            None => Some(Ok(Data::Filled(0..0))),
-        }
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         match self.shift(offset, size_bytes) {
             Some((offset, size_bytes)) => self.shard.read(offset, size_bytes).await,
-            None => Ok(Data::Filled(0..0)),
+            None => Ok(Data::empty()),
         }
     }
 
@@ -316,20 +305,19 @@ impl Object for InnerChunk {
 }
 
 impl LocalObject for InnerChunk {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
-        let Some(shard) = self.shard.as_local() else {
-            return Err(StoreError::internal(
-                "a remote shard is read as a local one",
-            ));
-        };
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
+        let shard = self.shard.as_local();
+        let shard =
+            shard.ok_or_else(|| StoreError::internal("a remote shard is read as a local one"))?;
         match self.shift(offset, size_bytes) {
-            Some((offset, size_bytes)) => shard.read_blocking(offset, size_bytes, buffer),
-            None => Ok(Data::Filled(0..0)),
+            Some((offset, size_bytes)) => shard.read_local(offset, size_bytes, buffer, mode),
+            None => Ok(Data::empty()),
         }
     }
 }

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::array::EngineOptions;
 use crate::runtime::block_on;
-use crate::store::{Data, Listed, MemoryStore, Version, Visited, read_to_end, visit_all};
+use crate::store::{
+    Data, Listed, MemoryStore, ReadMode, Version, Visited, read_owned, read_to_end, visit_all,
+};
 
 fn key(text: &str) -> Key {
     Key::new(text.as_bytes()).unwrap()
@@ -152,10 +154,6 @@ impl Object for VersionedObject {
             version,
             ..self.object.stat()?
         })
-    }
-
-    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        None
     }
 
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
@@ -352,15 +350,13 @@ fn values_are_the_same_bytes_or_a_range_of_a_shard() {
     assert_eq!(read(&store, "shards/2/0").unwrap(), [1, 2, 3, 4]);
     let object = open(&store, "shards/0/0").unwrap();
     let part = |offset: u64, size: usize| {
-        let mut buffer = vec![0; size];
-        let tried = object.try_read(offset, size, &mut buffer).unwrap().unwrap();
-        let tried = tried.bytes(&buffer).unwrap().to_vec();
-        let local = object.as_local().unwrap();
-        let blocking = local.read_blocking(offset, size, &mut buffer).unwrap();
         let awaited = block_on(object.read(offset, size)).unwrap();
-        assert_eq!(blocking.bytes(&buffer).unwrap(), tried);
-        assert_eq!(awaited.bytes(&[]).unwrap(), tried);
-        tried
+        let awaited = awaited.bytes(&[]).unwrap().to_vec();
+        for mode in [ReadMode::NonBlocking, ReadMode::Blocking] {
+            let local = read_owned(object.as_local().unwrap(), offset, size, mode).unwrap();
+            assert_eq!(local.bytes(&[]).unwrap(), awaited);
+        }
+        awaited
     };
     assert_eq!(part(1, 2), [6, 7]);
     assert_eq!(part(3, 100), [8]);

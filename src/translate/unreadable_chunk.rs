@@ -1,5 +1,7 @@
 //! Chunks that exist but cannot be read.
 
+use async_trait::async_trait;
+
 use crate::store::{Data, Object, Stat, StoreError, Version};
 
 /// A chunk that opens, but whose reads fail. Some programs treat a chunk that does not open as
@@ -10,6 +12,7 @@ pub(super) struct UnreadableChunk {
     pub(super) error: StoreError,
 }
 
+#[async_trait]
 impl Object for UnreadableChunk {
     fn size_bytes(&self) -> u64 {
         self.stat.size_bytes
@@ -23,7 +26,7 @@ impl Object for UnreadableChunk {
         Ok(self.stat)
     }
 
-    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        Some(Err(self.error.clone()))
+    async fn read(&self, _: u64, _: usize) -> Result<Data, StoreError> {
+        Err(self.error.clone())
     }
 }

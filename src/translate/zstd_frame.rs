@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::store::{
-    Data, Key, Kind, LocalObject, Object, Stat, StoreError, Version, in_memory, part_mut, read_into,
+    Data, Key, Kind, LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError, Version,
+    in_memory, part_mut, read_into,
 };
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -124,26 +125,6 @@ impl SizedFrame {
         let head = self.header.get(start..).unwrap_or_default();
         head.get(..size_bytes).unwrap_or(head)
     }
-
-    /// Reads a range; `read` reads the chunk.
-    fn read_with<R: FnOnce(u64, usize, &mut [u8]) -> Option<Result<Data, StoreError>>>(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-        read: R,
-    ) -> Option<Result<Data, StoreError>> {
-        let head = self.head(offset, size_bytes);
-        if head.is_empty() {
-            return read(self.shift(offset), size_bytes, buffer);
-        }
-        let rest = size_bytes - head.len();
-        let data = match rest {
-            0 => Ok(Data::Filled(0..0)),
-            rest => read(self.replaced, rest, buffer)?,
-        };
-        Some(data.and_then(|data| prepend(head, data, buffer)))
-    }
 }
 
 /// Moves the data in `buffer` back and writes `head` before them.
@@ -154,7 +135,7 @@ fn prepend(head: &[u8], data: Data, buffer: &mut [u8]) -> Result<Data, StoreErro
             buffer.copy_within(range, head.len());
             length
         }
-        Data::Shared(..) => {
+        Data::Owned(..) | Data::Shared(..) => {
             let bytes = data.bytes(&[])?;
             let target = head.len()..head.len() + bytes.len();
             part_mut(buffer, target)?.copy_from_slice(bytes);
@@ -182,17 +163,6 @@ impl Object for SizedFrame {
             version: self.version,
             links: 1,
             ..self.object.stat()?
-        })
-    }
-
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        self.read_with(offset, size_bytes, buffer, |offset, size_bytes, buffer| {
-            self.object.try_read(offset, size_bytes, buffer)
         })
     }
 
@@ -231,21 +201,25 @@ impl Object for SizedFrame {
 }
 
 impl LocalObject for SizedFrame {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
-        let Some(local) = self.object.as_local() else {
-            return Err(StoreError::internal(
-                "a remote chunk is read as a local one",
-            ));
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
+        let local = self.object.as_local();
+        let local =
+            local.ok_or_else(|| StoreError::internal("a remote chunk is read as a local one"))?;
+        let head = self.head(offset, size_bytes);
+        if head.is_empty() {
+            return local.read_local(self.shift(offset), size_bytes, buffer, mode);
+        }
+        let data = match size_bytes - head.len() {
+            0 => Data::empty(),
+            rest => local.read_local(self.replaced, rest, buffer, mode)?,
         };
-        let read = self.read_with(offset, size_bytes, buffer, |offset, size_bytes, buffer| {
-            Some(local.read_blocking(offset, size_bytes, buffer))
-        });
-        read.unwrap_or_else(|| Err(StoreError::internal("a blocking read without a result")))
+        Ok(prepend(head, data, buffer)?)
     }
 }
 
@@ -255,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::block_on;
-    use crate::store::{AccessHint, BUFFER_HEADROOM_BYTES, MemoryStore, Store as _, read_to_end};
+    use crate::store::{AccessHint, MemoryStore, Store as _, read_owned, read_to_end};
 
     /// Returns a frame as a streaming encoder writes it, without a size.
     fn frame(content: &[u8], has_checksum: bool) -> Vec<u8> {
@@ -299,17 +273,14 @@ mod tests {
             // Reads at any offset and of any length return the same bytes.
             for offset in [0, 1, 5, 9, 10, 11, 1000, bytes.len() - 1, bytes.len()] {
                 for size in [1, 4, 9, 4096, bytes.len()] {
-                    let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
+                    let expected = &bytes[offset..bytes.len().min(offset + size)];
                     let offset = offset as u64;
-                    let tried = sized.try_read(offset, size, &mut buffer).unwrap().unwrap();
-                    let tried = tried.bytes(&buffer).unwrap().to_vec();
-                    let local = sized.as_local().unwrap();
-                    let blocking = local.read_blocking(offset, size, &mut buffer).unwrap();
+                    for mode in [ReadMode::NonBlocking, ReadMode::Blocking] {
+                        let local = sized.as_local().unwrap();
+                        let read = read_owned(local, offset, size, mode).unwrap();
+                        assert_eq!(read.bytes(&[]).unwrap(), expected);
+                    }
                     let awaited = block_on(sized.read(offset, size)).unwrap();
-                    let start = usize::try_from(offset).unwrap();
-                    let expected = &bytes[start..bytes.len().min(start + size)];
-                    assert_eq!(tried, expected);
-                    assert_eq!(blocking.bytes(&buffer).unwrap(), expected);
                     assert_eq!(awaited.bytes(&[]).unwrap(), expected);
                 }
             }

@@ -232,33 +232,6 @@ impl Object for OpenView {
         Ok(self.file.stat())
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let served = self.file.served.as_deref();
-        match &self.file.content {
-            FileContent::Text(text) => Some(Ok(Data::part_of(text, offset, size))),
-            FileContent::Elements(nodes, node, content_id) => {
-                let text = nodes.cached_text(node, *content_id)?;
-                Some(Ok(Data::part_of(&text, offset, size)))
-            }
-            FileContent::File(_, file, _) => file.file.try_read(offset, size, buffer, served),
-            FileContent::Picture(picture) => {
-                let content = picture.nodes.cached_picture(picture.id())?;
-                Some(Ok(Data::part_of(&content, offset, size)))
-            }
-            FileContent::Chunk(reader, chunk) => {
-                reader.try_read(Selection::Chunk(*chunk), offset, size, buffer, served)
-            }
-            FileContent::Inner(reader, inner) => {
-                reader.try_read(Selection::Inner(*inner), offset, size, buffer, served)
-            }
-        }
-    }
-
     async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
         let served = self.file.served.as_deref();
         match &self.file.content {

@@ -7,7 +7,7 @@ use super::format::parquet::{EncodedArray, ValueEncoding};
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::node::{Conversion, Value};
-use crate::store::{BUFFER_HEADROOM_BYTES, Data, StoreError, in_memory, part, part_mut};
+use crate::store::{Data, Key, ReadBuffer, StoreError, in_memory, part_mut};
 
 /// A range of the elements of an array, as the file contains them.
 struct ElementSlice<'a> {
@@ -30,46 +30,21 @@ struct StoredSlice<'a> {
     size: usize,
 }
 
-/// Returns the part of the bytes of blocks from `start` on that was requested, shorter only at the end of the
-/// file.
-fn part_of_blocks(
-    length: usize,
-    start: u64,
-    offset: u64,
-    size: usize,
-) -> Result<Range<usize>, StoreError> {
-    let first = in_memory(offset - start)?.min(length);
-    Ok(first..first.saturating_add(size).min(length))
-}
-
 impl VirtualFile {
-    /// Reads `size` bytes of the file from `offset` into `buffer`, fewer only at the end of the file, if no
-    /// chunk has to be decoded. `served` is as in [`ArrayReader::try_read`].
+    /// Reads `size` bytes of the file from `offset`, fewer only at the end of the file. `served` is as in
+    /// [`ArrayReader::read`].
     ///
     /// # Errors
-    /// As [`VirtualFile::read`].
-    pub fn try_read(
+    /// As [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format cannot express.
+    pub async fn read(
         &self,
         offset: u64,
         size: usize,
-        buffer: &mut [u8],
         served: Option<&ServedVersions>,
-    ) -> Option<Result<Data, StoreError>> {
+    ) -> Result<Data, StoreError> {
         let (start, length) = self.whole_blocks(offset, size);
-        if (start, length) == (offset, size) {
-            return self.try_segments(offset, size, buffer, served).transpose();
-        }
-        let mut read = || {
-            let mut blocks = vec![0; length + BUFFER_HEADROOM_BYTES];
-            let Some(data) = self.try_segments(start, length, &mut blocks, served)? else {
-                return Ok(None);
-            };
-            let bytes = data.bytes(&blocks)?;
-            let own = part(bytes, part_of_blocks(bytes.len(), start, offset, size)?)?;
-            part_mut(buffer, 0..own.len())?.copy_from_slice(own);
-            Ok(Some(Data::Filled(0..own.len())))
-        };
-        read().transpose()
+        let data = self.read_segments(start, length, served).await?;
+        Ok(data.cut(in_memory(offset - start)?, size))
     }
 
     /// Returns the blocks that contain a range, which fail as a whole: their offset and length.
@@ -86,104 +61,27 @@ impl VirtualFile {
         }
     }
 
-    fn try_segments(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<Option<Data>, StoreError> {
-        if let Some(only) = self.only(offset, size)? {
-            return only.try_read(buffer, served).transpose();
-        }
-        if let Some(only) = self.only_stored(offset, size)? {
-            return only.try_read(buffer, served).transpose();
-        }
-        let mut filled = 0;
-        while let Some((part, count)) = self.segment(offset, size, filled)? {
-            let target = part_mut(buffer, filled..filled + count)?;
-            if let Some(elements) = self.elements(&part)? {
-                if let Some(conversion) = elements.conversion_in_place(count) {
-                    let Some(data) = elements.try_read(target, served) else {
-                        return Ok(None);
-                    };
-                    match data? {
-                        Data::Filled(range) if range == (0..count) => {
-                            conversion.convert_in_place(target);
-                        }
-                        Data::Filled(_) => return Err(elements.too_short()),
-                        shared => elements.render(shared.bytes(&[])?, target)?,
-                    }
-                    filled += count;
-                    continue;
-                }
-                let mut stored = vec![0; elements.size];
-                let Some(data) = elements.try_read(&mut stored, served) else {
-                    return Ok(None);
-                };
-                elements.render(data?.bytes(&stored)?, target)?;
-            } else if let SegmentSlice::Rows(..) = part {
-                return Ok(None);
-            } else if let Some(stored) = self.stored(&part)? {
-                let mut own = vec![0; count + BUFFER_HEADROOM_BYTES];
-                let Some(data) = stored.try_read(&mut own, served) else {
-                    return Ok(None);
-                };
-                stored.copy(data?.bytes(&own)?, target)?;
-            } else {
-                fill(part, target)?;
-            }
-            filled += count;
-        }
-        Ok(Some(Data::Filled(0..filled)))
-    }
-
-    /// Reads `size` bytes of the file from `offset`, fewer only at the end of the file.
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read`]; [`StoreError::Corrupt`] for an element that the format cannot express.
-    pub async fn read(
-        &self,
-        offset: u64,
-        size: usize,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let (start, length) = self.whole_blocks(offset, size);
-        let data = self.read_segments(start, length, served).await?;
-        if (start, length) == (offset, size) {
-            return Ok(data);
-        }
-        match data {
-            Data::Shared(bytes, range) => {
-                let own = part_of_blocks(range.len(), start, offset, size)?;
-                Ok(Data::Shared(
-                    bytes,
-                    range.start + own.start..range.start + own.end,
-                ))
-            }
-            Data::Filled(_) => Err(StoreError::internal(
-                "whole blocks were read without a buffer of their own",
-            )),
-        }
-    }
-
     async fn read_segments(
         &self,
         offset: u64,
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if let Some(only) = self.only(offset, size)? {
-            return only.read(served).await;
-        }
-        if let Some(only) = self.only_stored(offset, size)? {
-            return only.read(served).await;
-        }
         let left = self.layout.size_bytes().saturating_sub(offset);
         let size = in_memory(left.min(size as u64))?;
-        let mut bytes = vec![0; size];
+        let mut next = self.segment(offset, size, 0)?;
+        if let Some((only, _)) = next.as_ref().filter(|(_, count)| *count == size) {
+            // The bytes of a single array are the reply.
+            if let Some(elements) = self.elements(only)? {
+                return elements.read_bytes(size, served).await;
+            }
+            if let Some(stored) = self.stored(only)? {
+                return stored.read(served).await;
+            }
+        }
+        let mut bytes = buffer(size)?;
         let mut filled = 0;
-        while let Some((part, count)) = self.segment(offset, size, filled)? {
+        while let Some((part, count)) = next {
             let target = part_mut(&mut bytes, filled..filled + count)?;
             if let Some(elements) = self.elements(&part)? {
                 let data = elements.read(served).await?;
@@ -197,38 +95,9 @@ impl VirtualFile {
                 fill(part, target)?;
             }
             filled += count;
+            next = self.segment(offset, size, filled)?;
         }
-        Ok(Data::Shared(Arc::new(bytes), 0..filled))
-    }
-
-    /// Returns the elements of a read that consists only of elements without a conversion. The decoded chunk
-    /// itself then serves as the reply.
-    fn only(&self, offset: u64, size: usize) -> Result<Option<ElementSlice<'_>>, StoreError> {
-        let Some(part) = self.only_part(offset, size)? else {
-            return Ok(None);
-        };
-        let elements = self.elements(&part)?;
-        Ok(
-            elements
-                .filter(|elements| elements.conversion.is_none() && elements.encoding.is_none()),
-        )
-    }
-
-    /// Returns the stored chunks of a read that consists only of them: the reply then comes from the store.
-    fn only_stored(&self, offset: u64, size: usize) -> Result<Option<StoredSlice<'_>>, StoreError> {
-        match self.only_part(offset, size)? {
-            Some(part) => self.stored(&part),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns the slice of a read that lies in one segment; `None` for other reads.
-    fn only_part(&self, offset: u64, size: usize) -> Result<Option<SegmentSlice<'_>>, StoreError> {
-        let end = offset
-            .saturating_add(size as u64)
-            .min(self.layout.size_bytes());
-        let part = self.layout.at(offset, size as u64)?;
-        Ok(part.filter(|part| part.size_bytes() == end.saturating_sub(offset)))
+        Ok(Data::Owned(bytes, 0..filled))
     }
 
     /// Returns the slice at the first byte that is not filled, and its size; `None` at the end.
@@ -339,15 +208,6 @@ impl VirtualFile {
 }
 
 impl StoredSlice<'_> {
-    fn try_read(
-        &self,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Option<Result<Data, StoreError>> {
-        self.reader
-            .try_read_stored(self.table, self.offset, self.size, buffer, served)
-    }
-
     async fn read(&self, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
         self.reader
             .read_stored(self.table, self.offset, self.size, served)
@@ -368,19 +228,33 @@ impl StoredSlice<'_> {
 }
 
 impl ElementSlice<'_> {
-    fn try_read(
-        &self,
-        buffer: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Option<Result<Data, StoreError>> {
-        self.reader
-            .try_read(self.extent, self.offset, self.size, buffer, served)
-    }
-
     async fn read(&self, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
         self.reader
             .read(self.extent, self.offset, self.size, served)
             .await
+    }
+
+    /// Reads the elements as `size` bytes of the file. Bytes that need no conversion are those of a decoded
+    /// chunk, if one has them all.
+    async fn read_bytes(
+        &self,
+        size: usize,
+        served: Option<&ServedVersions>,
+    ) -> Result<Data, StoreError> {
+        let mut data = self.read(served).await?;
+        if self.conversion.is_none() && self.encoding.is_none() {
+            return Ok(data);
+        }
+        if let Some(conversion) = self.conversion_in_place(size)
+            && let Data::Owned(own, range) = &mut data
+            && range.len() == size
+        {
+            conversion.convert_in_place(part_mut(own, range.clone())?);
+            return Ok(data);
+        }
+        let mut bytes = buffer(size)?;
+        self.render(data.bytes(&[])?, &mut bytes)?;
+        Ok(Data::all_of(bytes))
     }
 
     fn too_short(&self) -> StoreError {
@@ -458,6 +332,15 @@ impl ElementSlice<'_> {
         target.copy_from_slice(part.ok_or_else(short)?);
         Ok(())
     }
+}
+
+/// Returns a buffer for a reply, with arbitrary content.
+fn buffer(size: usize) -> Result<ReadBuffer, StoreError> {
+    ReadBuffer::new(size).ok_or_else(|| StoreError::TooLarge {
+        key: Key::root(),
+        need_bytes: size as u64,
+        limit_bytes: 0,
+    })
 }
 
 /// Fills `target` from a segment without elements.

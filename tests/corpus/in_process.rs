@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use zarrfs::fs::FsError;
 use zarrfs::runtime::block_on;
 use zarrfs::store::{
-    AccessHint, BUFFER_HEADROOM_BYTES, Data, Key, Kind, Object, Store, StoreError, ZipError,
-    ZipOptions, ZipStore,
+    AccessHint, BUFFER_HEADROOM_BYTES, Data, Key, Kind, LocalReadError, Object, ReadMode, Store,
+    StoreError, ZipError, ZipOptions, ZipStore,
 };
 
 use crate::allocations;
@@ -184,7 +184,8 @@ pub fn read_blocking(
     buffer: &mut [u8],
 ) -> Result<Data, StoreError> {
     match object.as_local() {
-        Some(local) => local.read_blocking(offset, size, buffer),
+        Some(local) => (local.read_local(offset, size, buffer, ReadMode::Blocking))
+            .map_err(LocalReadError::of_blocking),
         None => block_on(object.read(offset, size)),
     }
 }
@@ -202,10 +203,15 @@ pub fn read_to_end(object: &dyn Object, piece: usize) -> Result<Vec<u8>, StoreEr
     let mut buffer = vec![0xa5; piece + BUFFER_HEADROOM_BYTES];
     loop {
         let offset = all.len() as u64;
-        // A read without waiting returns the same bytes, or `None`.
-        let data = match object.try_read(offset, piece, &mut buffer) {
-            None => read_blocking(object, offset, piece, &mut buffer)?,
-            Some(data) => data?,
+        // A read without waiting returns the same bytes, or that it would block.
+        let local = object.as_local();
+        let at_hand =
+            local.map(|local| local.read_local(offset, piece, &mut buffer, ReadMode::NonBlocking));
+        let data = match at_hand {
+            None | Some(Err(LocalReadError::WouldBlock)) => {
+                read_blocking(object, offset, piece, &mut buffer)?
+            }
+            Some(data) => data.map_err(LocalReadError::of_blocking)?,
         };
         let bytes = data.bytes(&buffer).unwrap();
         all.extend_from_slice(bytes);

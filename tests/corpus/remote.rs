@@ -37,11 +37,6 @@ impl SnapshotReader for Remote {
         UNIX_EPOCH + Duration::from_secs(1_600_000_000)
     }
 
-    fn try_read_exact_at(&self, buffer: &mut [u8], _: u64) -> Option<Result<(), SnapshotError>> {
-        assert!(!buffer.is_empty(), "a request for nothing");
-        None
-    }
-
     async fn read_exact_at(
         &self,
         offset: u64,

@@ -10,8 +10,8 @@ use zarrfs::fs::FsError;
 use zarrfs::runtime::leave_session_thread;
 use zarrfs::store::{
     AccessHint, Capabilities, Data, Extent, Index, Key, Kind, Listed, Listing, ListingSupport,
-    LocalObject, Object, Position, Stat, Store, StoreError, SyncStore, Version, Visit, VisitChild,
-    Visited,
+    LocalObject, LocalReadError, Object, Position, ReadMode, Stat, Store, StoreError, SyncStore,
+    Version, Visit, VisitChild, Visited,
 };
 
 /// The kind of an injected failure.
@@ -275,21 +275,6 @@ impl Object for FailingObject {
         self.inner.stat()
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        if !self.is_local {
-            return None;
-        }
-        match self.faults.call(&self.key) {
-            Ok(()) => self.inner.try_read(offset, size_bytes, buffer),
-            Err(error) => Some(Err(error)),
-        }
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         if !self.is_local {
             leave_session_thread().await;
@@ -324,15 +309,16 @@ impl Object for FailingObject {
 }
 
 impl LocalObject for FailingObject {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         self.faults.call(&self.key)?;
         let local = self.inner.as_local().expect("checked by as_local");
-        local.read_blocking(offset, size_bytes, buffer)
+        local.read_local(offset, size_bytes, buffer, mode)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use zarrfs::fs::{
     Entry, EntryAttributes, Fs, FsError, Handle, Ino, Kind, Node, OpenDir, OpenedFile, StoreError,
-    Visited, with_buffer,
+    Visited,
 };
 use zarrfs::runtime::block_on;
 use zarrfs::tree::DirStream;
@@ -66,17 +66,12 @@ pub fn read(
         Some(reader) => reader?,
         None => block_on(fs.reader(ino, offset, size))?,
     };
-    let at_hand = with_buffer(|buffer| {
-        let read = reader.try_read(buffer)?;
-        Some(read.and_then(|bytes| Ok(bytes.get()?.to_vec())))
-    });
-    match at_hand {
+    let read = match reader.read_at_hand() {
         Some(read) => read,
-        None if reader.is_local() => {
-            with_buffer(|buffer| Ok(reader.read_blocking(buffer)?.get()?.to_vec()))
-        }
-        None => Ok(block_on(reader.read())?.bytes(&[])?.to_vec()),
-    }
+        None if reader.is_local() => reader.read_blocking(),
+        None => block_on(reader.read()),
+    };
+    Ok(read?.bytes(&[])?.to_vec())
 }
 
 /// READDIR or READDIRPLUS; an empty reply means the end of the directory.

@@ -25,9 +25,9 @@ use base64::engine::general_purpose::STANDARD;
 use zarrfs::array::{Engine, EngineOptions};
 use zarrfs::runtime::block_on;
 use zarrfs::store::{
-    AccessHint, BUFFER_HEADROOM_BYTES, DirOptions, DirStore, FaultStore, Index, Key, Kind, Listing,
-    MemoryStore, Object, OpenOptions, Position, RemoteOptions, SnapshotError, SnapshotReader,
-    SourceName, Stat, Store, StoreError, Visited, ZipOptions, ZipStore,
+    AccessHint, DirOptions, DirStore, FaultStore, Index, Key, Kind, Listing, LocalReadError,
+    MemoryStore, Object, OpenOptions, Position, ReadMode, RemoteOptions, SnapshotError,
+    SnapshotReader, SourceName, Stat, Store, StoreError, Visited, ZipOptions, ZipStore, read_owned,
 };
 use zarrfs::translate::{Target, Translated};
 
@@ -115,17 +115,20 @@ fn stat(store: &dyn Store, key: &Key) -> Result<Stat, StoreError> {
 
 /// Reads a range like the file system: without waiting if possible.
 fn read(object: &dyn Object, offset: u64, size: usize) -> Vec<u8> {
-    let mut buffer = vec![0; size + BUFFER_HEADROOM_BYTES];
     let mut bytes = Vec::new();
     while bytes.len() < size {
         let (at, left) = (offset + bytes.len() as u64, size - bytes.len());
-        let data = match (object.try_read(at, left, &mut buffer), object.as_local()) {
-            (Some(data), _) => data,
-            (None, Some(local)) => local.read_blocking(at, left, &mut buffer),
-            (None, None) => block_on(object.read(at, left)),
+        let at_hand =
+            (object.as_local()).map(|local| read_owned(local, at, left, ReadMode::NonBlocking));
+        let data = match (at_hand, object.as_local()) {
+            (Some(Err(LocalReadError::WouldBlock)), Some(local)) => {
+                read_owned(local, at, left, ReadMode::Blocking).map_err(LocalReadError::of_blocking)
+            }
+            (Some(data), _) => data.map_err(LocalReadError::of_blocking),
+            (None, _) => block_on(object.read(at, left)),
         };
         let data = data.unwrap();
-        let got = data.bytes(&buffer).unwrap();
+        let got = data.bytes(&[]).unwrap();
         if got.is_empty() {
             break;
         }
@@ -550,10 +553,6 @@ impl SnapshotReader for Remote {
 
     fn modified(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH
-    }
-
-    fn try_read_exact_at(&self, _: &mut [u8], _: u64) -> Option<Result<(), SnapshotError>> {
-        None
     }
 
     async fn read_exact_at(

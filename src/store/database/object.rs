@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use super::value_cache::ValueReservation;
 use super::versions::{Digest, VersionProof, revalidate};
 use super::{Failure, Shared, Snapshot, ValueMeta, object_stat};
-use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version};
+use crate::store::{
+    Data, Key, LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError, Version,
+};
 use crate::sync::Mutex;
 
 /// A short value that was read when it was looked up or opened.
@@ -46,15 +48,6 @@ impl Object for ShortObject {
         Ok(self.stat)
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        Some(self.read_blocking(offset, size_bytes, buffer))
-    }
-
     fn as_local(&self) -> Option<&dyn LocalObject> {
         Some(self)
     }
@@ -65,12 +58,13 @@ impl Object for ShortObject {
 }
 
 impl LocalObject for ShortObject {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         _: &mut [u8],
-    ) -> Result<Data, StoreError> {
+        _: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         Ok(Data::part_of(&self.content, offset, size_bytes))
     }
 }
@@ -138,11 +132,6 @@ impl Object for LongObject {
 
     fn stat(&self) -> Result<Stat, StoreError> {
         Ok(self.stat)
-    }
-
-    fn try_read(&self, _: u64, _: usize, _: &mut [u8]) -> Option<Result<Data, StoreError>> {
-        // It is not known whether the pages are in memory.
-        None
     }
 
     // No `LocalObject`: a lock of a writer can last long, and the threads that read it must not wait for it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
+use futures_util::FutureExt;
 use proptest::prelude::*;
 
 use super::versions::identity_of;
@@ -291,13 +292,13 @@ fn an_open_uses_the_small_value_of_the_preceding_lookup() {
     put(&map, b"a", b"other".to_vec());
     let first = open();
     assert_eq!(first.version(), looked_up.version);
-    let data = first.try_read(0, 10, &mut []).unwrap().unwrap();
+    let data = first.read(0, 10).now_or_never().unwrap().unwrap();
     assert_eq!(data.bytes(&[]).unwrap(), b"value");
     assert_ne!(open().version(), looked_up.version, "only once");
     stat(&store, b"a").unwrap();
     put(&map, b"a", b"third".to_vec());
     std::thread::sleep(Duration::from_millis(150));
-    let data = open().try_read(0, 10, &mut []).unwrap().unwrap();
+    let data = open().read(0, 10).now_or_never().unwrap().unwrap();
     assert_eq!(data.bytes(&[]).unwrap(), b"third");
 }
 
@@ -307,7 +308,7 @@ fn use_key(store: &DatabaseStore, text: &[u8]) -> Vec<u8> {
     let object = store.try_open(&key(text), AccessHint::Ranges);
     let object = object.unwrap().unwrap();
     assert_eq!(object.version(), found.version);
-    let data = object.try_read(0, 1 << 20, &mut []).unwrap().unwrap();
+    let data = object.read(0, 1 << 20).now_or_never().unwrap().unwrap();
     data.bytes(&[]).unwrap().to_vec()
 }
 
@@ -360,7 +361,7 @@ fn values_that_exceed_the_value_cache_are_read_by_ranges() {
     let (_, store, names) = numbered(1, 60_000);
     let open = || store.try_open(&key(&names[0]), AccessHint::Ranges);
     let open = || open().unwrap().unwrap();
-    let is_held = |object: &dyn Object| object.try_read(0, 10, &mut []).is_some();
+    let is_held = |object: &dyn Object| object.as_local().is_some();
     let value_cache = &store.shared.value_cache;
     let all: Vec<_> = std::iter::from_fn(|| value_cache.reserve(60_000)).collect();
     assert_eq!(all.len(), (64 << 20) / 60_000);

@@ -12,7 +12,8 @@ use zstd::stream::write::Decoder as ZstdDecoder;
 
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
 use super::{BaseLocation, ReferenceError, ReferenceStore, Targets};
-use crate::store::snapshot::{ReadMode, SnapshotError, SnapshotFile};
+use crate::store::ReadMode;
+use crate::store::snapshot::{SnapshotError, SnapshotFile};
 use crate::store::{
     AccessHint, Key, Kind, OpenOptions, SnapshotReader, Store, read_to_end, visit_all,
 };

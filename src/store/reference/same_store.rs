@@ -117,15 +117,6 @@ impl Object for LazyRange {
         }
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        self.object.get()?.try_read(offset, size_bytes, buffer)
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         self.object().await?.read(offset, size_bytes).await
     }

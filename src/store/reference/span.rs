@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::store::{Data, Key, LocalObject, Object, Stat, StoreError, Version, in_memory};
+use crate::store::{
+    Data, Key, LocalObject, LocalReadError, Object, ReadMode, Stat, StoreError, Version, in_memory,
+};
 
 /// Converts the failure to open a target into an error of a key: the key exists, but its bytes do not.
 pub(super) fn target_error(
@@ -132,20 +134,6 @@ impl Object for SpanObject {
         Ok(self.stat)
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let (start, length) = match self.shifted(offset, size_bytes) {
-            Ok(shifted) => shifted,
-            Err(error) => return Some(Err(error)),
-        };
-        let read = self.object.try_read(start, length, buffer)?;
-        Some(read.map_err(|error| self.error(error)))
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let (start, length) = self.shifted(offset, size_bytes)?;
         let read = self.object.read(start, length).await;
@@ -168,17 +156,21 @@ impl Object for SpanObject {
 }
 
 impl LocalObject for SpanObject {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size_bytes: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         let (start, length) = self.shifted(offset, size_bytes)?;
         let Some(local) = self.object.as_local() else {
-            return Err(StoreError::internal("a local span of a remote object"));
+            return Err(StoreError::internal("a local span of a remote object").into());
         };
-        let read = local.read_blocking(start, length, buffer);
-        read.map_err(|error| self.error(error))
+        let read = local.read_local(start, length, buffer, mode);
+        read.map_err(|error| match error {
+            LocalReadError::Failed(error) => self.error(error).into(),
+            LocalReadError::WouldBlock => LocalReadError::WouldBlock,
+        })
     }
 }

@@ -13,7 +13,7 @@ use super::store::RemoteSource;
 use super::value::{fetch, fetch_cached};
 use super::{Meta, RequestError, TransferStats};
 use crate::runtime;
-use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError, part};
+use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError};
 use crate::sync::Mutex;
 
 /// How long the readahead of an entry continues without a read or a reader.
@@ -121,25 +121,6 @@ impl RemoteArchive {
         self.tail.get(index(range.start)?..index(range.end)?)
     }
 
-    /// Reads a range that is in memory.
-    fn try_exact(&self, range: &Range<u64>, buffer: &mut [u8]) -> Option<Result<(), StoreError>> {
-        let cached = match self.in_tail(range) {
-            Some(_) => None,
-            None => {
-                let root = Key::root();
-                let cached = self.source.in_memory(&root, &self.meta, range)?;
-                self.source.counters.hit(&root);
-                Some(cached)
-            }
-        };
-        let bytes = match &cached {
-            Some(bytes) => &bytes[..],
-            None => self.in_tail(range)?,
-        };
-        let whole = part(bytes, 0..buffer.len());
-        Some(whole.map(|bytes| buffer.copy_from_slice(bytes)))
-    }
-
     async fn exact(&self, range: Range<u64>) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(bytes) = self.in_tail(&range) {
             return Ok(Arc::new(bytes.to_vec()));
@@ -208,19 +189,6 @@ impl SnapshotReader for RemoteArchive {
         self.meta.modified.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    fn try_read_exact_at(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-    ) -> Option<Result<(), SnapshotError>> {
-        let range = range_of(offset, buffer.len());
-        if let Err(error) = self.check_range(&range) {
-            return Some(Err(error));
-        }
-        let read = self.try_exact(&range, buffer)?;
-        Some(self.record_change(read))
-    }
-
     async fn read_exact_at(
         &self,
         offset: u64,
@@ -257,42 +225,20 @@ impl SnapshotReader for RemoteArchive {
         Some(blocks)
     }
 
-    fn try_read_within(
-        &self,
-        buffer: &mut [u8],
-        offset: u64,
-        span: Range<u64>,
-    ) -> Option<Result<(), SnapshotError>> {
-        let range = range_of(offset, buffer.len());
-        if !self.is_in_blocks(&range, &span) {
-            return self.try_read_exact_at(buffer, offset);
-        }
-        if let Err(error) = self.check_range(&range) {
-            return Some(Err(error));
-        }
-        let copied = self.blocks(span).try_copy(range, buffer)?;
-        Some(self.record_change(copied))
-    }
-
     async fn read_within(
         &self,
         offset: u64,
         length: usize,
         span: Range<u64>,
-    ) -> Result<Arc<Vec<u8>>, SnapshotError> {
+    ) -> Result<Data, SnapshotError> {
         let range = range_of(offset, length);
         if !self.is_in_blocks(&range, &span) {
-            return self.read_exact_at(offset, length).await;
+            let bytes = self.read_exact_at(offset, length).await?;
+            return Ok(Data::part_of(&bytes, 0, length));
         }
         self.check_range(&range)?;
         let blocks = self.blocks(span);
-        match self.record_change(blocks.read(range).await)? {
-            Data::Shared(bytes, range) if range == (0..bytes.len()) => Ok(bytes),
-            data => {
-                let bytes = data.bytes(&[]).map_err(SnapshotError::Store)?;
-                Ok(Arc::new(bytes.to_vec()))
-            }
-        }
+        self.record_change(blocks.read(range).await)
     }
 
     fn begin_prefetch(&self, start: u64, bytes: u64, budget_bytes: u64) -> bool {

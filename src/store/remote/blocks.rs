@@ -11,8 +11,10 @@ use super::Meta;
 use super::range_cache::{RangeKey, ReaderRegistration};
 use super::store::{RemoteSource, panicked};
 use super::value::fetch_in_pieces;
-use crate::runtime::{self, leave_session_thread};
-use crate::store::{Data, Key, Readahead, StoreError, Window, in_memory, part, part_mut};
+use crate::runtime;
+use crate::store::{
+    Data, Key, ReadBuffer, Readahead, StoreError, Window, in_memory, part, part_mut,
+};
 use crate::sync::Mutex;
 
 /// Size of a block in bytes.
@@ -67,64 +69,33 @@ impl Blocks {
         }
     }
 
-    /// Reads a range of the object within the span, if its blocks are in memory. If the range lies in several
-    /// blocks, it is copied to the beginning of `buffer`.
-    pub(super) fn try_read(
-        &self,
-        range: Range<u64>,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let range = self.part.within(&range);
-        Some(match &self.in_memory(&range)?[..] {
-            [block] => shared(&range, block),
-            blocks => self.part.copy(&range, blocks, buffer),
-        })
-    }
-
-    /// Copies a range of the object within the span to the beginning of `buffer`, if its blocks are in
-    /// memory.
-    pub(super) fn try_copy(
-        &self,
-        range: Range<u64>,
-        buffer: &mut [u8],
-    ) -> Option<Result<(), StoreError>> {
-        let range = self.part.within(&range);
-        let blocks = self.in_memory(&range)?;
-        Some(self.part.copy(&range, &blocks, buffer).map(drop))
-    }
-
-    /// Records a read, and returns the blocks of a range of the span if all are in memory.
-    fn in_memory(&self, range: &Range<u64>) -> Option<Vec<Block>> {
-        self.read_ahead(range);
-        let source = &self.part.source;
-        let blocks = numbers(range).map(|number| source.ranges.get(&self.part.range_key(number)));
-        let blocks = blocks.collect::<Option<_>>()?;
-        source.counters.hit(&self.part.key);
-        Some(blocks)
-    }
-
     /// Reads a range of the object within the span.
     pub(super) async fn read(&self, range: Range<u64>) -> Result<Data, StoreError> {
         let part = &self.part;
         let range = part.within(&range);
         self.read_ahead(&range);
-        let numbers = numbers(&range);
-        let bytes = (numbers.end - numbers.start).saturating_mul(BLOCK_BYTES);
-        let _reserved = part.source.reserve(&part.key, bytes).await?;
-        let blocks = part.blocks(numbers).await?;
+        let _reserved;
+        let blocks = match part.in_memory(&range) {
+            Some(blocks) => blocks,
+            None => {
+                let numbers = numbers(&range);
+                let bytes = (numbers.end - numbers.start).saturating_mul(BLOCK_BYTES);
+                _reserved = part.source.reserve(&part.key, bytes).await?;
+                part.blocks(numbers).await?
+            }
+        };
         if let [block] = &blocks[..] {
             return shared(&range, block);
         }
         let need_bytes = range.end.saturating_sub(range.start);
-        let no_memory = |()| StoreError::TooLarge {
+        let no_memory = || StoreError::TooLarge {
             key: part.key.clone(),
             need_bytes,
             limit_bytes: 0,
         };
-        let mut bytes = bytemuck::try_zeroed_vec(in_memory(need_bytes)?).map_err(no_memory)?;
-        part.copy(&range, &blocks, &mut bytes)?;
-        let length = bytes.len();
-        Ok(Data::Shared(Arc::new(bytes), 0..length))
+        let mut bytes = ReadBuffer::new(in_memory(need_bytes)?).ok_or_else(no_memory)?;
+        let filled = part.copy(&range, &blocks, &mut bytes)?;
+        Ok(Data::Owned(bytes, 0..filled))
     }
 
     /// Records a read, and starts to fetch the bytes that a sequential reader will read next.
@@ -188,13 +159,21 @@ impl Spanned {
         range.start.saturating_sub(self.span.start)..end.saturating_sub(self.span.start)
     }
 
-    /// Copies a range of the span from its blocks.
+    /// Returns the blocks of a range of the span, if all are in memory.
+    fn in_memory(&self, range: &Range<u64>) -> Option<Vec<Block>> {
+        let blocks = numbers(range).map(|number| self.source.ranges.get(&self.range_key(number)));
+        let blocks = blocks.collect::<Option<_>>()?;
+        self.source.counters.hit(&self.key);
+        Some(blocks)
+    }
+
+    /// Copies a range of the span from its blocks to the beginning of `target`; returns its length.
     fn copy(
         &self,
         range: &Range<u64>,
         blocks: &[Block],
         target: &mut [u8],
-    ) -> Result<Data, StoreError> {
+    ) -> Result<usize, StoreError> {
         let mut filled = 0;
         for (number, bytes) in numbers(range).zip(blocks) {
             let start = number.saturating_mul(BLOCK_BYTES);
@@ -204,7 +183,7 @@ impl Spanned {
             part_mut(target, filled..filled + own.len())?.copy_from_slice(own);
             filled += own.len();
         }
-        Ok(Data::Filled(0..filled))
+        Ok(filled)
     }
 
     fn block(&self, number: u64) -> Range<u64> {
@@ -220,14 +199,11 @@ impl Spanned {
 
     /// Returns blocks in order: cached ones, and the others with one request for each run of them.
     async fn blocks(self: &Arc<Self>, wanted: Range<u64>) -> Result<Vec<Block>, StoreError> {
-        if self.source.disk.is_some() {
-            leave_session_thread().await;
-        }
-        let cached = |number| {
+        let mut blocks: Vec<Option<Block>> = Vec::new();
+        for number in wanted.clone() {
             let range = self.block(number);
-            self.source.cached(&self.key, &self.meta, &range)
-        };
-        let mut blocks: Vec<Option<Block>> = wanted.clone().map(cached).collect();
+            blocks.push(self.source.find_cached(&self.key, &self.meta, &range).await);
+        }
         let missing: Vec<u64> = wanted
             .zip(&blocks)
             .filter(|(_, block)| block.is_none())

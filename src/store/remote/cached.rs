@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::range_cache::RangeKey;
 use super::store::RemoteSource;
 use super::{Meta, Page};
-use crate::runtime::{self, Priority, leave_session_thread};
+use crate::runtime::{self, Priority, leave_session_thread, may_block};
 use crate::store::Key;
 
 /// Limit of cached attributes of an object, in bytes.
@@ -57,6 +57,23 @@ impl RemoteSource {
         self.ranges
             .insert(self.range_key(key, meta, range), Arc::clone(&bytes));
         Some(bytes)
+    }
+
+    /// As [`RemoteSource::cached`], and leaves the session thread before it asks the disk.
+    pub(super) async fn find_cached(
+        &self,
+        key: &Key,
+        meta: &Meta,
+        range: &Range<u64>,
+    ) -> Option<Arc<Vec<u8>>> {
+        let found = self.in_memory(key, meta, range);
+        if found.is_some() || self.disk.is_none() {
+            return found;
+        }
+        if !may_block() {
+            leave_session_thread().await;
+        }
+        self.cached(key, meta, range)
     }
 
     /// Caches bytes of a version of an object.

@@ -268,10 +268,8 @@ impl RemoteTarget {
 
     /// Reads a range of the object, together with other ranges that are requested now.
     async fn read(self: &Arc<Self>, range: Range<u64>) -> RangeResult {
-        if self.source.disk.is_some() {
-            leave_session_thread().await;
-        }
-        if let Some(bytes) = self.source.cached(&self.key, &self.meta, &range) {
+        let cached = self.source.find_cached(&self.key, &self.meta, &range);
+        if let Some(bytes) = cached.await {
             self.source.counters.hit(&self.key);
             return Ok(bytes);
         }
@@ -288,10 +286,8 @@ impl RemoteTarget {
         if bytes == 0 || bytes > source.whole_limit() || range.end > self.meta.size_bytes {
             return true;
         }
-        if source.disk.is_some() {
-            leave_session_thread().await;
-        }
-        if source.cached(&self.key, &self.meta, &range).is_some() {
+        let cached = source.find_cached(&self.key, &self.meta, &range);
+        if cached.await.is_some() {
             return true;
         }
         let Some(reserved) = source.try_reserve_ahead(bytes.saturating_add(GAP_BYTES)) else {
@@ -553,29 +549,10 @@ impl Object for RemoteSpan {
         })
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let range = self.within(offset, size_bytes);
-        if range.is_empty() {
-            return Some(Ok(Data::Filled(0..0)));
-        }
-        let read = match (self.is_exact, self.is_whole()) {
-            (true, _) => Ok(all(self.target.in_memory(&range)?)),
-            (false, true) => self.part(self.target.in_memory(&self.span)?, &range),
-            (false, false) => return self.blocks.try_read(range, buffer),
-        };
-        self.record_read();
-        Some(read)
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let range = self.within(offset, size_bytes);
         if range.is_empty() {
-            return Ok(Data::Filled(0..0));
+            return Ok(Data::empty());
         }
         let wanted = match (self.is_exact, self.is_whole()) {
             (true, _) => range.clone(),

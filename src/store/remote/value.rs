@@ -17,7 +17,6 @@ use super::range_cache::RangeKey;
 use super::store::{RemoteSource, panicked};
 use super::whole_objects::LoadPurpose;
 use super::{ByteRange, Get, Meta, RequestError};
-use crate::runtime::leave_session_thread;
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
 /// The content of a response.
@@ -114,10 +113,8 @@ impl RemoteObject {
     /// Returns a range of the value, after fetching and caching the whole value.
     async fn read_whole(&self, range: &Range<u64>) -> Result<Data, StoreError> {
         let (source, key, meta) = (&self.source, &self.key, &self.value.meta);
-        if source.disk.is_some() {
-            leave_session_thread().await;
-        }
-        if let Some(bytes) = source.cached(key, meta, &(0..meta.size_bytes)) {
+        let whole = 0..meta.size_bytes;
+        if let Some(bytes) = source.find_cached(key, meta, &whole).await {
             source.counters.hit(key);
             self.record_read();
             return shared(bytes, range);
@@ -175,10 +172,7 @@ pub(super) async fn fetch_cached(
     meta: &Meta,
     range: Range<u64>,
 ) -> Result<Arc<Vec<u8>>, StoreError> {
-    if source.disk.is_some() {
-        leave_session_thread().await;
-    }
-    if let Some(bytes) = source.cached(key, meta, &range) {
+    if let Some(bytes) = source.find_cached(key, meta, &range).await {
         source.counters.hit(key);
         return Ok(bytes);
     }
@@ -260,36 +254,10 @@ impl Object for RemoteObject {
         Ok(self.value.meta.stat())
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size_bytes: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let range = self.clamp(offset, size_bytes);
-        if range.is_empty() {
-            return Some(Ok(Data::Filled(0..0)));
-        }
-        if let found @ (Ok(Some(_)) | Err(_)) = self.in_value(&range) {
-            return found.transpose();
-        }
-        if !self.is_exact {
-            let whole = self.in_memory(&range);
-            return match self.is_whole() {
-                true => whole,
-                false => whole.or_else(|| self.blocks.try_read(range, buffer)),
-            };
-        }
-        let bytes = self.source.in_memory(&self.key, &self.value.meta, &range)?;
-        self.source.counters.hit(&self.key);
-        let length = bytes.len();
-        Some(Ok(Data::Shared(bytes, 0..length)))
-    }
-
     async fn read(&self, offset: u64, size_bytes: usize) -> Result<Data, StoreError> {
         let range = self.clamp(offset, size_bytes);
         if range.is_empty() {
-            return Ok(Data::Filled(0..0));
+            return Ok(Data::empty());
         }
         if let Some(data) = self.in_value(&range)? {
             return Ok(data);
@@ -297,7 +265,10 @@ impl Object for RemoteObject {
         match (self.is_exact, self.is_whole()) {
             (true, _) => self.fetch_exact(range).await,
             (false, true) => self.read_whole(&range).await,
-            (false, false) => self.blocks.read(range).await,
+            (false, false) => match self.in_memory(&range) {
+                Some(whole) => whole,
+                None => self.blocks.read(range).await,
+            },
         }
     }
 

@@ -16,7 +16,8 @@ use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{EntryMethod, Node};
 use super::{Archive, ArchiveBytes, DecodedCache, archive_error};
 use crate::store::{
-    Data, Key, LocalObject, Object, Position, SpanGuard, Stat, StoreError, Version, in_memory, part,
+    Data, Key, LocalObject, Object, Position, SpanGuard, Stat, StoreError, Version, in_memory,
+    nonblocking_first, part, read_owned,
 };
 
 /// Bytes that are read after the name in the header; they usually contain the whole extra field.
@@ -287,23 +288,11 @@ impl Object for ZipObject {
         Ok(self.archive.stat_of(self.position))
     }
 
-    fn try_read(
-        &self,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        match &self.archive.bytes {
-            ArchiveBytes::Local(file) => self.try_read_local(file, offset, size, buffer),
-            ArchiveBytes::Remote(reader) => self
-                .try_read_remote(&**reader, offset, size, buffer)
-                .transpose(),
-        }
-    }
-
     async fn read(&self, offset: u64, size: usize) -> Result<Data, StoreError> {
         match &self.archive.bytes {
-            ArchiveBytes::Local(_) => self.read_owned(offset, size),
+            ArchiveBytes::Local(_) => {
+                nonblocking_first(|mode| read_owned(self, offset, size, mode)).await
+            }
             ArchiveBytes::Remote(reader) => self.read_remote(reader, offset, size).await,
         }
     }

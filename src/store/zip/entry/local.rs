@@ -7,11 +7,13 @@ use std::sync::Arc;
 use flate2::Crc;
 
 use super::{CHECK_PIECE_BYTES, MAX_HEADER_BYTES, ZipObject};
-use crate::store::snapshot::{ReadMode, SnapshotError, SnapshotFile};
+use crate::store::snapshot::{SnapshotError, SnapshotFile};
 use crate::store::zip::ArchiveBytes;
 use crate::store::zip::index::EntryMethod;
 use crate::store::zip::inflate::{self, SEGMENT_BYTES};
-use crate::store::{Data, LocalObject, StoreError, in_memory, part, part_mut};
+use crate::store::{
+    Data, LocalObject, LocalReadError, ReadMode, StoreError, in_memory, part, part_mut,
+};
 
 /// Entries up to this size, in bytes, are decoded on a session thread: handing them over takes longer.
 const INLINE_MAX_BYTES: u64 = 32 << 10;
@@ -19,20 +21,6 @@ const INLINE_MAX_BYTES: u64 = 32 << 10;
 thread_local! {
     /// Buffer for the compressed bytes of an entry.
     static COMPRESSED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Why a local read failed.
-#[derive(Debug)]
-pub(super) enum ReadError {
-    /// A non-blocking read would have to wait for the disk or for a decoder.
-    WouldBlock,
-    Failed(StoreError),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 /// The file of an archive, and whether reads of it may block.
@@ -43,49 +31,28 @@ struct Reading<'a> {
 }
 
 impl LocalObject for ZipObject {
-    fn read_blocking(
+    fn read_local(
         &self,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, StoreError> {
+        mode: ReadMode,
+    ) -> Result<Data, LocalReadError> {
         let ArchiveBytes::Local(file) = &self.archive.bytes else {
-            return Err(StoreError::internal("a local read of a remote archive"));
+            return Err(StoreError::internal("a local read of a remote archive").into());
         };
-        let mode = ReadMode::Blocking;
-        match self.read_local(Reading { file, mode }, offset, size, buffer) {
-            Ok(data) => Ok(data),
-            Err(ReadError::Failed(error)) => Err(error),
-            Err(ReadError::WouldBlock) => {
-                Err(StoreError::internal("a blocking read that would block"))
-            }
-        }
+        self.read_from(Reading { file, mode }, offset, size, buffer)
     }
 }
 
 impl ZipObject {
-    pub(super) fn try_read_local(
-        &self,
-        file: &SnapshotFile,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Option<Result<Data, StoreError>> {
-        let mode = ReadMode::NonBlocking;
-        match self.read_local(Reading { file, mode }, offset, size, buffer) {
-            Ok(data) => Some(Ok(data)),
-            Err(ReadError::Failed(error)) => Some(Err(error)),
-            Err(ReadError::WouldBlock) => None,
-        }
-    }
-
-    fn read_local(
+    fn read_from(
         &self,
         from: Reading<'_>,
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, ReadError> {
+    ) -> Result<Data, LocalReadError> {
         let node = self.node();
         let (offset, size) = self.clamp(offset, size)?;
         // An empty entry is decoded too, which verifies its header and checksum.
@@ -120,13 +87,13 @@ impl ZipObject {
         Reading { file, mode }: Reading<'_>,
         buffer: &mut [u8],
         offset: u64,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), LocalReadError> {
         let result = match buffer.is_empty() {
             true => file.check(),
             false => file.read_exact_at(buffer, offset, mode),
         };
         result.map_err(|error| match error {
-            SnapshotError::WouldBlock => ReadError::WouldBlock,
+            SnapshotError::WouldBlock => LocalReadError::WouldBlock,
             error => self.archive_error(error).into(),
         })
     }
@@ -138,7 +105,7 @@ impl ZipObject {
         from: Reading<'_>,
         buffer: &mut [u8],
         data_bytes: usize,
-    ) -> Result<(usize, usize), ReadError> {
+    ) -> Result<(usize, usize), LocalReadError> {
         let start = self.node().header_offset();
         let mut length = self.first_read_bytes(data_bytes).min(buffer.len());
         let first = part_mut(buffer, 0..length)?;
@@ -164,7 +131,7 @@ impl ZipObject {
     }
 
     /// Returns where the data of the entry begins in the archive.
-    fn data_start(&self, from: Reading<'_>) -> Result<u64, ReadError> {
+    fn data_start(&self, from: Reading<'_>) -> Result<u64, LocalReadError> {
         let node = self.node();
         let header_length = match node.header_length() {
             Some(length) => length,
@@ -182,7 +149,7 @@ impl ZipObject {
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, ReadError> {
+    ) -> Result<Data, LocalReadError> {
         if self.is_verified_first(size) {
             self.verify_stored(from)?;
         }
@@ -209,9 +176,9 @@ impl ZipObject {
     }
 
     /// Reads a whole stored entry and verifies its checksum.
-    fn verify_stored(&self, from: Reading<'_>) -> Result<(), ReadError> {
+    fn verify_stored(&self, from: Reading<'_>) -> Result<(), LocalReadError> {
         if from.mode == ReadMode::NonBlocking {
-            return Err(ReadError::WouldBlock);
+            return Err(LocalReadError::WouldBlock);
         }
         let start = self.data_start(from)?;
         let size = self.node().size_bytes();
@@ -237,7 +204,7 @@ impl ZipObject {
         offset: u64,
         size: usize,
         buffer: &mut [u8],
-    ) -> Result<Data, ReadError> {
+    ) -> Result<Data, LocalReadError> {
         let entry_bytes = self.node().size_bytes();
         if entry_bytes <= INLINE_MAX_BYTES {
             let start = in_memory(offset)?;
@@ -255,7 +222,7 @@ impl ZipObject {
         }
         self.check_memory()?;
         if from.mode == ReadMode::NonBlocking {
-            return Err(ReadError::WouldBlock);
+            return Err(LocalReadError::WouldBlock);
         }
         // One reader decodes; others wait for the lock and find the bytes in the cache.
         let inflater = self.archive.inflaters.of(self.position);
@@ -269,7 +236,12 @@ impl ZipObject {
     }
 
     /// Reads from one segment of an entry that is too large to be decoded whole.
-    fn read_segment(&self, from: Reading<'_>, offset: u64, size: usize) -> Result<Data, ReadError> {
+    fn read_segment(
+        &self,
+        from: Reading<'_>,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data, LocalReadError> {
         let number = self.segment_of(offset)?;
         if self.archive.options.verify && self.node().crc_verdict().is_none() {
             let last = self.segment_of(self.node().size_bytes().saturating_sub(1))?;
@@ -285,17 +257,17 @@ impl ZipObject {
     }
 
     /// Decodes one segment, and caches all segments that are decoded on the way.
-    fn segment(&self, from: Reading<'_>, number: u32) -> Result<Arc<Vec<u8>>, ReadError> {
+    fn segment(&self, from: Reading<'_>, number: u32) -> Result<Arc<Vec<u8>>, LocalReadError> {
         if from.mode == ReadMode::NonBlocking {
-            return Err(ReadError::WouldBlock);
+            return Err(LocalReadError::WouldBlock);
         }
         let data_start = self.data_start(from)?;
         let read = |buffer: &mut [u8], at: u64| {
             let read = self.pread(from, buffer, data_start.saturating_add(at));
             match read {
                 Ok(()) => Ok(buffer.len()),
-                Err(ReadError::Failed(error)) => Err(error),
-                Err(ReadError::WouldBlock) => {
+                Err(LocalReadError::Failed(error)) => Err(error),
+                Err(LocalReadError::WouldBlock) => {
                     Err(StoreError::internal("a blocking read that would block"))
                 }
             }
@@ -309,7 +281,7 @@ impl ZipObject {
         &self,
         from: Reading<'_>,
         decode: impl FnOnce(&[u8]) -> Result<T, StoreError>,
-    ) -> Result<T, ReadError> {
+    ) -> Result<T, LocalReadError> {
         let length = self.compressed_bytes()?;
         COMPRESSED.with_borrow_mut(|compressed| {
             let range = self.read_compressed(from, compressed, length)?;
@@ -328,7 +300,7 @@ impl ZipObject {
         from: Reading<'_>,
         buffer: &mut Vec<u8>,
         length: usize,
-    ) -> Result<Range<usize>, ReadError> {
+    ) -> Result<Range<usize>, LocalReadError> {
         let node = self.node();
         let header_room = match node.header_length() {
             Some(_) => 0,

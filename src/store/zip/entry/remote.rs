@@ -47,56 +47,6 @@ impl Window {
 }
 
 impl ZipObject {
-    /// Reads bytes that are in memory.
-    pub(super) fn try_read_remote(
-        &self,
-        reader: &dyn SnapshotReader,
-        offset: u64,
-        size: usize,
-        buffer: &mut [u8],
-    ) -> Result<Option<Data>, StoreError> {
-        let node = self.node();
-        let (offset, size) = self.clamp(offset, size)?;
-        if node.size_bytes() > 0 && size == 0 {
-            return Ok(Some(Data::Filled(0..0)));
-        }
-        if self.is_fetched_in_parts() {
-            let Some(data) = self.known_data(size) else {
-                return Ok(None);
-            };
-            let target = part_mut(buffer, 0..size)?;
-            let at = data.start.saturating_add(offset);
-            let read = match self.is_exact {
-                true => reader.try_read_exact_at(target, at),
-                false => {
-                    self.keep_span(reader, &data);
-                    reader.try_read_within(target, at, data)
-                }
-            };
-            return match read {
-                None => Ok(None),
-                Some(read) => {
-                    read.map_err(|error| self.archive_error(error))?;
-                    self.update_crc(offset, part(buffer, 0..size)?)?;
-                    Ok(Some(Data::Filled(0..size)))
-                }
-            };
-        }
-        let (number, start) = match self.is_segmented() {
-            true => (self.segment_of(offset)?, in_memory(offset % SEGMENT_BYTES)?),
-            false => (0, in_memory(offset)?),
-        };
-        let Some(bytes) = self.cached(&self.archive.decoded, number)? else {
-            return Ok(None);
-        };
-        let range = start..start.saturating_add(size);
-        let is_whole = range.end <= bytes.len();
-        if is_whole && !self.is_segmented() {
-            reader.record_read(node.header_offset(), node.compressed_bytes());
-        }
-        Ok(is_whole.then_some(Data::Shared(bytes, range)))
-    }
-
     /// Fetches the whole entry before a read, if it is decoded whole and memory for it is free.
     pub(super) async fn prefetch_remote(&self, reader: &Reader) -> bool {
         let node = self.node();
@@ -119,17 +69,6 @@ impl ZipObject {
         let is_fetched = self.decoded(reader).await.is_ok();
         reader.end_prefetch(start, needed, is_fetched);
         is_fetched
-    }
-
-    /// Returns the range of a stored entry's data in the archive. `None` unless its header is verified, and
-    /// also its checksum if that is required first.
-    fn known_data(&self, size: usize) -> Option<Range<u64>> {
-        let node = self.node();
-        if self.is_verified_first(size) || node.size_bytes() == 0 {
-            return None;
-        }
-        let start = node.header_offset().saturating_add(node.header_length()?);
-        Some(start..start.saturating_add(node.size_bytes()))
     }
 
     pub(super) async fn read_remote(
@@ -236,31 +175,30 @@ impl ZipObject {
         if self.is_verified_first(size) {
             self.fetch_and_verify(reader).await?;
         }
-        let (bytes, range) = match self.node().header_length() {
+        let data = match self.node().header_length() {
             // One request for header and data costs less than the bytes between them.
             None if offset <= NEAR_HEADER_BYTES => {
                 let end = in_memory(offset)?.saturating_add(size);
                 let (bytes, header) = self.fetch_header(reader, end).await?;
                 let end = header.saturating_add(end);
-                (bytes, end.saturating_sub(size)..end)
+                Data::Shared(bytes, end.saturating_sub(size)..end)
             }
             _ => {
                 let data = self.fetch_data_start(reader).await?;
                 let at = data.saturating_add(offset);
-                let bytes = match self.is_exact || size == 0 {
-                    true => self.fetch(reader, at, size).await?,
+                match self.is_exact || size == 0 {
+                    true => Data::Shared(self.fetch(reader, at, size).await?, 0..size),
                     false => {
                         let span = data..data.saturating_add(self.node().size_bytes());
                         self.keep_span(&**reader, &span);
                         let read = reader.read_within(at, size, span).await;
                         read.map_err(|error| self.archive_error(error))?
                     }
-                };
-                (bytes, 0..size)
+                }
             }
         };
-        self.update_crc(offset, part(&bytes, range.clone())?)?;
-        Ok(Data::Shared(bytes, range))
+        self.update_crc(offset, data.bytes(&[])?)?;
+        Ok(data)
     }
 
     /// Fetches a whole stored entry and verifies its checksum.
