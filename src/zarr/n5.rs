@@ -28,6 +28,9 @@ const COMPRESSION: &str = "compression";
 /// The name of the compression in N5 1.x, without parameters.
 const COMPRESSION_TYPE: &str = "compressionType";
 
+/// The attribute with the names of the axes.
+const AXES: &str = "axes";
+
 /// The members of a dataset that are not attributes.
 const RESERVED: [&str; 6] = [
     VERSION,
@@ -117,7 +120,7 @@ fn array(mut document: Map<String, Value>) -> Result<Array, MetadataError> {
     let attributes = Ok(document);
     Ok(Array {
         format: ZarrFormat::N5,
-        dimension_names: dimension_names(&attributes, shape.len()),
+        dimension_names: names_of_axes(&attributes, shape.len()),
         attributes,
         grid: checked_grid(grid, &data_type),
         chunk_keys: Ok(KEYS),
@@ -127,6 +130,27 @@ fn array(mut document: Map<String, Value>) -> Result<Array, MetadataError> {
         extensions: Vec::new(),
         shape,
     })
+}
+
+/// Returns the names of the axes: those of TensorStore and Paintera (`axes`, the fastest first), else those of xarray.
+fn names_of_axes(
+    attributes: &Result<Map<String, Value>, MetadataError>,
+    rank: usize,
+) -> Vec<Option<String>> {
+    let own = attributes.as_ref().ok().and_then(|map| map.get(AXES));
+    let Some(axes) = own
+        .and_then(Value::as_array)
+        .filter(|axes| axes.len() == rank)
+    else {
+        return dimension_names(attributes, rank);
+    };
+    // TensorStore writes an empty text for an axis without a name.
+    let name = |axis: &Value| Some(axis.as_str()?.to_owned()).filter(|name| !name.is_empty());
+    let names: Vec<Option<String>> = axes.iter().rev().map(name).collect();
+    match axes.iter().all(Value::is_string) && names.iter().any(Option::is_some) {
+        true => names,
+        false => dimension_names(attributes, rank),
+    }
 }
 
 /// Returns the sizes along each axis, the slowest first.

@@ -122,6 +122,8 @@ pub(super) fn chunk_names(zarray: &Value) -> Option<ChunkNames> {
 fn check_format(document: &Map<String, Value>) -> Result<(), MetadataError> {
     match document.get("zarr_format") {
         Some(format) if format.as_u64() == Some(2) => Ok(()),
+        // webknossos 4 writes it as text in `.zgroup`.
+        Some(Value::String(format)) if format == "2" => Ok(()),
         Some(Value::Null) | None => Err(MetadataError::invalid("zarr_format", "missing")),
         Some(other) => {
             let what = format!("zarr_format {} in a v2 document", excerpt(other));
