@@ -168,8 +168,28 @@ fn cards(
             }
         }
     }
+    note_left_out(&metadata.axes, notes);
     cards.push(format!("{:CARD_CHARACTERS$}", "END"));
     cards
+}
+
+/// Adds a note for each name and unit that no card has.
+fn note_left_out(axes: &[Axis], notes: &mut Notes) {
+    for axis in axes {
+        let name = axis.name.as_deref();
+        if let Some(name) = name.filter(|_| axis.spacing.is_none()) {
+            notes.add(format!(
+                "the name of the axis {name} is left out: no coordinates are known along it"
+            ));
+        }
+        if let Some(unit) = axis.unit.as_deref().filter(|_| axis.spacing.is_some())
+            && unit_of(unit).1.is_none()
+        {
+            notes.add(format!(
+                "the unit {unit} is left out: FITS has no such unit"
+            ));
+        }
+    }
 }
 
 /// Returns `BSCALE` and `BZERO`: the offset of unsigned integers, or `scale_factor` with `add_offset`.

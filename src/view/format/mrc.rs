@@ -24,6 +24,15 @@ pub(in crate::view) fn render(
     let mut notes = Notes::default();
     let metadata = Description::of(view, nodes, &mut notes)?;
     let header = header(view.shape(), &metadata.axes, mode, order)?;
+    for axis in metadata.axes.iter().rev().take(3) {
+        let is_side = matches!(axis.kind, AxisKind::Space | AxisKind::Unknown);
+        if is_side && axis.spacing.is_some() && axis.metres().is_none() {
+            notes.add(format!(
+                "the spacing along {} is left out: its unit is no known length",
+                axis.name.as_deref().unwrap_or("an axis without a name")
+            ));
+        }
+    }
     let extent = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, conversion);
     let extent = extent.ok_or_else(|| "the size overflows 64 bits".to_owned())?;
     if metadata.scale.is_some() || metadata.offset.is_some() {

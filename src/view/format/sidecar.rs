@@ -37,10 +37,13 @@ pub(in crate::view) fn envi(
     nodes: &dyn NodeResolver,
 ) -> Result<VirtualFile, ContentError> {
     let mut text = envi_header(&element_type(view), view.shape())?;
+    let mut notes = Notes::default();
     if let Some(metadata) = RasterMetadata::of_planes(view, nodes)? {
-        text.push_str(&fields::envi(&metadata));
+        text.push_str(&fields::envi(&metadata, &mut notes));
     }
-    Ok(VirtualFile::text(text))
+    let mut file = VirtualFile::text(text);
+    file.notes = notes.0;
+    Ok(file)
 }
 
 /// Checks that ENVI supports the data type and the shape.

@@ -58,18 +58,27 @@ pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
 }
 
 /// Returns the lines of an ENVI header ("ENVI Header Files"; `coordinate system string` is ESRI WKT).
-pub(super) fn envi(metadata: &RasterMetadata) -> String {
+pub(super) fn envi(metadata: &RasterMetadata, notes: &mut Notes) -> String {
     let mut text = String::new();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
     let system = georef.crs.as_ref().and_then(|crs| Some((crs, wkt_1(crs)?)));
+    if system.is_none() && georef.crs.is_some() {
+        notes.add("the reference system is left out: it has no WKT of version 1");
+    }
     // Without the WKT, programs would assume another system.
-    if let Some(transform) = georef.corner_transform()
-        && let Some(map_info) = map_info(transform, system.map(|(crs, _)| crs))
-    {
-        let _ = writeln!(text, "map info = {{{map_info}}}");
-        if let Some((_, wkt)) = system {
-            let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
+    let map = georef.corner_transform();
+    let map = map.map(|transform| map_info(transform, system.map(|(crs, _)| crs)));
+    match map {
+        Some(Some(map_info)) => {
+            let _ = writeln!(text, "map info = {{{map_info}}}");
+            if let Some((_, wkt)) = system {
+                let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
+            }
         }
+        Some(None) => notes.add(
+            "the place is left out: ENVI has only rasters whose first row is the northernmost",
+        ),
+        None => {}
     }
     if let Some(value) = &samples.no_data {
         let _ = writeln!(text, "data ignore value = {value}");
