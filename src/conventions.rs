@@ -22,12 +22,17 @@
 //! | colours | `omero.channels` of OME-Zarr; an axis of channels without colours is shown as red, green and blue | viewers of OME-Zarr do so |
 
 pub mod affine;
+pub(crate) mod anndata;
 pub(crate) mod cf;
 pub(crate) mod crs;
 pub mod description;
 pub(crate) mod georef;
+pub(crate) mod members;
 pub(crate) mod missing;
 pub mod n5;
+pub(crate) mod nczarr;
+pub(crate) mod nifti_zarr;
 pub mod ome;
 pub(crate) mod text;
 pub mod units;
+pub(crate) mod xarray;

@@ -21,7 +21,7 @@ pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
 pub use n5::{is_in_n5, read_attributes_json};
-pub use not_shown::{NotShown, not_shown};
+pub use not_shown::{NamedMembers, NotShown, not_shown};
 pub use separator::with_separator;
 pub use shard_index::{
     CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,

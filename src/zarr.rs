@@ -36,6 +36,7 @@ pub use fill_value::FillValue;
 pub use grid::ChunkGrid;
 pub use n5::{is_n5_dataset, is_n5_root};
 pub use node::{ATTRIBUTES_JSON, DOCUMENT_NAMES, Detected, Documents, Group, Node};
+pub(crate) use v2::ARRAY_DIMENSIONS;
 pub use v2::{chunk_names_without_separator, with_nested_chunks};
 
 /// The specification of a node's metadata.

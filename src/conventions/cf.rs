@@ -1,9 +1,11 @@
 //! The meaning of an array's values by CF attributes (CF 1.11, 2.5.1 and 4.4; NUG, "Attribute
 //! Conventions"; xarray, "Zarr Encoding Specification").
 
+pub(crate) mod attributes;
 pub(crate) mod calendar;
 pub(crate) mod figure;
 pub(crate) mod grid_mapping;
+pub(crate) mod names;
 pub(crate) mod time;
 pub(crate) mod wkt;
 
@@ -75,6 +77,22 @@ pub(crate) fn time_units(array: &Array) -> Option<TimeUnits> {
 /// Returns whether `_Unsigned` marks signed integers as unsigned.
 pub(crate) fn is_unsigned(members: &Map<String, Json>) -> bool {
     members.get("_Unsigned").and_then(Json::as_str) == Some("true")
+}
+
+/// Returns the kind of the numbers of an array with respect to `_Unsigned` (NetCDF Users Guide, Appendix B).
+pub(crate) fn kind_of_values(array: &Array, own: NumberKind) -> NumberKind {
+    unsigned(own, array.attribute(names::UNSIGNED))
+}
+
+/// Returns whether an array has an attribute of CF that makes it a coordinate: a direction, or units of time.
+pub(crate) fn is_declared_coordinate(array: &Array) -> bool {
+    array.attribute(names::AXIS).is_some() || time_units(array).is_some()
+}
+
+/// Returns the units of the values of an array, if they are a text that is not empty.
+pub(crate) fn units(array: &Array) -> Option<&str> {
+    let units = array.attribute(names::UNITS)?.as_str()?;
+    (!units.is_empty()).then_some(units)
 }
 
 /// Returns the kind of numbers with respect to `_Unsigned` (NetCDF Users Guide, Appendix B).

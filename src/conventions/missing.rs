@@ -5,10 +5,11 @@
 //! must not be masked. xarray never writes 0 by default in v2: it writes `null`, and NaN for floats. So the arrays
 //! around an array tell whether its 0 was chosen ([`ZeroFill`]).
 
+use super::cf::names::{ADD_OFFSET, FILL_VALUE, MISSING_VALUE, SCALE_FACTOR};
 use super::cf::stated;
 use crate::conventions::text::shown;
 use crate::node::{ContentError, NodeResolver, Number, Value, ViewNode};
-use crate::zarr::{Array, DataType, FillValue, Scalar, ZarrFormat};
+use crate::zarr::{ARRAY_DIMENSIONS, Array, DataType, FillValue, Scalar, ZarrFormat};
 
 /// The maximum number of groups above an array whose coordinates are read.
 const MAX_GROUPS: usize = 16;
@@ -69,7 +70,7 @@ impl MissingValues {
         };
         Ok(Self {
             fill: fill_value(array, own, zero, note),
-            other: attribute(array, "missing_value", own, note),
+            other: attribute(array, MISSING_VALUE, own, note),
         })
     }
 
@@ -104,7 +105,7 @@ pub(crate) fn values_in_tables(
     };
     let missing = MissingValues {
         fill: fill_value(array, own, zero, note),
-        other: attribute(array, "missing_value", own, note),
+        other: attribute(array, MISSING_VALUE, own, note),
     };
     missing
         .all()
@@ -120,7 +121,7 @@ pub(crate) fn fill_value(
     zero: ZeroFill,
     note: &mut impl FnMut(String),
 ) -> Option<Value> {
-    if let Some(declared) = attribute(array, "_FillValue", own, note) {
+    if let Some(declared) = attribute(array, FILL_VALUE, own, note) {
         return Some(declared);
     }
     if !is_ambiguous(array) {
@@ -172,7 +173,7 @@ fn has(array: &Array, name: &str) -> bool {
 }
 
 fn is_named_v2(array: &Array) -> bool {
-    array.format == ZarrFormat::V2 && has(array, "_ARRAY_DIMENSIONS")
+    array.format == ZarrFormat::V2 && has(array, ARRAY_DIMENSIONS)
 }
 
 /// Returns the type of the numbers of an array; `None` for booleans, complex numbers and times of a data type, which
@@ -189,7 +190,7 @@ fn number(array: &Array) -> Option<Number> {
 /// Returns whether the meaning of a `fill_value` 0 depends on other metadata.
 pub(crate) fn is_ambiguous(array: &Array) -> bool {
     is_named_v2(array)
-        && !has(array, "_FillValue")
+        && !has(array, FILL_VALUE)
         && number(array)
             .and_then(|own| fixed_fill(array, own))
             .is_some_and(|value| value.float() == 0.0)
@@ -216,7 +217,7 @@ fn evidence(node: &ViewNode) -> ZeroFill {
 
 /// Returns whether the attributes of an array show that its `fill_value` was chosen: it is packed, or of GDAL.
 fn is_marked(array: &Array) -> bool {
-    let names = ["scale_factor", "add_offset", "_CRS"];
+    let names = [SCALE_FACTOR, ADD_OFFSET, "_CRS"];
     names.iter().any(|name| has(array, name))
 }
 

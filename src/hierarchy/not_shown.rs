@@ -34,13 +34,18 @@ pub struct NotShown {
     pub is_lost: bool,
 }
 
-/// Returns what a mount with this root does not show of a node. `node` is `None` if the directory has no
+/// Returns the paths of the members that the attributes of the group at a key name, relative to the group, and what
+/// names them.
+pub type NamedMembers = fn(&Key, &Map<String, Value>) -> BTreeMap<String, &'static str>;
+
+/// Returns what a mount with this root does not show of a node, which lacks some of its `named_members`. `node` is `None` if the directory has no
 /// metadata.
 pub async fn not_shown(
     store: &dyn Store,
     root: &Key,
     key: &Key,
     node: Option<&Node>,
+    named_members: NamedMembers,
 ) -> Vec<NotShown> {
     let mut list = Vec::new();
     if key == root {
@@ -56,7 +61,8 @@ pub async fn not_shown(
     };
     let mut absent = BTreeMap::new();
     if let Ok(attributes) = node.attributes() {
-        absent_members(store, key, attributes, &mut absent).await;
+        let named = named_members(key, attributes);
+        absent_members(store, key, named, &mut absent).await;
     }
     if let Some(consolidated) = consolidated(store, root, key, node).await {
         absent_nodes(store, key, &consolidated, &mut absent).await;
@@ -87,15 +93,14 @@ fn is_local(store: &dyn Store) -> bool {
 async fn absent_members(
     store: &dyn Store,
     key: &Key,
-    attributes: &Map<String, Value>,
+    named: BTreeMap<String, &'static str>,
     absent: &mut BTreeMap<String, &'static str>,
 ) {
     let most = match is_local(store) {
         true => MAX_MEMBERS,
         false => MAX_REMOTE_MEMBERS,
     };
-    let is_labels = key.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(b"labels");
-    for (path, by) in named_members(attributes, is_labels).into_iter().take(most) {
+    for (path, by) in named.into_iter().take(most) {
         let Ok(below) = Key::new(path.as_bytes()) else {
             continue;
         };
@@ -187,98 +192,4 @@ async fn consolidated(
         .await
         .ok()??;
     Consolidated::from_zmetadata(&document.text.ok()?).ok()
-}
-
-/// Returns the paths of the members that attributes name, relative to their group, and what names them.
-fn named_members(
-    attributes: &Map<String, Value>,
-    is_labels: bool,
-) -> BTreeMap<String, &'static str> {
-    let mut found = BTreeMap::new();
-    let ome = attributes.get("ome").and_then(Value::as_object);
-    let mut add = |path: Option<&Value>, by| {
-        let path = path
-            .and_then(Value::as_str)
-            .map(|path| path.trim_matches('/'));
-        if let Some(path) = path.filter(|path| !path.is_empty() && *path != ".") {
-            found.insert(path.to_owned(), by);
-        }
-    };
-    for attributes in [Some(attributes), ome].into_iter().flatten() {
-        for image in list(attributes, &["multiscales"]) {
-            for level in image
-                .get("datasets")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                add(level.get("path"), "`multiscales`");
-            }
-        }
-        for level in list(attributes, &["multiscales", "layout"]) {
-            add(level.get("asset"), "`multiscales`");
-        }
-        for well in list(attributes, &["plate", "wells"]) {
-            add(well.get("path"), "`plate`");
-        }
-        for image in list(attributes, &["well", "images"]) {
-            add(image.get("path"), "`well`");
-        }
-    }
-    let labels = ome.filter(|ome| ome.contains_key("labels"));
-    let labels = labels.or(is_labels.then_some(attributes));
-    for label in labels
-        .into_iter()
-        .flat_map(|labels| list(labels, &["labels"]))
-    {
-        add(Some(label), "`labels`");
-    }
-    if attributes.get("encoding-type").and_then(Value::as_str) == Some("dataframe") {
-        for column in list(attributes, &["column-order"]) {
-            add(Some(column), "`column-order`");
-        }
-        add(attributes.get("_index"), "`_index`");
-    }
-    found
-}
-
-/// Returns the entries of the list at a path of member names.
-fn list<'a>(attributes: &'a Map<String, Value>, path: &[&str]) -> impl Iterator<Item = &'a Value> {
-    let (first, rest) = path.split_first().unwrap_or((&"", &[]));
-    let value = attributes.get(*first);
-    let value = value.and_then(|value| rest.iter().try_fold(value, |value, name| value.get(name)));
-    value.and_then(Value::as_array).into_iter().flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_named_by_the_attributes_of_several_conventions() {
-        let named = |attributes: Value| {
-            let Value::Object(attributes) = attributes else {
-                unreachable!()
-            };
-            let names = named_members(&attributes, false).into_keys();
-            names.collect::<Vec<_>>()
-        };
-        let levels =
-            serde_json::json!([{"datasets": [{"path": "0"}, {"path": "s1/"}, {"path": "."}]}]);
-        assert_eq!(
-            named(serde_json::json!({"multiscales": levels})),
-            ["0", "s1"]
-        );
-        let ome = serde_json::json!({"ome": {"multiscales": levels, "labels": ["nuclei"]}});
-        assert_eq!(named(ome), ["0", "nuclei", "s1"]);
-        let plate = serde_json::json!({"plate": {"wells": [{"path": "A/1"}]}});
-        assert_eq!(named(plate), ["A/1"]);
-        let layout = serde_json::json!({"multiscales": {"layout": [{"asset": "r10m"}]}});
-        assert_eq!(named(layout), ["r10m"]);
-        let table = serde_json::json!(
-            {"encoding-type": "dataframe", "column-order": ["age"], "_index": "cell"}
-        );
-        assert_eq!(named(table), ["age", "cell"]);
-        assert!(named(serde_json::json!({"labels": ["no", "members"]})).is_empty());
-    }
 }

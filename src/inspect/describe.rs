@@ -3,12 +3,9 @@
 use serde_json::{Map, Value as Json};
 
 use super::output::truncated;
-use crate::conventions::cf::attribute_value;
+use crate::conventions::cf::attributes::single_value;
 use crate::node::Value;
 use crate::zarr::{Array, DataType, Fixed, Scalar, Variable};
-
-/// Attributes whose values have the data type of their array (NUG, "Attribute Conventions").
-const VALUES_OF_ARRAY: [&str; 4] = ["_FillValue", "missing_value", "valid_min", "valid_max"];
 
 /// Returns the name of a data type in Zarr v3, numpy's name for times, and `string` for text of
 /// variable length. The byte order is left out.
@@ -68,12 +65,6 @@ pub(super) fn type_and_dimensions(array: &Array) -> String {
     format!("{data_type} {}", dimensions(array))
 }
 
-/// Returns the attribute `units` of an array, if it is a text.
-pub(super) fn units(array: &Array) -> Option<&str> {
-    let units = array.attribute("units")?.as_str()?;
-    (!units.is_empty()).then_some(units)
-}
-
 /// Formats a number of an array with elements of `size_bytes` as the shortest decimal that is read
 /// back as the same number.
 pub(super) fn number_text(value: Value, size_bytes: Option<usize>) -> String {
@@ -113,8 +104,7 @@ pub(super) fn attribute_text(
     max_chars: usize,
 ) -> String {
     if let Some(array) = array
-        && VALUES_OF_ARRAY.contains(&name)
-        && let Some(number) = attribute_value(array, name)
+        && let Some(number) = single_value(array, name)
     {
         let size = array.data_type.as_ref().ok().and_then(DataType::size_bytes);
         return number_text(number, size);

@@ -16,6 +16,7 @@ use super::values::{is_coordinate, read_ends};
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::Engine;
 use crate::cli::InfoArgs;
+use crate::conventions::members;
 use crate::hierarchy::{Collection, not_shown};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
@@ -63,7 +64,14 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
     }
     let mut shown = TextDetails::default();
     let state = node::read(&*opened.store, &opened.root).await.state;
-    let absent = not_shown(&*opened.store, &opened.root, &opened.root, state.node()).await;
+    let absent = not_shown(
+        &*opened.store,
+        &opened.root,
+        &opened.root,
+        state.node(),
+        members::named,
+    )
+    .await;
     match state {
         NodeState::Directory => {
             members.insert("node_type".into(), "directory".into());

@@ -6,12 +6,13 @@ use anstyle::Style;
 use serde_json::{Map, Value};
 
 use super::dataset::{ArraySummary, Dataset};
-use super::describe::{attribute_lines, plain, type_and_dimensions, units};
+use super::describe::{attribute_lines, plain, type_and_dimensions};
 use super::info::TextDetails;
 use super::node;
 use super::output::{ARRAY, GROUP, HEADING, PROBLEM, printable, size, tuple, two_decimals};
 use super::values::ReadValues;
-use crate::zarr::{Array, Node};
+use crate::conventions::cf::{names::UNITS, units};
+use crate::zarr::{ARRAY_DIMENSIONS, Array, Node};
 
 /// The largest length of an attribute value, of the node itself and of an array in it, in characters.
 const MAX_OWN_VALUE: usize = 1000;
@@ -103,7 +104,7 @@ pub(super) fn write(
         )?;
     }
     if let Some(Value::Object(attributes)) = members.get("attributes") {
-        let lines = attribute_lines(array, attributes, &["_ARRAY_DIMENSIONS"], MAX_OWN_VALUE);
+        let lines = attribute_lines(array, attributes, &[ARRAY_DIMENSIONS], MAX_OWN_VALUE);
         write_block(out, "Attributes", Style::new(), &lines)?;
     }
     if let Some(Value::Object(description)) = members.get("description") {
@@ -196,8 +197,8 @@ fn write_array(out: &mut impl Write, summary: &ArraySummary) -> io::Result<()> {
     if let Ok(attributes) = &array.attributes {
         // The units are in the first line.
         let left_out = match units(array) {
-            Some(_) => &["_ARRAY_DIMENSIONS", "units"][..],
-            None => &["_ARRAY_DIMENSIONS"][..],
+            Some(_) => &[ARRAY_DIMENSIONS, UNITS][..],
+            None => &[ARRAY_DIMENSIONS][..],
         };
         for line in attribute_lines(Some(array), attributes, left_out, MAX_VALUE) {
             writeln!(out, "        {}", printable(&line))?;

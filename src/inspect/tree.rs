@@ -7,7 +7,7 @@ use anstream::AutoStream;
 use serde_json::{Map, Value, json};
 
 use super::dataset::array_json;
-use super::describe::{type_and_dimensions, units};
+use super::describe::type_and_dimensions;
 use super::entry::{ConsolidatedNode, Entry};
 use super::node::{self, NodeState};
 use super::output::{
@@ -18,6 +18,8 @@ use super::table::{Row, Table};
 use super::totals::Totals;
 use super::{Failure, OpenedSource, default_memory_limit_bytes};
 use crate::cli::TreeArgs;
+use crate::conventions::cf::units;
+use crate::conventions::members;
 use crate::hierarchy::not_shown;
 use crate::runtime::block_on;
 use crate::store::{Key, Store};
@@ -121,7 +123,14 @@ async fn show(args: &TreeArgs) -> Result<(), Failure> {
 
 /// Adds what a mount does not show of a node.
 async fn add_not_shown(opened: &OpenedSource, key: &Key, entry: &mut Entry) {
-    let absent = not_shown(&*opened.store, &opened.root, key, entry.state.node()).await;
+    let absent = not_shown(
+        &*opened.store,
+        &opened.root,
+        key,
+        entry.state.node(),
+        members::named,
+    )
+    .await;
     entry
         .notes
         .extend(absent.into_iter().map(|absent| absent.what));

@@ -12,8 +12,9 @@ use super::describe::{number_json, number_text};
 use super::node;
 use super::output::size;
 use crate::array::{ArrayReader, Engine, Selection};
+use crate::conventions::cf::attributes::unpacked;
 use crate::conventions::cf::time::TimeUnits;
-use crate::conventions::cf::time_units;
+use crate::conventions::cf::{is_declared_coordinate, time_units};
 use crate::node::{Number, Value};
 use crate::runtime::timeout;
 use crate::store::{Key, Store, map_concurrent};
@@ -78,8 +79,7 @@ impl EndValues {
 /// dimension's name, or a CF attribute declares it.
 pub(super) fn is_coordinate(name: &str, array: &Array) -> bool {
     let is_named = matches!(&array.dimension_names[..], [Some(own)] if own == name);
-    let is_axis = array.attribute("axis").is_some() || time_units(array).is_some();
-    array.rank() == 1 && (is_named || is_axis)
+    array.rank() == 1 && (is_named || is_declared_coordinate(array))
 }
 
 /// Reads the first and the last value of arrays; `None` for an array without numbers or beyond the limit.
@@ -150,30 +150,14 @@ async fn read_array(
         return Err("the values could not be read".into());
     };
     Ok(EndValues {
-        first: unpacked(array, first),
-        last: unpacked(array, last),
-        size_bytes: match is_packed(array) {
-            true => 8,
-            false => length,
+        first: unpacked(array, first).unwrap_or(first),
+        last: unpacked(array, last).unwrap_or(last),
+        size_bytes: match unpacked(array, first) {
+            Some(_) => 8,
+            None => length,
         },
         time_units: time_units(array),
     })
-}
-
-fn is_packed(array: &Array) -> bool {
-    ["scale_factor", "add_offset"]
-        .iter()
-        .any(|name| array.attribute(name).is_some_and(Json::is_number))
-}
-
-/// Applies `scale_factor` and `add_offset` (CF 1.11, 8.1).
-fn unpacked(array: &Array, value: Value) -> Value {
-    if !is_packed(array) {
-        return value;
-    }
-    let attribute = |name: &str| array.attribute(name).and_then(Json::as_f64);
-    let scale = attribute("scale_factor").unwrap_or(1.0);
-    Value::Float(value.float() * scale + attribute("add_offset").unwrap_or(0.0))
 }
 
 #[cfg(test)]

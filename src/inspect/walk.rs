@@ -10,6 +10,7 @@ use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
 use super::presence::{AbsentChunks, ListedChunks};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
+use crate::conventions::members;
 use crate::hierarchy::not_shown;
 use crate::store::{Key, ListingSupport, Store, StoreError};
 use crate::zarr::node::Group;
@@ -136,7 +137,7 @@ async fn absent(
     node: Option<&Node>,
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
-    for absent in not_shown(&*opened.store, &opened.root, key, node).await {
+    for absent in not_shown(&*opened.store, &opened.root, key, node, members::named).await {
         let severity = match absent.is_lost {
             true => Severity::Bad,
             false => Severity::Warning,

@@ -13,7 +13,8 @@ use crate::store::Key;
 use crate::zarr::chunk_key::{ChunkKeys, KeyEncoding, Separator};
 use crate::zarr::chunk_names::ChunkNames;
 use crate::zarr::{
-    Array, ChunkGrid, CodecChain, FillValue, Group, Node, Order, Scalar, ZarrFormat,
+    ARRAY_DIMENSIONS, Array, ChunkGrid, CodecChain, FillValue, Group, Node, Order, Scalar,
+    ZarrFormat,
 };
 
 /// The result of translating a node.
@@ -339,11 +340,11 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     // The names in the document replace those of the attributes; xarray also needs an empty list.
     let is_named = rank == 0 || array.dimension_names.iter().any(Option::is_some);
     if is_named {
-        attributes.shift_remove(DIMENSIONS);
+        attributes.shift_remove(ARRAY_DIMENSIONS);
         let names = array.dimension_names.iter().map(Option::as_deref);
         let names: Option<Vec<&str>> = names.collect();
         if let Some(names) = names.filter(|names| names.len() == rank) {
-            attributes.insert(DIMENSIONS.into(), json!(names));
+            attributes.insert(ARRAY_DIMENSIONS.into(), json!(names));
         }
     }
     if is_named {
@@ -364,9 +365,6 @@ fn v2_documents(document: Value, attributes: Map<String, Value>) -> JsonDocument
     }
     texts
 }
-
-/// The attribute in which xarray stores the dimension names of v2 arrays.
-const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// Returns the `zarr.json` (v3 core, "Array metadata") of a v2 array.
 pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
@@ -405,14 +403,14 @@ pub(super) fn array_to_v3(array: &Array) -> Result<Translation, String> {
     if let Some(members) = document.as_object_mut() {
         let names = &array.dimension_names;
         let is_named = match rank {
-            0 => attributes.get(DIMENSIONS) == Some(&json!([])),
+            0 => attributes.get(ARRAY_DIMENSIONS) == Some(&json!([])),
             _ => !names.is_empty() && names.iter().all(Option::is_some),
         };
         if is_named {
             if rank > 0 {
                 members.insert("dimension_names".into(), json!(names));
             }
-            attributes.shift_remove(DIMENSIONS);
+            attributes.shift_remove(ARRAY_DIMENSIONS);
             chunks.lost_mask = fill_mask::to_v3(&mut attributes, parts.data_type, parts.fill_value);
         }
         members.insert("attributes".into(), attributes.into());

@@ -4,18 +4,7 @@
 use super::format::plain_hdf5;
 use super::group_tree::GroupTree;
 use super::layout::VirtualFile;
-use crate::node::ViewNode;
-
-/// Returns whether a group is an AnnData object.
-pub(super) fn is_anndata(node: &ViewNode) -> bool {
-    !node.is_array() && is_encoded_as(node, "anndata")
-}
-
-fn is_encoded_as(node: &ViewNode, kind: &str) -> bool {
-    let attributes = node.metadata().attributes().ok();
-    let found = attributes.and_then(|members| members.get("encoding-type"));
-    found.is_some_and(|found| found == kind)
-}
+use crate::conventions::anndata::is_none;
 
 /// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.
 ///
@@ -27,6 +16,6 @@ fn is_encoded_as(node: &ViewNode, kind: &str) -> bool {
 pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut tree = tree.clone();
     tree.arrays
-        .retain(|array| array.node.name() != "raw" || !is_encoded_as(&array.node, "null"));
+        .retain(|array| array.node.name() != "raw" || !is_none(&array.node));
     plain_hdf5::render_whole(&tree)
 }

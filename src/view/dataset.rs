@@ -11,7 +11,7 @@ mod variables;
 
 use std::sync::Arc;
 
-pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name, is_of_values};
+pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name};
 pub(super) use self::variables::proven_type;
 
 use super::format::packed::StoredChunks;

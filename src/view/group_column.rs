@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::group_tree::TreeScope;
 use super::nodes::Nodes;
+use crate::conventions::anndata::{ColumnArrays, ColumnEncoding};
 use crate::node::{ContentError, Number, NumberKind, ViewNode};
 use crate::zarr::{Fixed, Scalar};
 
@@ -173,46 +174,6 @@ impl Categories {
     }
 }
 
-/// The arrays of a group that is a column.
-#[derive(Debug, Clone, Copy)]
-struct ColumnArrays {
-    /// The array with one element for each row.
-    rows: &'static [u8],
-    other: &'static [u8],
-    kind: ColumnEncoding,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum ColumnEncoding {
-    Categorical,
-    NullableStrings,
-    NullableElements,
-}
-
-/// Returns the arrays of a group whose attributes declare a column; `None` for other nodes.
-fn members(node: &ViewNode) -> Option<ColumnArrays> {
-    let attributes = node.metadata().attributes().ok()?;
-    match attributes.get("encoding-type")?.as_str()? {
-        _ if node.is_array() => None,
-        "categorical" => Some(ColumnArrays {
-            rows: b"codes",
-            other: b"categories",
-            kind: ColumnEncoding::Categorical,
-        }),
-        "nullable-string-array" => Some(ColumnArrays {
-            rows: b"values",
-            other: b"mask",
-            kind: ColumnEncoding::NullableStrings,
-        }),
-        "nullable-integer" | "nullable-boolean" => Some(ColumnArrays {
-            rows: b"values",
-            other: b"mask",
-            kind: ColumnEncoding::NullableElements,
-        }),
-        _ => None,
-    }
-}
-
 /// The reason for a column whose mask does not fit.
 const NO_MASK: &str = "its mask has no boolean for each value";
 
@@ -242,10 +203,10 @@ impl Nodes {
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<Option<GroupColumn>, ContentError> {
-        let Some(members) = members(node) else {
+        let Some(members) = ColumnArrays::of(node) else {
             return Ok(None);
         };
-        let child = |name: &[u8]| node.key().join(name).ok();
+        let child = |name: &str| node.key().join(name.as_bytes()).ok();
         let (Some(rows), Some(other)) = (child(members.rows), child(members.other)) else {
             return Ok(None);
         };
@@ -262,10 +223,7 @@ impl Nodes {
         let texts = |values: Result<_, _>| values.map(|texts| GroupValues::Texts(Arc::new(texts)));
         let values = match self.node_if_present(&other).await? {
             _ if length > most => Err(format!("more than {most} rows of a group")),
-            None => {
-                let name = String::from_utf8_lossy(members.other);
-                Err(format!("it has no `{name}`"))
-            }
+            None => Err(format!("it has no `{}`", members.other)),
             Some(other) => match members.kind {
                 ColumnEncoding::Categorical => self.categories(&rows, &other, most).await?,
                 ColumnEncoding::NullableStrings => {

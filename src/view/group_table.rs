@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
 use super::group_tree::{GroupArray, GroupTree};
 use crate::array::ArrayReader;
+use crate::conventions::anndata::dataframe_columns;
 use crate::conventions::missing::values_in_tables;
 use crate::node::{NodeElements, Value, ViewNode};
 use crate::zarr::{Node, Scalar};
@@ -239,8 +240,7 @@ fn listed(mut names: impl Iterator<Item = String>) -> Option<String> {
     }
 }
 
-/// The order of the columns. A dataframe of AnnData declares it (`_index`, `column-order`); otherwise the
-/// array with the name of the dimension comes first. Other columns follow in the order of their names.
+/// The order of the columns. A dataframe of AnnData declares it; otherwise the array with the name of the dimension comes first. Other columns follow in the order of their names.
 struct ColumnOrder {
     first: Vec<String>,
     is_dataframe: bool,
@@ -248,23 +248,15 @@ struct ColumnOrder {
 
 impl ColumnOrder {
     fn of(tree: &GroupTree, dimension: Option<&str>) -> Self {
-        let attributes = tree.node.metadata().attributes().ok();
-        let attribute = |name: &str| attributes.and_then(|members| members.get(name));
-        if attribute("encoding-type").and_then(|kind| kind.as_str()) != Some("dataframe") {
-            return Self {
+        match dataframe_columns(&tree.node) {
+            Some(first) => Self {
+                first,
+                is_dataframe: true,
+            },
+            None => Self {
                 first: dimension.map(str::to_owned).into_iter().collect(),
                 is_dataframe: false,
-            };
-        }
-        let order = attribute("column-order").and_then(|order| order.as_array());
-        let names = attribute("_index")
-            .into_iter()
-            .chain(order.into_iter().flatten());
-        Self {
-            first: names
-                .filter_map(|name| Some(name.as_str()?.to_owned()))
-                .collect(),
-            is_dataframe: true,
+            },
         }
     }
 

@@ -126,7 +126,7 @@ impl Array {
     /// invalid.
     pub fn ignored_dimension_names(&self) -> Option<String> {
         let declared = self
-            .attribute("_ARRAY_DIMENSIONS")
+            .attribute(super::v2::ARRAY_DIMENSIONS)
             .filter(|names| !names.is_null())?;
         let rank = self.rank();
         let why = match declared.as_array() {

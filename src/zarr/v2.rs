@@ -141,6 +141,9 @@ fn attribute_map(
     }
 }
 
+/// The attribute in which xarray stores the names of the axes of v2 arrays.
+pub(crate) const ARRAY_DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
 /// Returns xarray's names of the axes; empty unless the list has an entry for each axis.
 pub(super) fn dimension_names(
     attributes: &Result<Map<String, Value>, MetadataError>,
@@ -149,7 +152,7 @@ pub(super) fn dimension_names(
     let names = attributes
         .as_ref()
         .ok()
-        .and_then(|map| map.get("_ARRAY_DIMENSIONS"));
+        .and_then(|map| map.get(ARRAY_DIMENSIONS));
     match names {
         Some(Value::Array(names)) if names.len() == rank => names
             .iter()

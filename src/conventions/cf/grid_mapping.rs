@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::names::GRID_MAPPING;
 use crate::conventions::georef::context::{Context, Notes, short};
 use crate::conventions::georef::crs_metadata::{has_crs, may_have_crs, says_crs};
 use crate::conventions::georef::raster::Raster;
 use crate::node::{ContentError, ViewNode};
+use crate::zarr::Array;
 
 /// Returns the node of `grid_mapping` (CF 1.13, 5.6) for the axes of a raster.
 pub(crate) fn grid_mapping(
@@ -15,7 +17,7 @@ pub(crate) fn grid_mapping(
     raster: &Raster,
     notes: &mut Notes,
 ) -> Result<Option<Arc<ViewNode>>, ContentError> {
-    let Some(value) = context.own("grid_mapping") else {
+    let Some(value) = context.own(GRID_MAPPING) else {
         return Ok(None);
     };
     let axes = raster.down.as_deref().zip(raster.across.as_deref());
@@ -41,9 +43,10 @@ pub(crate) fn grid_mapping(
     Ok(Some(node))
 }
 
-/// Returns the names of variables in an attribute `grid_mapping`.
-pub(crate) fn names_in(value: &Json) -> Vec<&str> {
-    let words = value.as_str().unwrap_or_default().split_whitespace();
+/// Returns the names of the grid mappings of an array.
+pub(crate) fn names_of(array: &Array) -> Vec<&str> {
+    let text = array.attribute(GRID_MAPPING).and_then(Json::as_str);
+    let words = text.unwrap_or_default().split_whitespace();
     match words.clone().next() {
         Some(first) if !first.ends_with(':') => vec![first],
         Some(_) => words.filter_map(|word| word.strip_suffix(':')).collect(),
@@ -99,7 +102,7 @@ pub(crate) const DEFAULT_GRID_MAPPING: &str = "spatial_ref";
 /// Returns whether the attributes of an array name a grid mapping with a system, or several systems.
 pub(crate) fn is_cf(context: &Context<'_>, raster: &Raster) -> Result<bool, ContentError> {
     let own = context
-        .own("grid_mapping")
+        .own(GRID_MAPPING)
         .and_then(serde_json::Value::as_str);
     if own.is_some_and(|text| text.contains(':')) {
         return Ok(true);

@@ -10,7 +10,7 @@ use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::axis::{Axis as CoordinateAxis, Steps, reinterpret};
 use crate::conventions::georef::context::{Context, Groups, Notes};
 use crate::conventions::georef::raster::direction_of;
-use crate::conventions::georef::samples::{attribute_text, packing};
+use crate::conventions::georef::samples::{self, packing};
 use crate::conventions::georef::scale::ome_image;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::shown;
@@ -66,12 +66,12 @@ impl Description {
         let mut found = Self::of_axes(&context, notes)?;
         (found.offset, found.scale) = packing(&context, notes);
         if let Some((own, 1)) = view.number() {
-            let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
+            let kind = cf::kind_of_values(view.array, own.kind);
             let mut note = |why| notes.add(why);
             let missing = MissingValues::of(view.node, own, nodes, &mut note)?.one(&mut note);
             found.missing = missing.map(|value| reinterpret(own, Number { kind, ..own }, value));
         }
-        found.units = attribute_text(&context, "units", notes);
+        found.units = samples::units(&context, notes);
         Ok(found)
     }
 

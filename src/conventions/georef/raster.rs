@@ -47,7 +47,7 @@ impl Raster {
     ) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
         // The bits are the same, so a change of the sign alone needs no conversion.
-        number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
+        number.kind = cf::kind_of_values(view.array, number.kind);
         let shape = view.shape();
         let rank = shape.len();
         if rank < 2 {
@@ -109,7 +109,7 @@ impl Raster {
     /// Returns why the array is no raster.
     pub(crate) fn of_last_axes(view: &ArrayView<'_>) -> Result<Self, String> {
         let (mut number, numbers, conversion) = sample(view.data_type())?;
-        number.kind = cf::unsigned(number.kind, view.array.attribute("_Unsigned"));
+        number.kind = cf::kind_of_values(view.array, number.kind);
         let (planes, [height, width]) = match *view.shape() {
             [] => (&[][..], [1, 1]),
             [width] => (&[][..], [1, width]),

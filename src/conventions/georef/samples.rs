@@ -6,7 +6,7 @@ use super::axis::reinterpret;
 use super::bands::Bands;
 use super::context::{Context, Notes, number};
 use super::raster::Raster;
-use crate::conventions::cf;
+use crate::conventions::cf::{self, names};
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::{is_plain, shown};
 use crate::node::{ContentError, Number, Value};
@@ -57,9 +57,9 @@ impl SampleMetadata {
             no_data: no_data.map(|value| shown(reinterpret(own, meant, value))),
             offset: text(offset),
             scale: text(scale),
-            units: attribute_text(context, "units", notes),
-            long_name: attribute_text(context, "long_name", notes),
-            standard_name: attribute_text(context, "standard_name", notes),
+            units: units(context, notes),
+            long_name: attribute_text(context, names::LONG_NAME, notes),
+            standard_name: attribute_text(context, names::STANDARD_NAME, notes),
             bands: Bands::of(context, raster, notes)?,
         })
     }
@@ -137,12 +137,13 @@ fn no_data(
     Ok(missing.one(&mut note))
 }
 
+/// Returns the units of the values.
+pub(crate) fn units(context: &Context<'_>, notes: &mut Notes) -> Option<String> {
+    attribute_text(context, names::UNITS, notes)
+}
+
 /// Returns a one-line text that is valid in XML.
-pub(crate) fn attribute_text(
-    context: &Context<'_>,
-    name: &str,
-    notes: &mut Notes,
-) -> Option<String> {
+fn attribute_text(context: &Context<'_>, name: &str, notes: &mut Notes) -> Option<String> {
     let value = context.own(name)?;
     let text = value.as_str().filter(|text| is_plain(text));
     if text.is_none() {

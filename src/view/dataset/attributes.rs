@@ -6,42 +6,23 @@ use serde_json::{Map, Value as Json};
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attribute, AttributeValue, VariableType};
-use crate::conventions::cf::{self, number_or_special, special};
+use crate::conventions::cf::attributes::{is_of_the_type, is_of_values, is_packed};
+use crate::conventions::cf::{self, names, number_or_special, special};
+use crate::conventions::nczarr::is_of_the_library;
 use crate::node::{Number, NumberKind, Value};
-use crate::zarr::ByteOrder;
+use crate::zarr::{ARRAY_DIMENSIONS, ByteOrder};
 
 /// The maximum length of a name in bytes. `NC_MAX_NAME` is 256, but netCDF-C cannot open a dimension with such a
 /// name.
 pub(in crate::view) const MAX_NAME_BYTES: usize = 255;
-/// Attributes that hold a stored value, packed or not (CF 2.5.1): always of the variable's type, if the type
-/// can hold the value.
-const OF_STORED_VALUES: [&str; 2] = ["_FillValue", "missing_value"];
-/// Attributes of the variable's type (CF 2.5.1, 3.5), unless the variable is packed and JSON has a float.
-/// Such a number stays a double. In the NetCDF Users Guide ("Attribute Conventions", `valid_range`), limits
-/// of the packed type are packed values, and limits of the type of `scale_factor` are unpacked ones.
-/// `actual_range` has unpacked values (CF 2.5.1) and the type of JSON.
-const OF_THE_TYPE: [&str; 5] = [
-    "valid_min",
-    "valid_max",
-    "valid_range",
-    "flag_values",
-    "flag_masks",
-];
-/// Attributes of packed variables (CF 8.1).
-const OF_PACKING: [&str; 2] = ["scale_factor", "add_offset"];
-/// Reserved attributes: HDF5's dimension scales and nczarr's metadata.
-const OF_LIBRARIES: [&str; 9] = [
-    "_ARRAY_DIMENSIONS",
+/// Attributes of HDF5's dimension scales.
+const OF_HDF5: [&str; 5] = [
     "CLASS",
     "NAME",
     "REFERENCE_LIST",
     "DIMENSION_LIST",
     "DIMENSION_LABELS",
-    "_NCProperties",
-    "_nc3_strict",
-    "_nczarr_attrs",
 ];
-const OF_LIBRARIES_BEGIN: [&str; 3] = ["_Netcdf4", "_nczarr_", "_NCZARR_"];
 
 const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
 const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
@@ -73,11 +54,6 @@ pub(in crate::view) fn is_name(name: &str) -> bool {
 /// netCDF-4's prefix for a variable that has the name of a dimension but is not its coordinate.
 pub(in crate::view) const NOT_A_COORDINATE: &str = "_nc4_non_coord_";
 
-/// Returns whether an attribute describes the values of elements.
-pub(in crate::view) fn is_of_values(name: &str) -> bool {
-    OF_STORED_VALUES.contains(&name) || OF_THE_TYPE.contains(&name)
-}
-
 /// Returns the attributes of a group.
 pub(super) fn of_group(
     members: &Map<String, Json>,
@@ -100,16 +76,16 @@ pub(super) fn of_variable(
     note: &mut impl FnMut(String),
 ) -> Vec<Attribute> {
     let is_unsigned = cf::is_unsigned(members);
-    let is_packed =
-        (OF_PACKING.iter()).any(|name| members.get(*name).is_some_and(|j| !j.is_null()));
+    let is_packed = is_packed(members);
     let mut found = Vec::new();
     for (name, json) in named(members, note) {
-        if name == "_FillValue" {
+        if name == names::FILL_VALUE {
             continue;
         }
         let typed = match item {
             VariableType::Number(number) if is_of_values(&name) => {
-                let is_unpacked = is_packed && OF_THE_TYPE.contains(&&name[..]) && has_floats(json);
+                // Such a number is unpacked, and stays a double.
+                let is_unpacked = is_packed && is_of_the_type(&name) && has_floats(json);
                 match is_unpacked {
                     true => None,
                     false => of_the_type(json, number, is_unsigned),
@@ -132,16 +108,13 @@ fn named<'a>(
 ) -> Vec<(String, &'a Json)> {
     let (mut found, mut names) = (Vec::new(), HashSet::new());
     for (name, json) in members {
-        let is_of_a_library = OF_LIBRARIES.contains(&&name[..])
-            || OF_LIBRARIES_BEGIN
-                .iter()
-                .any(|begin| name.starts_with(begin));
-        if is_of_a_library {
-            if !name.starts_with('_') {
-                note(format!(
-                    "attribute {name:?} is not in it: HDF5 has its own of this name"
-                ));
-            }
+        if OF_HDF5.contains(&&name[..]) {
+            note(format!(
+                "attribute {name:?} is not in it: HDF5 has its own of this name"
+            ));
+            continue;
+        }
+        if name == ARRAY_DIMENSIONS || is_of_the_library(name) {
             continue;
         }
         let why = match name_of(name) {
@@ -167,12 +140,7 @@ fn has_floats(json: &Json) -> bool {
 }
 
 fn of_the_type(json: &Json, target: Number, is_unsigned: bool) -> Option<AttributeValue> {
-    let one = |json: &Json| cf::value(json, target, is_unsigned);
-    let values = match json {
-        Json::Array(list) if !list.is_empty() => list.iter().map(one).collect::<Option<_>>()?,
-        Json::Array(_) => return None,
-        json => vec![one(json)?],
-    };
+    let values = cf::attributes::values(json, target, is_unsigned)?;
     Some(AttributeValue::Numbers(target, values))
 }
 

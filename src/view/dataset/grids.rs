@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::attributes::name_of;
 use super::dimensions::Scopes;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
+use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
+use crate::conventions::cf::names::GRID_MAPPING;
 use crate::conventions::georef::grid::{Grid, GridAttribute};
 use crate::conventions::georef::raster::Direction;
 use crate::node::{Number, NumberKind, Value};
@@ -44,7 +46,7 @@ pub(super) fn add(
         let mapping = match known {
             Some((_, mapping)) => mapping.clone(),
             None => {
-                let mapping = free_name("spatial_ref", names);
+                let mapping = free_name(DEFAULT_GRID_MAPPING, names);
                 mappings.push((grid, mapping.clone()));
                 mapping
             }
@@ -89,7 +91,7 @@ pub(super) fn add(
 
 /// Sets the grid mapping of a variable, in place of one without a system.
 fn set_grid_mapping(variable: &mut Variable, mapping: String) {
-    let name = "grid_mapping".to_owned();
+    let name = GRID_MAPPING.to_owned();
     variable.attributes.retain(|other| other.name != name);
     let value = AttributeValue::Text(mapping);
     variable.attributes.push(Attribute { name, value });

@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::attributes::{self, is_of_values, name_of};
+use super::attributes::{self, name_of};
 use super::dimensions::Scopes;
 use super::grids;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
-use crate::conventions::cf;
+use crate::conventions::cf::attributes::{is_of_time, is_of_values};
+use crate::conventions::cf::{self, names};
 use crate::conventions::missing::{ZeroFill, fill_value};
+use crate::conventions::xarray;
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
 use crate::view::group_tree::{GroupArray, GroupTree};
@@ -254,7 +256,7 @@ fn attributes_and_fill(
     }
     if let (Some(fill), VariableType::Number(number)) = (fill, item) {
         let value = AttributeValue::Numbers(number, vec![fill]);
-        let name = "_FillValue".to_owned();
+        let name = names::FILL_VALUE.to_owned();
         attributes.insert(0, Attribute { name, value });
     }
     Ok((attributes, fill))
@@ -363,8 +365,8 @@ fn add_meaning(
         }
         Scalar::Bool => {
             // As in xarray's netCDF files.
-            if attributes.iter().all(|there| there.name != "dtype") {
-                attributes.push(text("dtype", "bool"));
+            if attributes.iter().all(|there| there.name != xarray::DTYPE) {
+                attributes.push(text(xarray::DTYPE, xarray::BOOL));
             }
             return;
         }
@@ -380,8 +382,8 @@ fn add_meaning(
     };
     // The unit of the data type takes precedence over attributes.
     attributes.retain(|there| {
-        let is_of_time = matches!(&there.name[..], "units" | "calendar")
-            || declared.iter().any(|declared| declared.name == there.name);
+        let is_of_time =
+            is_of_time(&there.name) || declared.iter().any(|declared| declared.name == there.name);
         if is_of_time && !declared.contains(there) {
             note(format!(
                 "attribute {:?} is not in it: the data type says another one",

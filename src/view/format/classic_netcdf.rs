@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use self::header::{Header, NcType, Variable};
 use crate::array::ArrayReader;
-use crate::conventions::cf;
+use crate::conventions::cf::attributes::is_of_values;
+use crate::conventions::cf::{self, names};
 use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
 use crate::view::dataset::{
@@ -171,7 +172,7 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
     let has_own_type = in_file
         .is_some_and(|number| (number.kind, number.size_bytes) == (own.kind, own.size_bytes));
     let text_of = |attribute: &Attribute| match &attribute.value {
-        AttributeValue::Text(text) if attribute.name == "_Unsigned" => Some(text.clone()),
+        AttributeValue::Text(text) if attribute.name == names::UNSIGNED => Some(text.clone()),
         _ => None,
     };
     let Some(text) = variable.attributes.iter().find_map(text_of) else {
@@ -180,7 +181,7 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
     if has_own_type {
         return;
     }
-    let is_other = |attribute: &Attribute| attribute.name != "_Unsigned";
+    let is_other = |attribute: &Attribute| attribute.name != names::UNSIGNED;
     variable.attributes.retain(is_other);
     let kind = cf::unsigned(own.kind, Some(&text.into()));
     let meant = Number { kind, ..own };
@@ -198,7 +199,7 @@ fn apply_unsigned(variable: &mut dataset::Variable, version: Version) {
     for attribute in &mut variable.attributes {
         if let AttributeValue::Numbers(number, values) = &mut attribute.value
             && *number == own
-            && dataset::is_of_values(&attribute.name)
+            && is_of_values(&attribute.name)
         {
             *number = meant;
             values.iter_mut().for_each(same_bits);

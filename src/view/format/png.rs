@@ -20,7 +20,7 @@ use crate::conventions::georef::axis::reinterpret;
 use crate::conventions::georef::context::{Context, Groups, Notes};
 use crate::conventions::georef::overview::{FullImage, overviews};
 use crate::conventions::georef::raster::Raster;
-use crate::conventions::georef::samples::{attribute_text, packing};
+use crate::conventions::georef::samples::{self, packing};
 use crate::conventions::georef::transform::flipped_axes;
 use crate::conventions::missing::MissingValues;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode};
@@ -268,11 +268,11 @@ impl Picture {
             Some(_) => return Err("complex numbers have no picture".to_owned().into()),
             None => return Err(format!("{} is no number", view.data_type()).into()),
         };
-        let kind = cf::unsigned(own.kind, view.array.attribute("_Unsigned"));
+        let kind = cf::kind_of_values(view.array, own.kind);
         let mut note = |why| notes.add(why);
         let missing = MissingValues::of(view.node, own, context.nodes, &mut note)?;
         let (offset, scale) = packing(context, notes);
-        let units = attribute_text(context, "units", notes).unwrap_or_default();
+        let units = samples::units(context, notes).unwrap_or_default();
         let side = |side: SampledAxis| {
             u32::try_from(side.samples()).map_err(|_| "too many pixels".to_owned())
         };

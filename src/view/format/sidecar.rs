@@ -107,14 +107,10 @@ pub(in crate::view) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
 /// Returns the data type of the elements; unsigned if `_Unsigned` is set.
 pub(in crate::view) fn element_type(view: &ArrayView<'_>) -> Fixed {
     let mut data_type = view.data_type().clone();
-    let said = view.array.attribute("_Unsigned");
+    let kind = |own| cf::kind_of_values(view.array, own);
     data_type.scalar = match data_type.scalar {
-        Scalar::Int(order) if cf::unsigned(NumberKind::Int, said) == NumberKind::UInt => {
-            Scalar::UInt(order)
-        }
-        Scalar::UInt(order) if cf::unsigned(NumberKind::UInt, said) == NumberKind::Int => {
-            Scalar::Int(order)
-        }
+        Scalar::Int(order) if kind(NumberKind::Int) == NumberKind::UInt => Scalar::UInt(order),
+        Scalar::UInt(order) if kind(NumberKind::UInt) == NumberKind::Int => Scalar::Int(order),
         scalar => scalar,
     };
     data_type

@@ -1,6 +1,7 @@
 //! The rows of the table of formats, in listing order.
 
 use super::Renderer;
+use crate::conventions::anndata::is_anndata;
 use crate::conventions::description::Field::{self, *};
 use crate::node::{ContentError, ViewNode, pretty};
 use crate::translate::{zmetadata_json, zom_json};
@@ -333,7 +334,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".h5ad"),
         "AnnData",
         READ_H5AD,
-        Renderer::GroupOfKind(anndata::is_anndata, anndata::render),
+        Renderer::GroupOfKind(is_anndata, anndata::render),
     )
     .expressing(CF),
     row(

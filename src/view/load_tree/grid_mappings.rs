@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::{MAX_DEPTH, TreeBudget};
-use crate::conventions::cf::grid_mapping::names_in;
+use crate::conventions::cf::grid_mapping::names_of;
 use crate::node::ContentError;
 use crate::store::Key;
 use crate::view::group_tree::{GroupArray, GroupTree, TreeScope};
@@ -77,8 +77,7 @@ fn missing(tree: &GroupTree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for array in &arrays {
         let own = array.node.metadata().as_array();
-        let value = own.and_then(|own| own.attribute("grid_mapping"));
-        for name in value.map(names_in).unwrap_or_default() {
+        for name in own.map(names_of).unwrap_or_default() {
             if !groups.contains(name) && !is_found(array, name) {
                 found.insert(name.to_owned());
             }

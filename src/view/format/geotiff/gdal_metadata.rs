@@ -1,5 +1,6 @@
 //! Sample metadata in the tags of GDAL.
 
+use crate::conventions::cf::names;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::raster::Raster;
 use crate::conventions::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
@@ -36,8 +37,8 @@ impl SampleMetadata {
     fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, String> {
         let mut text = String::new();
         for (name, value) in [
-            ("long_name", &self.long_name),
-            ("standard_name", &self.standard_name),
+            (names::LONG_NAME, &self.long_name),
+            (names::STANDARD_NAME, &self.standard_name),
         ] {
             if let Some(value) = value {
                 item(&mut text, name, None, value);

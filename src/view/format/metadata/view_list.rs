@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::conventions::description::Description;
 use crate::conventions::georef::context::Notes;
+use crate::conventions::members;
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::node::{ContentError, ViewNode};
 use crate::translate::{
@@ -65,7 +66,14 @@ impl Nodes {
             diagnostics: problems.map(Diagnostic::of_node).collect(),
         };
         let metadata = (!node.is_implicit).then(|| node.metadata());
-        let absent = not_shown(&**self.store(), &self.options().root, &node.key, metadata).await;
+        let absent = not_shown(
+            &**self.store(),
+            &self.options().root,
+            &node.key,
+            metadata,
+            members::named,
+        )
+        .await;
         let absent = absent
             .into_iter()
             .map(|absent| Diagnostic::of_node(absent.what));

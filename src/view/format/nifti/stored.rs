@@ -1,43 +1,6 @@
-//! The header that nifti-zarr stores beside the levels of an image: the bytes of a NIfTI header in the array
-//! `nifti` (nifti-zarr 0.3 and 1.0.rc1, "NIfTI header").
+//! The fields that a file takes from the NIfTI header that is stored beside an image.
 
-use crate::node::{ArrayView, ContentError, NodeResolver, NumberKind, Value};
-use crate::store::Key;
 use crate::zarr::ByteOrder;
-
-/// The maximum size of a header with its extensions.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// Returns the bytes of the header beside an array; `None` without such an array.
-///
-/// # Errors
-/// Errors of the store.
-pub(super) fn find(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<Option<Vec<u8>>, ContentError> {
-    let group: Key = view.node.key().parent();
-    let Ok(key) = group.join(b"nifti") else {
-        return Ok(None);
-    };
-    let Some(node) = nodes.node(&key)?.filter(|_| key != *view.node.key()) else {
-        return Ok(None);
-    };
-    let number = node.array_view().and_then(|view| view.number());
-    let is_bytes = matches!(number, Some((number, 1)) if number.kind == NumberKind::UInt && number.size_bytes == 1);
-    if !is_bytes {
-        return Ok(None);
-    }
-    match nodes.numbers(&node, MAX_BYTES) {
-        Ok(numbers) => Ok(numbers.into_iter().map(byte).collect()),
-        Err(ContentError::Absent(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn byte(value: Value) -> Option<u8> {
-    u8::try_from(value.whole()?).ok()
-}
 
 /// Byte ranges of a header that describe the file, not the image: data type, lengths, offset, magic.
 const FIRST: [(usize, usize); 4] = [(40, 56), (70, 74), (108, 112), (344, 352)];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
+use crate::conventions::anndata::NA_VALUE;
 use crate::conventions::cf;
 use crate::node::{Number, NumberKind, Value};
 use crate::view::encode::hdf5::{self, Attribute, Datatype, Payload};
@@ -12,9 +13,6 @@ use crate::zarr::ByteOrder;
 const I8: Number = Number::new(NumberKind::Int, 8, ByteOrder::Little);
 const U8: Number = Number::new(NumberKind::UInt, 8, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
-
-/// The attribute that names the missing value of strings in AnnData: the text `NaN` or `NA`.
-const NA_VALUE: &str = "na-value";
 
 /// Texts in the heap, with their lengths and entries.
 #[derive(Debug, Default)]

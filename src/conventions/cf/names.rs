@@ -1,0 +1,27 @@
+//! The names of attributes of CF, and of the NetCDF Users Guide on which CF builds.
+//!
+//! Formats that write an attribute take its name from here, so that `tests/layering` finds each name that is read
+//! outside `conventions`.
+
+/// The stored number that marks missing elements (CF 1.13, 2.5.1).
+pub(crate) const FILL_VALUE: &str = "_FillValue";
+/// Another stored number that marks missing elements (CF 1.13, 2.5.1).
+pub(crate) const MISSING_VALUE: &str = "missing_value";
+/// The factor of packed numbers (CF 1.13, 8.1).
+pub(crate) const SCALE_FACTOR: &str = "scale_factor";
+/// The summand of packed numbers (CF 1.13, 8.1).
+pub(crate) const ADD_OFFSET: &str = "add_offset";
+/// Whether integers are unsigned: `"true"` or `"false"` (NUG, Appendix B).
+pub(crate) const UNSIGNED: &str = "_Unsigned";
+/// The units of values (CF 1.13, 3.1).
+pub(crate) const UNITS: &str = "units";
+/// The calendar of times (CF 1.13, 4.4.1).
+pub(crate) const CALENDAR: &str = "calendar";
+/// The description of a variable for plots (CF 1.13, 3.2).
+pub(crate) const LONG_NAME: &str = "long_name";
+/// The name of a quantity in the table of CF (CF 1.13, 3.3).
+pub(crate) const STANDARD_NAME: &str = "standard_name";
+/// The direction of a coordinate: `X`, `Y`, `Z` or `T` (CF 1.13, 4).
+pub(crate) const AXIS: &str = "axis";
+/// The variable with the coordinate reference system (CF 1.13, 5.6).
+pub(crate) const GRID_MAPPING: &str = "grid_mapping";
