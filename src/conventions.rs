@@ -31,7 +31,7 @@ pub(crate) mod members;
 pub(crate) mod missing;
 pub mod n5;
 pub(crate) mod nczarr;
-pub(crate) mod nifti_zarr;
+pub mod nifti_zarr;
 pub mod ome;
 pub(crate) mod text;
 pub mod units;

@@ -188,6 +188,8 @@ pub enum Field {
     Missing,
     /// Scale and offset of the stored numbers.
     Packing,
+    /// Scale and offset that only the header of NIfTI-Zarr has.
+    HeaderPacking,
     /// The unit of the values.
     ValueUnits,
     /// Names of channels.
@@ -196,6 +198,8 @@ pub enum Field {
     ChannelColors,
     /// The coordinate reference system.
     ReferenceSystem,
+    /// The coordinate reference system of an array without a transform or coordinates.
+    UnplacedSystem,
 }
 
 impl fmt::Display for Field {
@@ -212,10 +216,12 @@ impl fmt::Display for Field {
             Self::UnevenCoordinates => "the coordinates that are not evenly spaced",
             Self::Missing => "the missing value",
             Self::Packing => "scale and offset",
+            Self::HeaderPacking => "scale and offset of the NIfTI header",
             Self::ValueUnits => "the unit of the values",
             Self::ChannelNames => "the names of channels",
             Self::ChannelColors => "the colours of channels",
             Self::ReferenceSystem => "the reference system",
+            Self::UnplacedSystem => "the reference system (no place is known)",
         })
     }
 }

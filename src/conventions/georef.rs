@@ -8,6 +8,7 @@ pub(crate) mod bands;
 pub(crate) mod context;
 pub(crate) mod crs_metadata;
 pub(crate) mod grid;
+pub(crate) mod nifti_header;
 pub(crate) mod overview;
 pub(crate) mod raster;
 pub(crate) mod samples;

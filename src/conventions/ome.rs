@@ -63,6 +63,29 @@ pub fn finest_path(attributes: &Map<String, Json>) -> Option<&str> {
     image.get("datasets")?.get(0)?.get("path")?.as_str()
 }
 
+/// Returns the entry of the finest level of an image.
+pub fn finest_entry(image: &Map<String, Json>) -> Option<&Map<String, Json>> {
+    image.get("datasets")?.get(0)?.as_object()
+}
+
+/// Returns the names of the axes of the level at a path below the group of an image.
+pub fn axis_names(
+    attributes: &Map<String, Json>,
+    path: &str,
+    rank: usize,
+) -> Option<Vec<Option<String>>> {
+    let images = images(attributes)?.as_array()?;
+    let (image, entry) = images.iter().find_map(|image| {
+        let image = image.as_object()?;
+        let entries = image.get("datasets")?.as_array()?.iter();
+        let mut own = entries.filter_map(Json::as_object);
+        let entry = own.find(|entry| entry.get("path").and_then(Json::as_str) == Some(path))?;
+        Some((image, entry))
+    })?;
+    let axes = level(image, entry, rank).axes;
+    (!axes.is_empty()).then(|| axes.into_iter().map(|axis| axis.name).collect())
+}
+
 /// Returns whether an image declares axes, as all since version 0.3 do.
 pub fn has_axes(image: &Map<String, Json>) -> bool {
     image.contains_key("axes") || image.contains_key("coordinateSystems")
@@ -97,12 +120,29 @@ pub fn level(image: &Map<String, Json>, entry: &Map<String, Json>, rank: usize) 
             .notes
             .push(format!("spacing and origin are left out: {reason}")),
     }
+    level.notes.extend(other_systems(image));
     level
+}
+
+/// Returns a note for each coordinate system to which transforms of an image lead that has no `coordinateSystems`:
+/// the form that SpatialData writes into 0.4 and 0.5.
+fn other_systems(image: &Map<String, Json>) -> impl Iterator<Item = String> {
+    let whole = image.get("coordinateTransformations");
+    let is_draft = !image.contains_key("coordinateSystems");
+    let whole = whole.and_then(Json::as_array).filter(|_| is_draft);
+    let outputs = whole.into_iter().flatten().take(MAX_AXES);
+    let named = outputs.filter_map(|step| system_name(step.get("output")?));
+    named.map(|name| {
+        format!(
+            "the transform to the coordinate system {} is left out: files use the system of the levels",
+            short(name)
+        )
+    })
 }
 
 impl Level {
     /// Sets the spacing and the origin of each axis, in the order of the array.
-    fn apply(&mut self, affine: Affine, rank: usize) {
+    pub(super) fn apply(&mut self, affine: Affine, rank: usize) {
         let coordinates = std::mem::take(&mut self.axes);
         let of_axis = |step: &Step| {
             let axis = coordinates.get(step.axis)?.clone();

@@ -9,9 +9,11 @@ use crate::conventions::description::{Axis, AxisKind, Channel, Field, Orientatio
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::axis::{Axis as CoordinateAxis, Steps, reinterpret};
 use crate::conventions::georef::context::{Context, Groups, Notes};
+use crate::conventions::georef::nifti_header;
 use crate::conventions::georef::raster::direction_of;
 use crate::conventions::georef::samples::{self, packing};
 use crate::conventions::georef::scale::ome_image;
+use crate::conventions::georef::transform::declared_crs;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::shown;
 use crate::conventions::{n5, ome};
@@ -30,6 +32,8 @@ pub(crate) struct Description {
     /// A value is a stored number times `scale` plus `offset`.
     pub(crate) scale: Option<f64>,
     pub(crate) offset: Option<f64>,
+    /// Whether only the header of NIfTI-Zarr has scale and offset.
+    pub(crate) is_packed_by_header: bool,
     /// The units of the values.
     pub(crate) units: Option<String>,
     /// The number that marks missing values, with the sign that `_Unsigned` gives to the elements.
@@ -40,6 +44,8 @@ pub(crate) struct Description {
     pub(crate) coordinates: Coordinates,
     /// The name of the coordinate reference system.
     pub(crate) reference_system: Option<String>,
+    /// Whether no transform and no coordinates place the array in the reference system.
+    pub(crate) is_unplaced: bool,
 }
 
 /// Whether axes have coordinate arrays.
@@ -64,7 +70,7 @@ impl Description {
         let groups = Groups::above(view, nodes, notes)?;
         let context = Context::new(view, nodes, &groups);
         let mut found = Self::of_axes(&context, notes)?;
-        (found.offset, found.scale) = packing(&context, notes);
+        (found.offset, found.scale) = packing(&context, notes)?;
         if let Some((own, 1)) = view.number() {
             let kind = cf::kind_of_values(view.array, own.kind);
             let mut note = |why| notes.add(why);
@@ -81,9 +87,12 @@ impl Description {
     /// Errors of the store.
     pub(crate) fn of_axes(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
         let (mut found, is_image) = Self::declared(context, notes);
+        if is_image {
+            found.add_nifti_header(context, notes)?;
+        }
         if found.axes.iter().all(|axis| axis.spacing.is_none()) && !is_image {
             found.add_coordinates(context, notes)?;
-            found.add_transform(context.view, context.nodes)?;
+            found.add_transform(context, notes)?;
         }
         Ok(found)
     }
@@ -125,6 +134,25 @@ impl Description {
         (found, is_image)
     }
 
+    /// Adds what the NIfTI header beside a level of an image says.
+    fn add_nifti_header(
+        &mut self,
+        context: &Context<'_>,
+        notes: &mut Notes,
+    ) -> Result<(), ContentError> {
+        match nifti_header::placed(context)? {
+            None => {}
+            Some(Ok((header, level))) => {
+                (self.axes, self.transform) = (level.axes, level.transform);
+                self.is_packed_by_header = header.packing.is_some();
+            }
+            Some(Err(why)) => {
+                notes.add(format!("the header in the array nifti is {why}: left out"));
+            }
+        }
+        Ok(())
+    }
+
     /// Adds evenly spaced coordinates.
     fn add_coordinates(
         &mut self,
@@ -147,19 +175,29 @@ impl Description {
     /// Adds the steps of the raster's transform to axes without coordinates.
     fn add_transform(
         &mut self,
-        view: &ArrayView<'_>,
-        nodes: &dyn NodeResolver,
+        context: &Context<'_>,
+        notes: &mut Notes,
     ) -> Result<(), ContentError> {
-        let Some(metadata) = RasterMetadata::of_planes(view, nodes)? else {
+        let Some(metadata) = RasterMetadata::of_planes(context.view, context.nodes)? else {
             return Ok(());
         };
         let crs = metadata.georef.crs.as_ref();
         self.reference_system = crs.map(Crs::name);
+        if metadata.georef.transform.is_none() && crs.is_none() && self.axes.len() > 1 {
+            let declared = declared_crs(context, &metadata.raster)?;
+            self.is_unplaced = declared.is_some();
+            self.reference_system = declared.as_ref().map(Crs::name);
+        }
         let [.., down, across] = &mut self.axes[..] else {
             return Ok(());
         };
         if down.spacing.is_some() || across.spacing.is_some() {
             return Ok(());
+        }
+        if let Some([_, b, _, d, ..]) = metadata.georef.transform
+            && (b != 0.0 || d != 0.0)
+        {
+            notes.add("the transform of the raster turns it: only GeoTIFF and .vrt have a place");
         }
         let is_side = |name: &Option<String>| name.as_deref().and_then(direction_of).is_some();
         let is_named = is_side(&metadata.raster.down) || is_side(&metadata.raster.across);
@@ -199,9 +237,10 @@ impl Description {
             (self.coordinates.are_uneven, Field::UnevenCoordinates),
             (self.missing.is_some(), Field::Missing),
             (
-                self.scale.is_some() || self.offset.is_some(),
+                !self.is_packed_by_header && (self.scale.is_some() || self.offset.is_some()),
                 Field::Packing,
             ),
+            (self.is_packed_by_header, Field::HeaderPacking),
             (self.units.is_some(), Field::ValueUnits),
             (
                 any_channel(&|channel| channel.name.is_some()),
@@ -211,7 +250,11 @@ impl Description {
                 any_channel(&|channel| channel.color.is_some()),
                 Field::ChannelColors,
             ),
-            (self.reference_system.is_some(), Field::ReferenceSystem),
+            (
+                self.reference_system.is_some() && !self.is_unplaced,
+                Field::ReferenceSystem,
+            ),
+            (self.is_unplaced, Field::UnplacedSystem),
         ]
         .into_iter()
         .filter_map(|(is_known, field)| is_known.then_some(field))
@@ -254,6 +297,9 @@ impl Description {
         set("image", json!(self.name));
         set("channels", self.channels.iter().map(channel_json).collect());
         set("reference_system", json!(self.reference_system));
+        if self.is_unplaced {
+            set("is_unplaced", json!(true));
+        }
         members
     }
 }

@@ -31,6 +31,10 @@ pub(crate) fn crs(
             continue;
         }
         systems.push(one_of(members, &PROJ, notes));
+        // The array overrides its group (zarr-conventions/geo-proj, "Inheritance").
+        if source == AttributeSource::Own {
+            break;
+        }
     }
     // GDAL: the Zarr driver, "SRS encoding".
     if let Some(value) = context.own("_CRS") {

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 use super::axis::reinterpret;
 use super::bands::Bands;
 use super::context::{Context, Notes, number};
+use super::nifti_header;
 use super::raster::Raster;
 use crate::conventions::cf::{self, names};
 use crate::conventions::missing::MissingValues;
@@ -44,7 +45,7 @@ impl SampleMetadata {
             kind: raster.number.kind,
             ..own
         };
-        let (offset, scale) = packing(context, notes);
+        let (offset, scale) = packing(context, notes)?;
         let text = |value: Option<f64>| value.map(|value| shown(Value::Float(value)));
         let is_known = |value: &Json| matches!(value.as_str(), Some("true" | "false"));
         if context
@@ -102,8 +103,25 @@ impl SampleMetadata {
     }
 }
 
+/// Returns offset and scale: of CF, else of the header of NIfTI-Zarr.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) fn packing(
+    context: &Context<'_>,
+    notes: &mut Notes,
+) -> Result<(Option<f64>, Option<f64>), ContentError> {
+    let own = cf_packing(context, notes);
+    if own != (None, None) {
+        return Ok(own);
+    }
+    let header = nifti_header::placed(context)?.and_then(Result::ok);
+    let packing = header.and_then(|(header, _)| header.packing);
+    Ok(packing.map_or((None, None), |(scale, offset)| (Some(offset), Some(scale))))
+}
+
 /// Returns `add_offset` and `scale_factor`; neither if one of them is not a number.
-pub(crate) fn packing(context: &Context<'_>, notes: &mut Notes) -> (Option<f64>, Option<f64>) {
+fn cf_packing(context: &Context<'_>, notes: &mut Notes) -> (Option<f64>, Option<f64>) {
     let declared = |name| match context.own(name).map(cf::one_of_list) {
         None => Ok(None),
         Some(value) => number(value).map(Some).ok_or(name),

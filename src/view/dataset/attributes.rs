@@ -82,6 +82,11 @@ pub(super) fn of_variable(
         if name == names::FILL_VALUE {
             continue;
         }
+        // Units of axes, as in N5: programs would take them for the unit of the values.
+        if name == "units" && json.is_array() {
+            note("attribute \"units\" is not in it: it is a list".to_owned());
+            continue;
+        }
         let typed = match item {
             VariableType::Number(number) if is_of_values(&name) => {
                 // Such a number is unpacked, and stays a double.

@@ -11,6 +11,7 @@ use crate::array::ArrayReader;
 use crate::conventions::cf::attributes::{is_of_time, is_of_values};
 use crate::conventions::cf::{self, names};
 use crate::conventions::missing::{ZeroFill, fill_value};
+use crate::conventions::ome;
 use crate::conventions::xarray;
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
@@ -32,7 +33,7 @@ pub(super) fn group(
     let mut names = HashSet::new();
     let mut variables = Vec::new();
     for member in &tree.arrays {
-        match variable(member, scopes, notes) {
+        match variable(tree, member, scopes, notes) {
             Ok(variable) => match names.insert(variable.name.clone()) {
                 true => variables.push(variable),
                 false => notes.push(same_name(&member.node)),
@@ -146,6 +147,7 @@ fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String>
 }
 
 fn variable(
+    tree: &GroupTree,
     member: &GroupArray,
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
@@ -163,7 +165,7 @@ fn variable(
     if let Some(error) = &member.unread_grid {
         note(format!("its grid is not in the file: {error}"));
     }
-    let mut dimensions = dimensions(array, scopes, &mut note);
+    let mut dimensions = dimensions(array, &axis_names(tree, member, array), scopes, &mut note);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
@@ -190,10 +192,22 @@ fn variable(
     })
 }
 
+/// Returns the names of the axes of an array: its own, or of the image of OME-Zarr of which it is a level.
+fn axis_names(tree: &GroupTree, member: &GroupArray, array: &zarr::Array) -> Vec<Option<String>> {
+    if array.dimension_names.iter().any(Option::is_some) {
+        return array.dimension_names.clone();
+    }
+    let attributes = tree.node.metadata().attributes().ok();
+    let names = attributes
+        .and_then(|attributes| ome::axis_names(attributes, member.node.name(), array.shape.len()));
+    names.unwrap_or_default()
+}
+
 /// Returns the dimensions of the axes of an array. An axis without a name that netCDF permits is called after
 /// its length.
 fn dimensions(
     array: &zarr::Array,
+    names: &[Option<String>],
     scopes: &mut Scopes,
     note: &mut impl FnMut(String),
 ) -> Vec<usize> {
@@ -202,7 +216,7 @@ fn dimensions(
         note(why);
     }
     for (axis, length) in array.shape.iter().enumerate() {
-        let declared = array.dimension_names.get(axis).and_then(Option::as_deref);
+        let declared = names.get(axis).and_then(Option::as_deref);
         let valid = declared.and_then(name_of);
         if let (Some(name), None) = (declared, &valid) {
             note(format!("{name:?} is no name for a dimension of netCDF"));

@@ -11,7 +11,7 @@ mod stored;
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::georef::context::Notes;
-use crate::conventions::nifti_zarr;
+use crate::conventions::georef::nifti_header;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
 use crate::view::layout::{
     ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap,
@@ -55,10 +55,12 @@ pub(in crate::view) fn render(
     header.offset = elements_start(header.size_bytes(), has_gap(size_bytes), 64)
         .ok_or_else(|| "the size overflows 64 bits".to_owned())?;
     let mut bytes = header.encode()?;
-    if let Some(stored) = nifti_zarr::header(view, nodes)? {
+    if let Some(stored) = nifti_header::find(view, nodes)? {
         match stored::merge(&bytes, &stored, header.order) {
             Ok(merged) => bytes = merged,
-            Err(why) => notes.add(format!("the header in the array nifti is {why}: left out")),
+            Err(why) => notes.add(format!(
+                "the header in the array nifti is {why}: the file has only its coordinates"
+            )),
         }
     }
     let gap = header.offset.saturating_sub(bytes.len() as u64);

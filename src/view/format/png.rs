@@ -271,7 +271,7 @@ impl Picture {
         let kind = cf::kind_of_values(view.array, own.kind);
         let mut note = |why| notes.add(why);
         let missing = MissingValues::of(view.node, own, context.nodes, &mut note)?;
-        let (offset, scale) = packing(context, notes);
+        let (offset, scale) = packing(context, notes)?;
         let units = samples::units(context, notes).unwrap_or_default();
         let side = |side: SampledAxis| {
             u32::try_from(side.samples()).map_err(|_| "too many pixels".to_owned())

@@ -79,10 +79,12 @@ const ALL: &[Field] = &[
     UnevenCoordinates,
     Missing,
     Packing,
+    HeaderPacking,
     ValueUnits,
     ChannelNames,
     ChannelColors,
     ReferenceSystem,
+    UnplacedSystem,
 ];
 /// Attributes and coordinate arrays of CF.
 const CF: &[Field] = &[
@@ -94,8 +96,21 @@ const CF: &[Field] = &[
     ValueUnits,
     ReferenceSystem,
 ];
-const GDAL: &[Field] = &[Coordinates, Missing, Packing, ValueUnits, ReferenceSystem];
-const ENVI: &[Field] = &[Coordinates, Missing, Packing, ReferenceSystem];
+const GDAL: &[Field] = &[
+    Coordinates,
+    Missing,
+    Packing,
+    HeaderPacking,
+    ValueUnits,
+    ReferenceSystem,
+];
+const ENVI: &[Field] = &[
+    Coordinates,
+    Missing,
+    Packing,
+    HeaderPacking,
+    ReferenceSystem,
+];
 const NRRD: &[Field] = &[
     AxisNames,
     Spacing,
@@ -122,6 +137,7 @@ const IMAGEJ: &[Field] = &[
     AxisUnits,
     Coordinates,
     Packing,
+    HeaderPacking,
     ValueUnits,
     ChannelNames,
     ChannelColors,
@@ -134,6 +150,7 @@ const NIFTI: &[Field] = &[
     Transform,
     Coordinates,
     Packing,
+    HeaderPacking,
     ValueUnits,
 ];
 const MRC: &[Field] = &[Spacing, Origin, AxisUnits, Coordinates];
@@ -146,9 +163,10 @@ const FITS: &[Field] = &[
     Coordinates,
     Missing,
     Packing,
+    HeaderPacking,
     ValueUnits,
 ];
-const PICTURE: &[Field] = &[Missing, Packing, ValueUnits, ChannelColors];
+const PICTURE: &[Field] = &[Missing, Packing, HeaderPacking, ValueUnits, ChannelColors];
 /// Columns of decoded values beside columns of coordinates.
 const COLUMNS: &[Field] = &[AxisNames, Coordinates, UnevenCoordinates, Missing, Packing];
 

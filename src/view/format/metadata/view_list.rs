@@ -1,16 +1,18 @@
 //! The views of a node with a description and an example each, and the diagnostics: the content of
 //! `README.txt` and `views.json`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::readme::{AvailableView, Diagnostic, Readme};
-use crate::conventions::description::Description;
+use crate::conventions::description::{Description, Field};
 use crate::conventions::georef::context::Notes;
 use crate::conventions::members;
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::node::{ContentError, ViewNode};
+use crate::store::{list_prefixes, map_concurrent};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
@@ -22,6 +24,9 @@ use crate::view::nodes::Nodes;
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
+
+/// The maximum number of nodes of a group whose descriptions are compared with what its files express.
+const MAX_DESCRIBED: usize = 64;
 
 impl Format {
     /// Returns whether the list of views of a node explains why the node has no view of this format.
@@ -142,26 +147,32 @@ impl Nodes {
         Ok((readme, inputs))
     }
 
-    /// Adds what attributes and coordinates say of an array, or of the finest level of an image, and the files of a
-    /// format do not.
+    /// Adds what attributes and coordinates say of an array, of the finest level of an image, or of the arrays of a
+    /// group, and the files of a format do not.
     async fn add_unexpressed(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         readme: &mut Readme,
         inputs: &mut InputTime,
     ) -> Result<(), ContentError> {
-        let description = match self.description(node).await {
-            Ok((description, _)) => description,
+        let found = match self.description(node).await {
+            Ok((description, _)) => Ok(description.fields()),
+            Err(ContentError::Absent(_)) if !node.is_array() => {
+                self.fields_of_arrays(node, readme).await
+            }
             Err(ContentError::Absent(_)) => return Ok(()),
-            Err(ContentError::Unresolved) => return Err(ContentError::Unresolved),
+            Err(error) => Err(error),
+        };
+        let fields = match found {
+            Ok(fields) => fields,
             Err(ContentError::Failed(error)) => {
                 inputs.has_failed_input = true;
                 let reason = format!("what attributes say of it is not known: {error}");
                 readme.diagnostics.push(Diagnostic::of_node(reason));
                 return Ok(());
             }
+            Err(error) => return Err(error),
         };
-        let fields = description.fields();
         for view in &mut readme.views {
             let format: Option<Format> = view.format.parse().ok();
             if let Some(expressed) = format.and_then(Format::expresses) {
@@ -170,6 +181,53 @@ impl Nodes {
             }
         }
         Ok(())
+    }
+
+    /// Returns the fields that are known of any array of a group, if the group has files of arrays.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    async fn fields_of_arrays(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        readme: &mut Readme,
+    ) -> Result<Vec<Field>, ContentError> {
+        let has_arrays = |view: &AvailableView| {
+            let format: Option<Format> = view.format.parse().ok();
+            format.is_some_and(|format| format.expresses().is_some())
+        };
+        let is_listable = self.store().incomplete_listing(&node.key).await?.is_none();
+        if !is_listable || !readme.views.iter().any(has_arrays) {
+            return Ok(Vec::new());
+        }
+        let mut names = list_prefixes(&**self.store(), &node.key, MAX_DESCRIBED).await?;
+        if names.len() > MAX_DESCRIBED {
+            names.truncate(MAX_DESCRIBED);
+            readme.diagnostics.push(Diagnostic::of_node(format!(
+                "what files of the group do not express was found from {MAX_DESCRIBED} of its nodes: \
+                 the lists of the arrays are complete"
+            )));
+        }
+        let mut keys = Vec::new();
+        for name in &names {
+            keys.extend(node.key.join(name).ok());
+        }
+        let describe = |key| async move {
+            let member = self.node(&key).await?;
+            match member.is_array() {
+                true => Ok(self.description(&member).await?.0.fields()),
+                false => Ok(Vec::new()),
+            }
+        };
+        let mut fields = BTreeSet::new();
+        for found in map_concurrent(keys, describe).await {
+            match found {
+                Ok(found) => fields.extend(found),
+                Err(ContentError::Absent(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(fields.into_iter().collect())
     }
 
     /// Returns the description of an array, or of the finest level of a group that is an image, and what was not
