@@ -263,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn axes_are_named_by_their_attribute_the_fastest_first() {
+        let names = |axes: Value| array(json!({"axes": axes})).dimension_names;
+        let named = |names: [Option<&str>; 2]| names.map(|name| name.map(str::to_owned)).to_vec();
+        assert_eq!(names(json!(["x", "y"])), named([Some("y"), Some("x")]));
+        assert_eq!(names(json!(["", "y"])), named([Some("y"), None]));
+        for other in [json!(["x"]), json!(["", ""]), json!([1, 2]), json!("xy")] {
+            assert!(names(other).is_empty());
+        }
+    }
+
+    #[test]
     fn all_data_types_of_constant_size_are_big_endian() {
         for (name, v2) in DATA_TYPES {
             let found = array(json!({"dataType": name})).data_type.unwrap();

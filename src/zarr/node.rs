@@ -264,6 +264,7 @@ mod tests {
         assert_eq!(group.attributes.unwrap().get("a"), Some(&1.into()));
         assert!(Group::from_v2(b"{}", None).is_err());
         assert!(Group::from_v2(b"{\"zarr_format\":3}", None).is_err());
+        assert!(Group::from_v2(b"{\"zarr_format\":\"2\"}", None).is_ok());
         let text = br#"{"zarr_format":3,"node_type":"group","attributes":{"a":1},
             "x":{"must_understand":false},"y":{},"consolidated_metadata":null}"#;
         let node = v3::node(text).unwrap();

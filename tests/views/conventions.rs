@@ -1,5 +1,6 @@
 //! What attributes say, in each format: OME-Zarr 0.4 to 0.6 as ngff-zarr writes it, orientations, transforms, channels,
-//! N5 and CF, read by nibabel, SimpleITK, tifffile, astropy, mrcfile and pynrrd.
+//! N5 and CF, read by nibabel, SimpleITK, tifffile, astropy, mrcfile and pynrrd; and a matrix of conventions and formats,
+//! with stores that the library of each convention writes and reads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,18 +16,23 @@ fn in_repository(path: &str) -> PathBuf {
 }
 
 fn conventions(environment: &str, word: &str, arguments: &[&Path]) -> String {
+    let arguments = [&[Path::new(word)], arguments].concat();
+    python(environment, "tests/views/conventions.py", &arguments)
+}
+
+fn python(environment: &str, script: &str, arguments: &[&Path]) -> String {
     let mut command = Command::new(in_repository(environment));
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONWARNINGS", "ignore")
-        .arg(in_repository("tests/views/conventions.py"))
-        .arg(word)
+        .arg(in_repository(script))
         .args(arguments);
     run(&mut command)
 }
 
 const PYTHON: &str = "tests/views/.venv/bin/python";
 const NGFF: &str = "tests/views/.venv-ngff/bin/python";
+const WRITERS: &str = "tests/views/.venv-writers/bin/python";
 
 #[test]
 fn what_attributes_say_is_in_each_format_or_in_the_list_of_views() {
@@ -46,4 +52,48 @@ fn what_attributes_say_is_in_each_format_or_in_the_list_of_views() {
     let counts: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     assert_eq!(counts, json!({"stores": 11, "files": 70, "differences": 0}));
     assert_eq!(gauge(mount.path(), "panics"), 0);
+}
+
+#[test]
+fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
+    if ![PYTHON, WRITERS]
+        .iter()
+        .all(|python| may_run(&in_repository(python)))
+    {
+        return;
+    }
+    let directory = scratch();
+    let (store, expected) = (
+        directory.path().join("store"),
+        directory.path().join("expected.json"),
+    );
+    std::fs::create_dir(&store).unwrap();
+    python(
+        WRITERS,
+        "tests/views/carried/stores.py",
+        &[&store, &expected],
+    );
+    let mount = Mount::with(&store, &["--force"]);
+    let script = "tests/views/carried/files.py";
+    let output = python(PYTHON, script, &[&expected, mount.path()]);
+    let found: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    let counts = [&found["arrays"], &found["files"], &found["differences"]];
+    assert_eq!(counts, [&json!(36), &json!(511), &json!(0)], "{output}");
+    is_documented(found["table"].as_str().unwrap());
+    assert_eq!(gauge(mount.path(), "panics"), 0);
+}
+
+/// Compares the table with that of CONTRIBUTING.md; `ZARRFS_UPDATE_MANUAL=1` writes it.
+fn is_documented(table: &str) {
+    let path = in_repository("CONTRIBUTING.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (start, end) = ("<!-- conventions -->\n", "<!-- end of conventions -->");
+    let from = text.find(start).unwrap() + start.len();
+    let to = text.find(end).unwrap();
+    if std::env::var_os("ZARRFS_UPDATE_MANUAL").is_some() {
+        std::fs::write(&path, [&text[..from], table, &text[to..]].concat()).unwrap();
+        return;
+    }
+    let why = "ZARRFS_UPDATE_MANUAL=1 cargo test --test views each_file_carries writes the table";
+    assert_eq!(&text[from..to], table, "{why}");
 }

@@ -20,6 +20,16 @@ requirements+=" pyarrow==26.0.1 pandas==3.1.1 duckdb==2.0.0"
 anndata="anndata==0.12.19"
 # The writer of OME-Zarr 0.4 to 0.6.
 ngff="ngff-zarr==0.50.0 numpy==2.4.6"
+# The writers of other conventions, with what of their dependencies the first environment lacks. Their packages name more
+# (servers, pictures, S3), which they do not need to write; spatialdata would be 1.4 GB.
+writers="rioxarray==0.19.0 tensorstore==0.1.86 ml_dtypes==0.6.0 nifti-zarr==1.0.0rc8 ome-zarr==0.18.0 webknossos==4.3.3"
+writers+=" dask==2026.8.0 cloudpickle==3.1.3 fsspec==2026.9.0 toolz==1.2.0 partd==1.4.2 locket==1.0.0 zipp==4.1.2"
+writers+=" importlib_metadata==10.2.0 scikit-image==0.26.0 lazy-loader==0.6 lazy-importer==0.1.0 Deprecated==1.3.1"
+writers+=" wrapt==2.5.2 ome-zarr-models==1.7 pydantic-zarr==0.9.2 rangehttpserver==1.4.0 attrs==26.1.0 cattrs==26.2.1"
+writers+=" boltons==26.2.0 cluster_tools==4.3.3 httpx==0.27.2 httpcore==1.0.9 h11==0.16.0 anyio==4.14.2 sniffio==1.3.1"
+writers+=" idna==3.20 natsort==8.4.0 click==8.1.8 rich==13.8.1 Pygments==2.21.0 markdown-it-py==4.3.0 mdurl==0.1.2"
+writers+=" psutil==6.0.0 python-dotenv==1.2.4 universal_pathlib==0.3.10 pathlib_abc==0.5.2 loxun==2.0 wkw==1.1.24"
+writers+=" lz4==4.4.5 imageio==2.38.1 networkx==3.2.1 PyYAML==6.0.4 protobuf==6.33.6 cffi==2.1.1 pycparser==3.12"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
@@ -34,17 +44,24 @@ need_venv "$here/.venv" $requirements
 # shellcheck disable=SC2086
 need_venv "$here/.venv-ngff" $ngff
 
-# anndata needs another pandas than other programs may: that comes before the packages of the first environment.
-cells=$here/.venv-anndata
-if [ "$(cat "$cells/stamp" 2>/dev/null)" != "$anndata $requirements" ]; then
-    say "creating $cells"
-    rm -rf "$cells"
-    python3 -m venv "$cells"
-    packages=$(cd "$cells"/lib/python3*/site-packages && pwd)
+# need_venv_before DIRECTORY REQUIREMENT...: an environment whose packages come before those of the first one.
+need_venv_before() {
+    local directory=$1 packages
+    shift
+    [ "$(cat "$directory/stamp" 2>/dev/null)" != "$* $requirements" ] || return 0
+    say "creating $directory"
+    rm -rf "$directory"
+    python3 -m venv "$directory"
+    packages=$(cd "$directory"/lib/python3*/site-packages && pwd)
     (cd "$here/.venv"/lib/python3*/site-packages && pwd) >"$packages/behind.pth"
-    "$cells/bin/pip" install --quiet --disable-pip-version-check "$anndata"
-    echo "$anndata $requirements" >"$cells/stamp"
-fi
+    "$directory/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$* $requirements" >"$directory/stamp"
+}
+
+# anndata needs another pandas than other programs may.
+need_venv_before "$here/.venv-anndata" "$anndata"
+# shellcheck disable=SC2086
+need_venv_before "$here/.venv-writers" --no-deps $writers
 
 if [ "$(uname -m)" = x86_64 ] && [ "$(cat "$here/.hdf5-1.8/stamp" 2>/dev/null)" != "$hdf5" ]; then
     say "installing HDF5 1.8 into $here"
