@@ -168,6 +168,14 @@ fn cards(
             }
         }
     }
+    // Missing values of floats are NaN.
+    if pixels.bits < 0
+        && metadata
+            .missing
+            .is_some_and(|value| !value.float().is_nan())
+    {
+        notes.add("the missing value is left out: FITS has BLANK for integers alone");
+    }
     note_left_out(&metadata.axes, notes);
     cards.push(format!("{:CARD_CHARACTERS$}", "END"));
     cards

@@ -176,6 +176,10 @@ fn plane_of(
     // The file that shows a level says what its axes lack.
     let (description, _) = Description::declared(context, &mut Notes::default());
     let channels = channels_of(context.view, &description, is_chunky, notes);
+    let has_colors = (description.channels.iter()).any(|channel| channel.color.is_some());
+    if channels.is_none() && has_colors {
+        notes.add("the colours of channels are left out: the picture is of the first plane alone");
+    }
     let last = match channels {
         Some(channels) if channels.axis + 1 == rank => rank - 2,
         None if is_chunky => rank - 2,

@@ -38,7 +38,9 @@ pub(in crate::view) fn envi(
 ) -> Result<VirtualFile, ContentError> {
     let mut text = envi_header(&element_type(view), view.shape())?;
     let mut notes = Notes::default();
-    if let Some(metadata) = RasterMetadata::of_planes(view, nodes)? {
+    let metadata = RasterMetadata::of_planes(view, nodes)?;
+    note_without_place(metadata.as_ref(), &mut notes);
+    if let Some(metadata) = metadata {
         text.push_str(&fields::envi(&metadata, &mut notes));
     }
     let mut file = VirtualFile::text(text);
@@ -64,10 +66,22 @@ pub(in crate::view) fn vrt(
 ) -> Result<VirtualFile, ContentError> {
     check_vrt(view)?;
     let metadata = RasterMetadata::of_planes(view, nodes)?;
+    let mut notes = Notes::default();
+    note_without_place(metadata.as_ref(), &mut notes);
     let fields = metadata.map(|metadata| fields::vrt(&metadata));
     let fields = fields.unwrap_or_default();
     let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
-    Ok(VirtualFile::text(text))
+    let mut file = VirtualFile::text(text);
+    file.notes = notes.0;
+    Ok(file)
+}
+
+/// Adds a note if coordinates are in no file, since they do not place a raster.
+fn note_without_place(metadata: Option<&RasterMetadata>, notes: &mut Notes) {
+    let georef = metadata.map(|metadata| &metadata.georef);
+    if georef.is_none_or(|georef| georef.transform.is_none()) {
+        notes.add("no place is known: neither a transform nor coordinates of regular distances along two axes");
+    }
 }
 
 /// Checks that GDAL supports the data type and the shape.

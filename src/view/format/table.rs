@@ -168,7 +168,7 @@ const FITS: &[Field] = &[
 ];
 const PICTURE: &[Field] = &[Missing, Packing, HeaderPacking, ValueUnits, ChannelColors];
 /// Columns of decoded values beside columns of coordinates.
-const COLUMNS: &[Field] = &[AxisNames, Coordinates, UnevenCoordinates, Missing, Packing];
+const COLUMNS: &[Field] = &[Coordinates, UnevenCoordinates, Missing, Packing];
 
 const JSON_TOOL: &str = "python3 -m json.tool";
 const LOAD_NPY: &str =

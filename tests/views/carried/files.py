@@ -87,7 +87,7 @@ class Node:
 
 
 def near(found, expected):
-    return np.allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-5, atol=1e-12)
+    return np.allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-5, atol=1e-12, equal_nan=True)
 
 
 def of_steps(node, spacing, origin, has_unit):
@@ -248,6 +248,8 @@ def fits(path, node):
             found["units"] = node.fields.get("units") or "invented"
     if "BLANK" in header and "missing" in node.fields:
         found["missing"] = header["BLANK"]
+    if header["BITPIX"] < 0 and "missing" in node.fields and np.isnan(node.fields["missing"]):
+        found["missing"] = np.nan
     # Unsigned integers are stored with an offset.
     if (header.get("BSCALE", 1.0), header.get("BZERO", 0.0)) not in ((1.0, 0.0), (1.0, 32768.0)):
         found["packing"] = [header["BSCALE"], header.get("BZERO", 0.0)]
@@ -303,6 +305,14 @@ def netcdf(path, node):
     with xarray.open_dataset(path, decode_cf=False, engine="netcdf4") as file:
         variable, found = file[name], {"names": [re.sub(r"(_\d+)+$", "", n) for n in file[name].dims]}
         even = {n: file[n].values.astype(float).tolist() for n in variable.dims if n in file.variables}
+        if "uneven" in node.fields and even:
+            found["uneven"] = even.pop(node.names[0])
+        if "times" in node.fields:
+            coder = xarray.coders.CFDatetimeCoder(use_cftime=node.fields["times"][0][10] != "T")
+            decoded = xarray.decode_cf(file[[name]], decode_times=coder)[node.names[0]]
+            times = [str(t) for t in decoded.values]
+            if times != node.fields["times"]:
+                return {"even": times}
         expected = node.fields.get("even")
         if even:
             found["even"] = expected if expected and all(near(v, expected.get(n, [])) for n, v in even.items() if len(v) == len(expected.get(n, []))) and set(expected) <= set(even) else even
@@ -318,6 +328,24 @@ def netcdf(path, node):
         if mapping is not None:
             found["crs"] = f"EPSG:{pyproj.CRS.from_cf(mapping.attrs).to_epsg()}"
         return found
+
+
+def table(path, node):
+    """A column of decoded values, and one for the coordinates of its dimension."""
+    import pandas
+
+    file = pandas.read_parquet(path) if path.endswith(".parquet") else pandas.read_csv(path, sep="[,;]", engine="python", comment="#")
+    name, dimension = os.path.basename(node.key), node.names[0]
+    column = file[name].to_numpy(float, na_value=np.nan)
+    if not near(column, node.fields["values"]):
+        return {"missing": column.tolist()}
+    found = node.as_expected("missing", "packing")
+    if dimension in file:
+        # Times are text or dates; netcdf compares them.
+        own = node.fields.get("uneven") if "uneven" in node.fields else None
+        if own is None or near(file[dimension].to_numpy(float), own):
+            found.update(node.as_expected("even", "uneven"))
+    return found
 
 
 def hdf5(path, node):
@@ -336,7 +364,7 @@ def nothing(path, node):
     return {}
 
 
-OF_ARRAY = {".npy": nothing, ".hdr": raster, ".vrt": raster, ".nhdr": nrrd, ".tif": raster, ".ome.tif": ome_tiff, ".imagej.tif": imagej, ".nii": nifti, ".mrc": mrc, ".fits": fits, ".packed.tif": raster, ".packed.nc": netcdf}
+OF_ARRAY = {".npy": nothing, ".hdr": raster, ".vrt": raster, ".nhdr": nrrd, ".tif": raster, ".ome.tif": ome_tiff, ".imagej.tif": imagej, ".nii": nifti, ".mrc": mrc, ".fits": fits, ".packed.tif": raster, ".packed.nc": netcdf, ".parquet": table, ".csv": table}
 OF_GROUP = {".nc": netcdf, ".cdf.nc": netcdf, ".cdf5.nc": netcdf, ".h5": hdf5}
 
 
@@ -354,6 +382,8 @@ SAID = {
     **dict.fromkeys(("spacing", "origin", "units", "even", "orientation", "transform"), PLACE),
     "names": ("the name of the axis",),
     "packing": ("scale",),
+    "missing": ("the missing value",),
+    "colors": ("the colours",),
     "crs": ("reference system", "place is left out"),
 }
 
@@ -361,7 +391,7 @@ SAID = {
 def diagnosed(views, name):
     """The fields of which a diagnostic of a file says that they are left out."""
     reasons = [d["reason"] for d in views["diagnostics"] if d["view"] == name and "left out" in d["reason"]]
-    reasons += [d["reason"] for d in views["diagnostics"] if d["view"] == name and "turns it" in d["reason"]]
+    reasons += [d["reason"] for d in views["diagnostics"] if d["view"] == name and ("turns it" in d["reason"] or "no place is known" in d["reason"])]
     return {field for field, words in SAID.items() if any(word in reason for word in words for reason in reasons)}
 
 
@@ -448,7 +478,8 @@ def main():
     for key, fields in EXPECTED.items():
         files += check(Node(key, fields), table, bad)
     print("\n".join(bad))
-    print(json.dumps({"arrays": len(EXPECTED), "files": files, "differences": len(bad), "table": markdown(table)}))
+    carried = {s: sorted({FIELDS[f] for row in table.values() if s in row for f in row[s][0]}) for s in [*OF_ARRAY, *OF_GROUP]}
+    print(json.dumps({"arrays": len(EXPECTED), "files": files, "differences": len(bad), "table": markdown(table), "carried": carried}))
     sys.exit(bool(bad))
 
 
