@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use zarrfs::view::Format;
 
 use crate::clients::gauge;
 use crate::stores::*;
@@ -80,10 +81,16 @@ fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
     let counts = [&found["arrays"], &found["files"], &found["differences"]];
     assert_eq!(counts, [&json!(54), &json!(709), &json!(0)], "{output}");
     for (suffix, carried) in found["carried"].as_object().unwrap() {
+        // The fields of these are rendered by the code of .tif and .nc.
+        if suffix.starts_with(".packed") {
+            continue;
+        }
         let format: Format = suffix.parse().unwrap();
-        let fields = format.expresses().unwrap().iter().map(ToString::to_string);
-        let unproven: Vec<String> = fields.filter(|field| !has(carried, field)).collect();
-        assert_eq!(unproven, PROVEN_ELSEWHERE.of(suffix), "{suffix}");
+        let carried = carried.as_array().unwrap();
+        for field in format.expresses().unwrap() {
+            let is_carried = carried.contains(&json!(field.to_string()));
+            assert!(is_carried, "no {suffix} carries {field}");
+        }
     }
     is_documented(found["table"].as_str().unwrap());
     assert_eq!(gauge(mount.path(), "panics"), 0);

@@ -167,8 +167,8 @@ const FITS: &[Field] = &[
     ValueUnits,
 ];
 const PICTURE: &[Field] = &[Missing, Packing, HeaderPacking, ValueUnits, ChannelColors];
-/// Columns of decoded values beside columns of coordinates.
-const COLUMNS: &[Field] = &[Coordinates, UnevenCoordinates, Missing, Packing];
+/// Columns of stored numbers beside columns of coordinates.
+const COLUMNS: &[Field] = &[Coordinates, UnevenCoordinates, Missing];
 
 const JSON_TOOL: &str = "python3 -m json.tool";
 const LOAD_NPY: &str =

@@ -56,7 +56,8 @@ class Node:
 
     def scale(self, axis):
         """The length in metres of the unit of an axis, or 1."""
-        return METRES.get((self.fields.get("units") or [None] * 9)[axis], 1.0)
+        unit = self.fields.get("even_units") or (self.fields.get("units") or [None] * 9)[axis]
+        return METRES.get(unit, 1.0)
 
     def lengths(self, field):
         """Spacings or origins of the sides of the array in metres; None if no side has one."""
@@ -123,7 +124,7 @@ def nifti(path, node):
             found.update(node.as_expected("spacing", "origin", "orientation", "transform", "even"))
         else:
             found["spacing"] = columns.tolist()
-    if unit:
+    if unit and not node.even:
         found["units"] = node.fields.get("units") or "invented"
     slope, intercept = image.dataobj.slope, image.dataobj.inter
     if (slope, intercept) != (1, 0):
@@ -235,8 +236,9 @@ def fits(path, node):
         even = node.fields.get("even")
         if even:
             axes = [i for i, n in enumerate(node.names) if n in even]
-            is_same = near([step[i, i] for i in axes], [even[node.names[i]][1] - even[node.names[i]][0] for i in axes])
-            found["even"] = even if is_same and near(first[axes], [even[node.names[i]][0] for i in axes]) else step.tolist()
+            steps = [(even[node.names[i]][1] - even[node.names[i]][0]) * node.scale(i) for i in axes]
+            starts = [even[node.names[i]][0] * node.scale(i) for i in axes]
+            found["even"] = even if near([step[i, i] for i in axes], steps) and near(first[axes], starts) else step.tolist()
         elif node.fields.get("spacing") and node.fields.get("transform"):
             expected = node.matrix()
             rows = ["xyz".index(node.names[i]) for i in node.sides]
@@ -278,7 +280,8 @@ def raster(path, node):
         even = node.fields.get("even")
         if not t.is_identity:
             rows = {"y": [t.f + t.e * (i + 0.5) for i in range(file.height)], "x": [t.c + t.a * (i + 0.5) for i in range(file.width)]}
-            sides = even and {n: even[n] for n in node.names if n in even}
+            # The coordinates of other axes are in the metadata of bands.
+            sides = even and {n: even[n] for n in node.names[-2:] if n in even}
             is_same = even and all(near(rows.get(n.lower(), rows["yx"[i % 2]]), v) for i, (n, v) in enumerate(sides.items()))
             if "gdal" in node.fields and near(list(t)[:6], node.fields["gdal"]):
                 pass
@@ -331,15 +334,16 @@ def netcdf(path, node):
 
 
 def table(path, node):
-    """A column of decoded values, and one for the coordinates of its dimension."""
+    """A column of stored numbers, and one for the coordinates of its dimension."""
     import pandas
 
     file = pandas.read_parquet(path) if path.endswith(".parquet") else pandas.read_csv(path, sep="[,;]", engine="python", comment="#")
     name, dimension = os.path.basename(node.key), node.names[0]
     column = file[name].to_numpy(float, na_value=np.nan)
-    if not near(column, node.fields["values"]):
+    scale, offset = node.fields.get("packing") or (1, 0)
+    if not near(column * scale + offset, node.fields["values"]):
         return {"missing": column.tolist()}
-    found = node.as_expected("missing", "packing")
+    found = node.as_expected("missing")
     if dimension in file:
         # Times are text or dates; netcdf compares them.
         own = node.fields.get("uneven") if "uneven" in node.fields else None

@@ -147,9 +147,13 @@ def xarray_store():
         variables["waits"] = xarray.DataArray(np.array([1, 2, "NaT"], "m8[s]"), dims="n")
         variables["byte"] = xarray.DataArray(np.array([0.0, 255.0, np.nan]), dims="n")
         variables["uneven"] = xarray.DataArray(np.array([5.0, 6.0, 7.5]), dims="u", coords={"u": [0.0, 1.0, 3.0]}, attrs={"units": "m"})
+        variables["line"] = xarray.DataArray(np.array([3.5, np.nan, 9.0]), dims="u")
+        space = {n: (n, o + s * np.arange(k), {"units": "um"}) for n, o, s, k in zip("zyx", ORIGIN, SPACING, VOLUME.shape)}
+        variables["volume"] = xarray.DataArray(VOLUME * 0.5 + 3, dims=tuple("zyx"), coords=space)
         variables["number"] = xarray.DataArray(np.array([[3.5, np.nan], [4.0, 13.0]]), dims=("a", "b"))
         variables["text"] = xarray.DataArray(np.array(["a", "bc", ""]), dims="n")
-        encoding = {"packed": {"dtype": "i2", "_FillValue": -1, "scale_factor": 0.5, "add_offset": 3.0}, "byte": {"dtype": "u1", "_FillValue": 9}, "number": {"_FillValue": -999.0}}
+        packed = {"dtype": "i2", "_FillValue": -1, "scale_factor": 0.5, "add_offset": 3.0}
+        encoding = {"packed": packed, "byte": {"dtype": "u1", "_FillValue": 9}, "number": {"_FillValue": -999.0}, "line": packed, "volume": packed}
         xarray.Dataset(variables).to_zarr(path(name), zarr_format=version, consolidated=False, encoding=encoding)
         read = xarray.open_zarr(path(name), consolidated=False)
         for calendar in CALENDARS:
@@ -157,6 +161,9 @@ def xarray_store():
             expect(f"{name}/{calendar}", [f"time_{calendar}"], even={f"time_{calendar}": [0.0, 1.0, 2.0, 3.0]}, missing=np.nan, value_unit="K", times=[str(t) for t in read[f"time_{calendar}"].values], values=read[calendar].values.tolist())
         expect(f"{name}/uneven", "u", uneven=[0.0, 1.0, 3.0], missing=np.nan, value_unit="m", values=[5.0, 6.0, 7.5])
         expect(f"{name}/byte", "n", missing=9, values=read["byte"].values.tolist())
+        expect(f"{name}/line", "u", uneven=[0.0, 1.0, 3.0], missing=-1, packing=[0.5, 3.0], values=read["line"].values.tolist())
+        even = {n: read[n].values.tolist() for n in "zyx"}
+        expect(f"{name}/volume", "zyx", even=even, even_units=read["x"].attrs["units"], missing=-1, packing=[0.5, 3.0])
         expect(f"{name}/number", "ab", even={"a": [0.0, 1.0], "b": [2.0, 7.0]}, missing=-999.0)
         expect(f"{name}/packed", "ab", even={"a": [0.0, 1.0], "b": [2.0, 7.0]}, missing=-1, packing=[0.5, 3.0], value_unit="m")
 
