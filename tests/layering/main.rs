@@ -1,9 +1,12 @@
-//! Checks the source text: the order of the modules in `src/lib.rs`, and the fault table.
+//! Checks the source text: the order of the modules in `src/lib.rs`, the attribute names of conventions, and the fault
+//! table.
 //!
 //! A module may name the modules of its own step of the order, and of all steps below.
 
 #![allow(missing_docs, missing_debug_implementations)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod attribute_names;
 
 use std::collections::BTreeSet;
 use std::fs;
