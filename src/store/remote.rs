@@ -24,6 +24,7 @@ mod client;
 mod error;
 mod fetch_guard;
 mod hdfs;
+mod hf;
 mod keyvalue;
 mod limit;
 mod listing;

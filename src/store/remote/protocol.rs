@@ -6,7 +6,7 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use super::{Remote, RemoteOptions, bucket, hdfs, keyvalue, web};
+use super::{Remote, RemoteOptions, bucket, hdfs, hf, keyvalue, web};
 use crate::store::KeyClasses;
 
 /// All protocols, in the order of messages and of `--help`.
@@ -16,6 +16,7 @@ pub(in crate::store) const PROTOCOLS: &[Protocol] = &[
     bucket::GOOGLE,
     bucket::AZURE,
     hdfs::PROTOCOL,
+    hf::PROTOCOL,
     keyvalue::REDIS,
     #[cfg(feature = "mongodb")]
     keyvalue::MONGODB,
