@@ -10,7 +10,7 @@ use super::{Remote, RemoteOptions, bucket, hdfs, hf, keyvalue, web};
 use crate::store::KeyClasses;
 
 /// All protocols, in the order of messages and of `--help`.
-pub(in crate::store) const PROTOCOLS: &[Protocol] = &[
+pub(in crate::store) static PROTOCOLS: &[Protocol] = &[
     web::PROTOCOL,
     bucket::S3,
     bucket::GOOGLE,
