@@ -2,6 +2,20 @@
 //! array: `record_size` in each file, in row-major order of the chunks.
 //!
 //! A partition is read when one of its chunks is used. A partition without a file has no references.
+//!
+//! The crate `parquet` is not used, because it allocates what a file declares, and has no limit to set (read in
+//! version 60.1.0, without default features):
+//!
+//! - `file::serialized_reader::decode_page` allocates `uncompressed_page_size` of the header of a page, up to 2 GiB,
+//!   before it decompresses anything. Snappy then fills all of it with zeros (`compression::SnappyCodec`).
+//! - `encodings::decoding::DictDecoder::set_dict` makes a dictionary of `num_values` of its header, which is not
+//!   compared with the bytes of the page: up to 2^31 values of 32 bytes.
+//! - `parquet_thrift::read_thrift_vec` and the row groups of a footer reserve the declared number of elements. It is at
+//!   most the number of bytes left, and an element takes hundreds of bytes.
+//!
+//! `column::page::PageReader` can be implemented with limits, but by code that parses headers, levels and
+//! compression, which is most of this module. Here the rows of a footer, the values of a column and the decoded bytes
+//! of a page are compared with the limit of memory before they are read.
 
 mod footer;
 mod pages;
