@@ -2,6 +2,11 @@
 //!
 //! A page is composed in Markdown, from the pages of `src/manual` and the declaration of the
 //! options, and then converted.
+//!
+//! `clap_mangen` does not render the options (read in version 0.3.3). Its `render::option_help` prints no text of an
+//! option that is hidden in the short help and has no second, long text, which is most of the options here. It makes
+//! each heading a section beside OPTIONS, and prints the backquotes of a text as they are. It would replace the forty
+//! lines of `command` and `row`, and nothing of the conversion, which the pages of the manual need.
 
 mod markdown;
 mod roff;
