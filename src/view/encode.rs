@@ -1,4 +1,5 @@
-//! Encoders of containers: HDF5 and TIFF. They have no meaning of arrays; formats give it.
+//! Encoders of containers: HDF5, Parquet and TIFF. They have no meaning of arrays; formats give it.
 
 pub(super) mod hdf5;
+pub(super) mod parquet;
 pub(super) mod tiff;

@@ -15,7 +15,7 @@ mod nifti;
 mod npy;
 pub(super) mod ome_tiff;
 pub(super) mod packed;
-pub(super) mod parquet;
+mod parquet;
 pub(super) mod plain_hdf5;
 pub(super) mod png;
 mod sidecar;

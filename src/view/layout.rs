@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::encode::hdf5::ChunkIndex;
+use super::encode::parquet::{EncodedArray, RowGroups};
 use super::format::csv::Rows;
-use super::format::parquet::{EncodedArray, RowGroups};
 use super::format::png::Picture;
 use crate::array::{ArrayReader, ChunkTable};
 use crate::node::Conversion;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::format::parquet::{EncodedArray, ValueEncoding};
+use super::encode::parquet::{EncodedArray, ValueEncoding};
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::node::{Conversion, Value};

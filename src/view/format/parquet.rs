@@ -4,26 +4,18 @@
 //!
 //! A column has one data page in each row group. Statistics are omitted because they would need all values.
 
-mod column;
-mod dictionary;
-mod nullable;
-mod row_groups;
-mod thrift;
-
 use serde_json::{Map, Value as Json, json};
 
-use self::column::{ColumnSource, ColumnType};
-pub(in crate::view) use self::column::{EncodedArray, ValueEncoding};
-use self::row_groups::RowGroup;
-pub(in crate::view) use self::row_groups::RowGroups;
-use self::thrift::Fields;
 use crate::conventions::text::shown;
 use crate::node::ViewNode;
+use crate::view::encode::parquet::{
+    ColumnSource, ColumnType, FileColumn, MAGIC, RowGroup, RowGroups, dictionary, footer, nullable,
+    page_header,
+};
 use crate::view::group_table::{Column, ColumnData, Table};
 use crate::view::group_tree::GroupTree;
 use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
 
-const MAGIC: &[u8] = b"PAR1";
 /// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.
 const GROUP_ROWS: u64 = 1 << 20;
 /// The size of a page in bytes, unless the file would have too many pages.
@@ -41,10 +33,6 @@ const GAP_BYTES: u64 = 1 << 20;
 /// pages, and an element that fails to decode must not share a page with another column.
 const ALIGNED_COLUMN_BYTES: u64 = 1 << 20;
 const ALIGNMENT_BYTES: u64 = 8192;
-
-const PLAIN: i32 = 0;
-const RLE: i32 = 3;
-const RLE_DICTIONARY: i32 = 8;
 
 /// Renders a table of a group ([`Table::of`]) as a Parquet file.
 ///
@@ -64,7 +52,17 @@ pub(in crate::view) fn render(
     let sources = sources(&table, &types).ok_or_else(too_long)?;
     let split = RowGroupLayout::of(&table, &types, &sources).ok_or_else(too_long)?;
     let mut notes = table.notes.clone();
-    let footer = footer(&table, (&types, &sources), &split, tree, &mut notes)?;
+    let columns = table.columns.iter().zip(types.iter().zip(&sources));
+    let columns: Vec<_> = columns
+        .map(|(column, (kind, source))| FileColumn {
+            name: &column.name,
+            kind,
+            source,
+        })
+        .collect();
+    let row_groups: Vec<_> = split.groups().collect();
+    let key_values = key_values(&table, tree, &mut notes);
+    let footer = footer(table.rows, &columns, &row_groups, &key_values)?;
     let groups = RowGroups::new(sources, split.full, split.count, split.last);
     let segments = [
         Segment::Bytes(MAGIC.to_vec()),
@@ -248,119 +246,6 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     let least = table.rows.div_ceil((MAX_PAGES / columns).max(1));
     let rows = rows.max(least).checked_next_multiple_of(8)?.min(whole);
     (rows <= most).then_some(rows)
-}
-
-/// Encodes `PageHeader` of parquet.thrift, for a page after any dictionary; `None` if the page is too long.
-fn page_header(source: &ColumnSource, rows: u64, values_bytes: u64) -> Option<Vec<u8>> {
-    let (rows, size) = (i32::try_from(rows).ok()?, i32::try_from(values_bytes).ok()?);
-    let (mut bytes, encoding) = match source {
-        ColumnSource::Indexes { dictionary, .. } => (dictionary.clone(), RLE_DICTIONARY),
-        _ => (Vec::new(), PLAIN),
-    };
-    bytes.extend(Fields::structure(|header| {
-        header.i32(1, 0);
-        header.i32(2, size);
-        header.i32(3, size);
-        header.nested(5, |data| {
-            data.i32(1, rows);
-            data.i32(2, encoding);
-            // Encodings of levels, which columns without nulls do not have.
-            data.i32(3, RLE);
-            data.i32(4, RLE);
-        });
-    }));
-    Some(bytes)
-}
-
-/// Encodes the footer: `FileMetaData` of parquet.thrift, its length and the magic number.
-fn footer(
-    table: &Table,
-    (types, sources): (&[ColumnType], &[ColumnSource]),
-    split: &RowGroupLayout,
-    tree: &GroupTree,
-    notes: &mut Vec<String>,
-) -> Result<Vec<u8>, String> {
-    let columns = || table.columns.iter().zip(types);
-    let groups: Vec<_> = split.groups().collect();
-    let metadata = key_values(table, tree, notes);
-    let mut footer = Fields::structure(|file| {
-        file.i32(1, 2);
-        let elements: Vec<_> = std::iter::once(None).chain(columns().map(Some)).collect();
-        file.structures(2, elements.into_iter(), |element, column| match column {
-            Some((column, kind)) => kind.write_schema(element, &column.name),
-            None => {
-                element.binary(4, b"schema");
-                element.i32(5, i32::try_from(types.len()).unwrap_or(i32::MAX));
-            }
-        });
-        file.i64(3, signed(table.rows));
-        file.structures(4, groups.into_iter(), |group, (pages, place, rows)| {
-            let chunks: Vec<_> = columns().zip(sources).zip(pages.places()).collect();
-            group.structures(
-                1,
-                chunks.into_iter(),
-                |chunk, (((column, kind), source), (at, size))| {
-                    chunk.i64(2, 0);
-                    chunk.nested(3, |data| {
-                        let at = place.saturating_add(at);
-                        column_metadata(data, column, (kind, source), rows, at, size);
-                    });
-                },
-            );
-            group.i64(2, signed(pages.size_bytes()));
-            group.i64(3, signed(rows));
-        });
-        file.structures(5, metadata.into_iter(), |pair, (key, value)| {
-            pair.binary(1, key.as_bytes());
-            pair.binary(2, value.as_bytes());
-        });
-        file.binary(
-            6,
-            concat!("zarrfs version ", env!("CARGO_PKG_VERSION")).as_bytes(),
-        );
-    });
-    let length = u32::try_from(footer.len()).map_err(|_| "a footer of more than 4 GiB")?;
-    footer.extend(length.to_le_bytes());
-    footer.extend(MAGIC);
-    Ok(footer)
-}
-
-fn column_metadata(
-    data: &mut Fields,
-    column: &Column,
-    (kind, source): (&ColumnType, &ColumnSource),
-    rows: u64,
-    place: u64,
-    size_bytes: u64,
-) {
-    let dictionary_bytes = match source {
-        ColumnSource::Indexes { dictionary, .. } => Some(dictionary.len() as u64),
-        _ => None,
-    };
-    data.i32(1, kind.physical);
-    match dictionary_bytes {
-        Some(_) => data.numbers(2, &[PLAIN, RLE, RLE_DICTIONARY]),
-        None if kind.is_optional() => data.numbers(2, &[PLAIN, RLE]),
-        None => data.numbers(2, &[PLAIN]),
-    }
-    data.texts(3, &[&column.name]);
-    // Uncompressed.
-    data.i32(4, 0);
-    data.i64(5, signed(rows));
-    data.i64(6, signed(size_bytes));
-    data.i64(7, signed(size_bytes));
-    data.i64(
-        9,
-        signed(place.saturating_add(dictionary_bytes.unwrap_or(0))),
-    );
-    if dictionary_bytes.is_some() {
-        data.i64(11, signed(place));
-    }
-}
-
-/// Converts a size to a signed integer: sizes in a file have 63 bits.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Returns JSON documents: the attributes of the group, and the data types and attributes of the columns.

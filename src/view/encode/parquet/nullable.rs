@@ -6,7 +6,7 @@ use super::column::ColumnType;
 use crate::view::group_column::NullableElements;
 
 /// Returns the content of the page of values; `None` if it is too long.
-pub(super) fn values(kind: &ColumnType, values: &NullableElements) -> Option<Vec<u8>> {
+pub(in crate::view) fn values(kind: &ColumnType, values: &NullableElements) -> Option<Vec<u8>> {
     let mut page = Vec::new();
     if values.has_nulls() {
         push_levels(&mut page, values.rows().map(|element| element.is_some()))?;

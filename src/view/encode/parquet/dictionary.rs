@@ -9,7 +9,7 @@ use super::thrift::Fields;
 use crate::view::group_column::Categories;
 
 /// Returns a dictionary page with its header; `None` if it is too long.
-pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
+pub(in crate::view) fn page(values: &Categories) -> Option<Vec<u8>> {
     let texts = plain(values.texts().iter().map(String::as_str))?;
     let (count, size) = (
         i32::try_from(values.texts().len()).ok()?,
@@ -29,7 +29,7 @@ pub(super) fn page(values: &Categories) -> Option<Vec<u8>> {
 }
 
 /// Returns texts in PLAIN encoding; `None` if a text is too long.
-pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
+pub(in crate::view) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>> {
     let mut values = Vec::new();
     for text in texts {
         values.extend(u32::try_from(text.len()).ok()?.to_le_bytes());
@@ -39,13 +39,13 @@ pub(super) fn plain<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Vec<u8>>
 }
 
 /// Returns whether any row lacks a value.
-pub(super) fn has_nulls(values: &Categories) -> bool {
+pub(in crate::view) fn has_nulls(values: &Categories) -> bool {
     values.codes().any(|code| code.is_none())
 }
 
 /// Returns the content of the page of indexes: which rows have a value (if some lack one), and their indexes.
 /// `None` if the page is too long.
-pub(super) fn indexes(values: &Categories) -> Option<Vec<u8>> {
+pub(in crate::view) fn indexes(values: &Categories) -> Option<Vec<u8>> {
     let mut page = Vec::new();
     if has_nulls(values) {
         push_levels(&mut page, values.codes().map(|code| code.is_some()))?;

@@ -19,7 +19,7 @@ const DOUBLE: i32 = 5;
 
 /// The type of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ColumnType {
+pub(in crate::view) struct ColumnType {
     /// `Type` of parquet.thrift.
     pub(super) physical: i32,
     /// Number of bytes of a value of constant size that is no number.
@@ -95,7 +95,7 @@ pub(in crate::view) enum ColumnSource {
 
 impl ColumnType {
     /// Returns the type of a column in which rows may lack a value if `is_optional` is set.
-    pub(super) fn with_nulls(self, is_optional: bool) -> Self {
+    pub(in crate::view) fn with_nulls(self, is_optional: bool) -> Self {
         Self {
             is_optional,
             ..self
@@ -122,7 +122,7 @@ impl ColumnType {
     }
 
     /// Returns the type of text.
-    pub(super) fn text(is_optional: bool) -> Self {
+    pub(in crate::view) fn text(is_optional: bool) -> Self {
         Self {
             physical: 6,
             length: None,
@@ -136,7 +136,7 @@ impl ColumnType {
     ///
     /// # Errors
     /// Parquet has no such type.
-    pub(super) fn of(data_type: &Fixed) -> Result<Self, String> {
+    pub(in crate::view) fn of(data_type: &Fixed) -> Result<Self, String> {
         let none = || format!("Parquet has no data type for {data_type}");
         match (&data_type.scalar, Number::of(data_type)) {
             (Scalar::Bool, _) => Ok(Self {
@@ -165,7 +165,7 @@ impl ColumnType {
     }
 
     /// Returns the size of `values` values in bytes; `None` if it overflows.
-    pub(super) fn values_bytes(&self, values: u64) -> Option<u64> {
+    pub(in crate::view) fn values_bytes(&self, values: u64) -> Option<u64> {
         let size = match (self.physical, self.length) {
             (0, _) => return Some(values.div_ceil(8)),
             (_, Some(length)) => u64::try_from(length).ok()?,
@@ -176,7 +176,11 @@ impl ColumnType {
     }
 
     /// Returns the values of an array; `None` if their size overflows.
-    pub(super) fn array(&self, source: usize, reader: &ArrayReader) -> Option<ColumnSource> {
+    pub(in crate::view) fn array(
+        &self,
+        source: usize,
+        reader: &ArrayReader,
+    ) -> Option<ColumnSource> {
         match &self.stored {
             StoredValues::Elements(conversion) => {
                 let order = ElementOrder::RowMajor;

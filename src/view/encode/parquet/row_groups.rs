@@ -19,7 +19,7 @@ pub struct RowGroups {
 
 /// The pages of one row group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct RowGroup {
+pub(in crate::view) struct RowGroup {
     pages: Vec<Page>,
     size_bytes: u64,
 }
@@ -35,7 +35,7 @@ struct Page {
 
 impl RowGroup {
     /// Adds a page whose end is a multiple of `alignment`; `None` on overflow.
-    pub(super) fn push(
+    pub(in crate::view) fn push(
         &mut self,
         header: Vec<u8>,
         values_bytes: u64,
@@ -64,7 +64,7 @@ impl RowGroup {
             .map(|(start, page)| (start, page.header.len() as u64 + page.values_bytes))
     }
 
-    pub(super) fn size_bytes(&self) -> u64 {
+    pub(in crate::view) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
@@ -80,7 +80,7 @@ impl RowGroup {
 }
 
 impl RowGroups {
-    pub(super) fn new(
+    pub(in crate::view) fn new(
         columns: Vec<ColumnSource>,
         full: RowGroup,
         count: u64,
