@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedFile, Content, ContentId, InputTime};
-use super::format::ome_tiff;
+use super::format::image_stack;
 use super::format::packed::{self, hdf5_encoding};
 use super::format::{Format, Renderer};
 use super::group_table;
@@ -339,7 +339,7 @@ fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
         {
             Err("the columns of a table have one axis".into())
         }
-        (Renderer::Image(_), NodeElements::None) if !ome_tiff::is_image(node) => {
+        (Renderer::Image(_), NodeElements::None) if !image_stack::is_image(node) => {
             Err("the group is no image of OME-NGFF".into())
         }
         (Renderer::StoredChunks(_) | Renderer::Image(_), NodeElements::None)

@@ -10,7 +10,7 @@ mod plane;
 
 use std::sync::Arc;
 
-use super::ome_tiff;
+use super::image_stack;
 use crate::array::ArrayReader;
 use crate::conventions::cf;
 use crate::conventions::description::Description;
@@ -81,7 +81,7 @@ pub(in crate::view) fn render(
 ) -> Result<VirtualFile, ContentError> {
     let finest = match node.is_array() {
         true => None,
-        false => Some(ome_tiff::finest_level(node, nodes)?),
+        false => Some(image_stack::finest_level(node, nodes)?),
     };
     let finest = finest.as_deref().unwrap_or(node);
     let (coarse, flip) = sufficient_level(finest, nodes)?;

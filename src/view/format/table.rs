@@ -6,8 +6,8 @@ use crate::conventions::description::Field::{self, *};
 use crate::node::{ContentError, ViewNode, pretty};
 use crate::translate::{zmetadata_json, zom_json};
 use crate::view::format::{
-    classic_netcdf, csv, fits, geotiff, mrc, netcdf4, nifti, npy, ome_tiff, parquet, plain_hdf5,
-    png, sidecar,
+    classic_netcdf, csv, fits, geotiff, imagej, mrc, netcdf4, nifti, npy, ome_tiff, parquet,
+    plain_hdf5, png, sidecar,
 };
 use crate::view::group_tree::TreeScope;
 use crate::view::{anndata, group_table};
@@ -308,7 +308,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".imagej.tif"),
         "a hyperstack of ImageJ",
         "imagej",
-        Renderer::Image(ome_tiff::render_imagej),
+        Renderer::Image(imagej::render),
     )
     .expressing(IMAGEJ),
     row(

@@ -17,9 +17,7 @@ use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
 use crate::view::content::{Content, InputTime};
-use crate::view::format::ome_tiff;
-use crate::view::format::packed;
-use crate::view::format::{Format, Renderer};
+use crate::view::format::{Format, Renderer, image_stack, packed};
 use crate::view::nodes::Nodes;
 
 /// The subject of diagnostics about all translations.
@@ -46,7 +44,7 @@ impl Format {
             Renderer::GroupOfKind(is_of_kind, _) => is_of_kind(node),
             Renderer::Image(_) if self.name() == "png" => is_plane(),
             // Most nodes are no images.
-            Renderer::Image(_) => ome_tiff::is_named(node),
+            Renderer::Image(_) => image_stack::is_named(node),
             _ => true,
         };
         !is_rare && is_of_kind
@@ -242,7 +240,7 @@ impl Nodes {
         self.resolve(|nodes| {
             let finest = match node.is_array() {
                 true => None,
-                false => Some(ome_tiff::finest_level(node, nodes)?),
+                false => Some(image_stack::finest_level(node, nodes)?),
             };
             let node = finest.as_ref().unwrap_or(node);
             let view = node.array_view();

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::ImageStack;
-use super::axes::{AxisStep, StackAxis};
 use crate::conventions::description::Channel;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::{escape, is_plain};
 use crate::node::{Number, NumberKind};
+use crate::view::format::image_stack::ImageStack;
+use crate::view::format::image_stack::axes::{AxisStep, StackAxis};
 use crate::zarr::ByteOrder;
 
 const SCHEMA: &str = "http://www.openmicroscopy.org/Schemas/OME/2016-06";
@@ -20,7 +20,10 @@ const MAX_POSITIONS: u64 = 4096;
 ///
 /// # Errors
 /// The data model does not have the data type.
-pub(super) fn describe(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<String, String> {
+pub(in crate::view::format) fn describe(
+    stack: &ImageStack<'_>,
+    notes: &mut Notes,
+) -> Result<String, String> {
     let raster = &stack.metadata.raster;
     let pixel_type = pixel_type(raster.number, raster.numbers)?;
     let axes = &stack.axes;

@@ -8,7 +8,7 @@ use crate::conventions::units::{ome_length, ome_time};
 
 /// An axis outside of those of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StackAxis {
+pub(in crate::view::format) enum StackAxis {
     Time,
     Channel,
     Depth,
@@ -16,23 +16,23 @@ pub(super) enum StackAxis {
 
 /// The distance between adjacent elements, and the coordinate of the first one.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct AxisStep {
-    pub(super) size: f64,
-    pub(super) start: f64,
+pub(in crate::view::format) struct AxisStep {
+    pub(in crate::view::format) size: f64,
+    pub(in crate::view::format) start: f64,
     /// The symbol of the unit in the OME Data Model (`UnitsLength`, `UnitsTime`).
-    pub(super) unit: String,
+    pub(in crate::view::format) unit: String,
 }
 
 /// The axes of a stack.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct StackAxes {
+pub(in crate::view::format) struct StackAxes {
     /// The axes outside of those of an image with their lengths, in the order of the array.
-    pub(super) above: Vec<(StackAxis, u64)>,
+    pub(in crate::view::format) above: Vec<(StackAxis, u64)>,
     /// The steps along z, y and x, and in time, if known.
-    pub(super) depth: Option<AxisStep>,
-    pub(super) down: Option<AxisStep>,
-    pub(super) across: Option<AxisStep>,
-    pub(super) time: Option<AxisStep>,
+    pub(in crate::view::format) depth: Option<AxisStep>,
+    pub(in crate::view::format) down: Option<AxisStep>,
+    pub(in crate::view::format) across: Option<AxisStep>,
+    pub(in crate::view::format) time: Option<AxisStep>,
 }
 
 impl StackAxes {
@@ -40,7 +40,7 @@ impl StackAxes {
     ///
     /// # Errors
     /// Returns why the array is no stack.
-    pub(super) fn of(
+    pub(in crate::view::format) fn of(
         description: &Description,
         raster: &Raster,
         notes: &mut Notes,
@@ -83,7 +83,7 @@ impl StackAxes {
     }
 
     #[cfg(test)]
-    pub(super) fn without_steps(above: &[(StackAxis, u64)]) -> Self {
+    pub(in crate::view::format) fn without_steps(above: &[(StackAxis, u64)]) -> Self {
         Self {
             above: above.to_vec(),
             depth: None,
@@ -94,14 +94,14 @@ impl StackAxes {
     }
 
     /// Returns the length along an axis; 1 if the array lacks it.
-    pub(super) fn length(&self, axis: StackAxis) -> u64 {
+    pub(in crate::view::format) fn length(&self, axis: StackAxis) -> u64 {
         let found = self.above.iter().find(|(other, _)| *other == axis);
         found.map_or(1, |(_, length)| *length)
     }
 
     /// Returns the axes from the slowest to the fastest: first those that the array lacks, then those of the
     /// array.
-    pub(super) fn order(&self) -> Vec<StackAxis> {
+    pub(in crate::view::format) fn order(&self) -> Vec<StackAxis> {
         let own = self.above.iter().map(|(axis, _)| *axis);
         let all = [StackAxis::Time, StackAxis::Channel, StackAxis::Depth];
         let missing = all

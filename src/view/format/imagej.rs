@@ -5,24 +5,42 @@
 //! exceed 4 GiB. If the planes of an array are in another order, one axis is moved.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use super::axes::{AxisStep, StackAxes, StackAxis};
-use super::{ImageStack, pixels};
+use super::image_stack::axes::{AxisStep, StackAxes, StackAxis};
+use super::image_stack::{ImageStack, pixels, with_stack};
 use crate::conventions::description::Channel;
 use crate::conventions::description::Description;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::is_plain;
 use crate::conventions::units::{metres, seconds};
-use crate::node::{Number, NumberKind};
+use crate::node::{ContentError, NodeResolver, Number, NumberKind, ViewNode};
 use crate::view::encode::tiff::{self, FieldValue, tag};
-use crate::view::layout::{FileLayout, MovedAxis, Segment};
+use crate::view::layout::{FileLayout, MovedAxis, Segment, VirtualFile};
 use crate::zarr::ByteOrder;
+
+/// Renders an array, or the finest level of an OME-NGFF image, as a TIFF file for ImageJ: one level, in strips.
+///
+/// # Errors
+/// Returns why the file cannot be made, or an error of the store.
+pub(super) fn render(
+    node: &ViewNode,
+    nodes: &dyn NodeResolver,
+) -> Result<VirtualFile, ContentError> {
+    with_stack(node, nodes, |stack, notes| {
+        let layout = layout(stack, notes)?;
+        Ok((layout, vec![Arc::clone(stack.context.view.reader)]))
+    })
+}
 
 /// Returns the layout of a stack.
 ///
 /// # Errors
 /// Returns why ImageJ could not read the stack.
-pub(super) fn layout(stack: &ImageStack<'_>, notes: &mut Notes) -> Result<FileLayout, String> {
+pub(in crate::view::format) fn layout(
+    stack: &ImageStack<'_>,
+    notes: &mut Notes,
+) -> Result<FileLayout, String> {
     let raster = &stack.metadata.raster;
     if !is_known(raster.number, raster.numbers) {
         return Err("ImageJ has uint8, uint16, int16 and float32: see .ome.tif".into());
