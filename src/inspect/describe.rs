@@ -150,6 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::conventions::cf;
 
     fn array(dtype: &str, attributes: Json) -> Array {
         let zarray = json!({"zarr_format": 2, "shape": [60, 90], "chunks": [6, 9],
@@ -189,10 +190,10 @@ mod tests {
             json!({"_ARRAY_DIMENSIONS": ["time", "lat"], "units": "K"}),
         );
         assert_eq!(type_and_dimensions(&named), "float32 (time 60, lat 90)");
-        assert_eq!(units(&named), Some("K"));
+        assert_eq!(cf::units(&named), Some("K"));
         let unnamed = array("<f4", json!({"units": 1}));
         assert_eq!(type_and_dimensions(&unnamed), "float32 (60, 90)");
-        assert_eq!(units(&unnamed), None);
+        assert_eq!(cf::units(&unnamed), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const OF_STORED_VALUES: [&str; 2] = [FILL_VALUE, MISSING_VALUE];
 /// In the NetCDF Users Guide ("Attribute Conventions", `valid_range`), limits of the packed type are packed values,
 /// and limits of the type of `scale_factor` are unpacked ones. `actual_range` has unpacked values (CF 2.5.1) and the
 /// type of JSON.
-const OF_THE_TYPE: [&str; 5] = [
+pub(crate) const OF_THE_TYPE: [&str; 5] = [
     "valid_min",
     "valid_max",
     "valid_range",

@@ -207,6 +207,7 @@ fn text_of(text: &str) -> Result<AttributeValue, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conventions::cf::attributes::OF_THE_TYPE;
     use serde_json::json;
 
     fn item(kind: NumberKind, size: usize) -> VariableType {
