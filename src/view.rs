@@ -34,7 +34,7 @@ pub use file::ViewFile;
 pub use format::format_set::FormatSet;
 pub(crate) use format::metadata::readme::shell_quoted;
 pub use format::png::Picture;
-pub use format::{ESCAPE, Format, RenderHierarchy, Renderer};
+pub use format::{ESCAPE, Format, ParsedName, RenderHierarchy, Renderer};
 pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 pub use layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,

@@ -229,6 +229,7 @@ impl Tree for MuxTree {
             // The attributes have to be read first.
             Owner::Translation(_) if entry.stat.is_none() => None,
             Owner::Translation(tree) => tree.try_lookup_entry(parent, entry),
+            Owner::Views(views) => views.try_lookup_entry(parent, entry),
             _ => self.try_lookup(parent, entry.name),
         }
     }

@@ -17,6 +17,7 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 
 use self::listing::ChunkDirStream;
 pub(super) use self::listing::{ListedDir, ListedName};
@@ -227,7 +228,15 @@ impl Tree for ViewTree {
     }
 
     fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
-        self.try_lookup(parent, entry.name)
+        if parent == Ino::ROOT {
+            return None;
+        }
+        let (view, _) = self.looked_up(parent).ok()?;
+        if !self.is_cached(&view, entry.name) {
+            return self.try_lookup(parent, entry.name);
+        }
+        let found = self.find(&view, entry.name).now_or_never()?;
+        Some(found.and_then(|found| self.intern(found, parent)))
     }
 
     fn count_lookup(&self, ino: Ino) -> Option<Stat> {
@@ -260,9 +269,7 @@ impl Tree for ViewTree {
             return None;
         }
         match self.looked_up(ino) {
-            Ok((view, object)) if self.store().capabilities().immutable => {
-                Some(Ok(view.stat(object.as_deref())))
-            }
+            Ok((view, object)) if self.is_current(&view) => Some(Ok(view.stat(object.as_deref()))),
             Ok(_) => None,
             Err(error) => Some(Err(error)),
         }

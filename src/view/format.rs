@@ -277,28 +277,87 @@ impl Format {
         }
     }
 
-    /// Returns the nodes and formats that a name in the directory of a group can mean.
-    pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
+    /// Returns what a name in a directory of views can mean, in the order of the table.
+    pub fn parse_name(name: &[u8]) -> impl Iterator<Item = ParsedName<'_>> {
         Self::all().filter_map(move |format| {
-            let node = match format.row().file_name {
-                ViewName::Own(_) => return None,
-                ViewName::Member(word) => name
-                    .strip_suffix(word.as_bytes())
-                    .and_then(|name| name.strip_suffix(b".")),
-                ViewName::Suffix(suffix) => name.strip_suffix(suffix.as_bytes()),
-            }?;
-            (!node.is_empty()).then_some((node, format))
+            let subject = match format.row().file_name {
+                ViewName::Own(own) => fixed(own, name)?,
+                ViewName::Member(word) => fixed(word, name).or_else(|| {
+                    let stem = name.strip_suffix(word.as_bytes())?.strip_suffix(b".")?;
+                    (!stem.is_empty()).then_some(Subject::Member(stem))
+                })?,
+                ViewName::Suffix(suffix) => {
+                    let stem = name.strip_suffix(suffix.as_bytes())?;
+                    (!stem.is_empty()).then_some(Subject::Node(stem))?
+                }
+            };
+            Some(ParsedName { format, subject })
         })
     }
 
-    /// Returns whether a name in a directory of views may be of a format that [`Format::is_costly`].
-    pub fn may_be_costly(name: &[u8]) -> bool {
-        Self::all()
-            .filter(|format| format.is_costly())
-            .any(|format| match format.row().file_name {
-                ViewName::Own(own) | ViewName::Member(own) => name == own.as_bytes(),
-                ViewName::Suffix(suffix) => name.ends_with(suffix.as_bytes()),
-            })
+    /// Returns the nodes and formats that a name in the directory of a group can mean.
+    pub fn parse_beside(name: &[u8]) -> impl Iterator<Item = (&[u8], Self)> {
+        Self::parse_name(name).filter_map(|name| Some((name.beside(false)?, name.format)))
+    }
+}
+
+/// Parses the name of a file that is the same for every node, with [`ESCAPE`] or without.
+fn fixed<'a>(own: &str, name: &'a [u8]) -> Option<Subject<'a>> {
+    if name == own.as_bytes() {
+        return Some(Subject::Fixed { is_escaped: false });
+    }
+    let (stem, suffix) = own.split_at(own.rfind('.').unwrap_or(own.len()));
+    let middle = name.strip_prefix(stem.as_bytes())?;
+    let middle = middle.strip_suffix(suffix.as_bytes())?;
+    (middle == ESCAPE.as_bytes()).then_some(Subject::Fixed { is_escaped: true })
+}
+
+/// One meaning of a name in a directory of views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParsedName<'a> {
+    /// The format of the file.
+    pub format: Format,
+    subject: Subject<'a>,
+}
+
+/// The node that a name is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject<'a> {
+    /// The node of the directory, because each node has a file of this name.
+    Fixed { is_escaped: bool },
+    /// The node of the directory, or one in it, with this name, which may be followed by [`ESCAPE`].
+    Node(&'a [u8]),
+    /// A node in the group of the directory.
+    Member(&'a [u8]),
+}
+
+impl<'a> ParsedName<'a> {
+    /// Returns whether this is the file of the node of the directory, which is named `node`; with [`ESCAPE`] if
+    /// `is_escaped`.
+    pub fn is_own(&self, node: &str, is_escaped: bool) -> bool {
+        match self.subject {
+            Subject::Fixed { is_escaped: has } => has == is_escaped,
+            Subject::Node(_) => self.stem(is_escaped, false) == Some(node.as_bytes()),
+            Subject::Member(_) => false,
+        }
+    }
+
+    /// Returns the name of the node in the group of the directory whose file this can be; with [`ESCAPE`] if
+    /// `is_escaped`.
+    pub fn beside(&self, is_escaped: bool) -> Option<&'a [u8]> {
+        self.stem(is_escaped, true)
+    }
+
+    fn stem(&self, is_escaped: bool, with_members: bool) -> Option<&'a [u8]> {
+        let stem = match self.subject {
+            Subject::Node(stem) => stem,
+            Subject::Member(stem) if with_members => stem,
+            Subject::Fixed { .. } | Subject::Member(_) => return None,
+        };
+        match is_escaped {
+            true => stem.strip_suffix(ESCAPE.as_bytes()),
+            false => Some(stem),
+        }
     }
 }
 
@@ -398,11 +457,35 @@ mod tests {
                 assert!(matches!(format.row().file_name, ViewName::Own(_)));
                 continue;
             };
-            let mut parsed = Format::parse_beside(name.as_bytes());
-            assert!(parsed.any(|found| found == (&b"a.b"[..], format)), "{name}");
+            let mut parsed = Format::parse_name(name.as_bytes());
+            let is_it = |found: ParsedName<'_>| {
+                found.format == format && found.beside(false) == Some(b"a.b")
+            };
+            assert!(parsed.any(is_it), "{name}");
         }
         for name in ["npy", ".npy", "a.exe", "a", "", "a.info", "a.Npy"] {
-            assert_eq!(Format::parse_beside(name.as_bytes()).count(), 0, "{name}");
+            assert_eq!(Format::parse_name(name.as_bytes()).count(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_parsed_as_the_own_names_of_formats_are_made() {
+        for format in Format::all() {
+            for (name, is_escaped) in [
+                (format.own_name("a.b"), false),
+                (format.escaped_name("a.b", ESCAPE), true),
+            ] {
+                let mut parsed = Format::parse_name(name.as_bytes());
+                let is_it = |found: ParsedName<'_>| {
+                    found.format == format && found.is_own("a.b", is_escaped)
+                };
+                assert!(parsed.any(is_it), "{name}");
+                let mut parsed = Format::parse_name(name.as_bytes());
+                assert!(
+                    !parsed.any(|found| found.is_own("a.b", !is_escaped)),
+                    "{name}"
+                );
+            }
         }
     }
 

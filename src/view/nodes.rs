@@ -66,8 +66,8 @@ pub fn alias(is_array: bool) -> &'static str {
     }
 }
 
-/// The maximum number of cached nodes.
-const MAX_NODES: usize = 4096;
+/// Estimated bytes of a node besides its metadata: its reader and its name.
+const NODE_BYTES: u64 = 4096;
 /// The metadata of one node, and of all cached nodes, take at most this fraction (1/8) of the memory limit.
 /// Each single node fits into the cache, so requests do not parse it again.
 const METADATA_PART: u64 = 8;
@@ -83,7 +83,7 @@ impl Nodes {
             store,
             engine,
             options,
-            read: WeightedLru::new(memory / METADATA_PART, MAX_NODES).into(),
+            read: WeightedLru::new(memory / METADATA_PART, usize::MAX).into(),
             parsing_large: Semaphore::new(1),
             texts: WeightedLru::new(memory / 8, usize::MAX).into(),
             text_loads: SingleFlight::default(),
@@ -139,10 +139,11 @@ impl Nodes {
             None => Arc::new(self.open(key, documents, memory_bytes).await?),
         };
         let read = (Arc::clone(&node), since);
-        let evicted = self
-            .read
-            .lock()
-            .insert(key.clone(), read, node.memory_bytes);
+        let evicted = self.read.lock().insert(
+            key.clone(),
+            read,
+            node.memory_bytes.saturating_add(NODE_BYTES),
+        );
         drop((evicted, turn));
         Ok(node)
     }
@@ -176,7 +177,7 @@ impl Nodes {
     }
 
     /// Returns the cached node at a key, if it is still trusted.
-    pub(super) fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
+    pub fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
         let is_immutable = self.store.capabilities().immutable;
         let mut read = self.read.lock();
         let (node, since) = read.get(key)?;
@@ -242,7 +243,7 @@ impl Nodes {
     /// Drops the documents of a node whose metadata need more memory than one node may take.
     fn check_memory(&self, documents: &mut NodeDocuments, memory_bytes: u64) {
         let most_bytes = self.engine.memory_limit_bytes() / METADATA_PART;
-        if memory_bytes > most_bytes {
+        if memory_bytes.saturating_add(NODE_BYTES) > most_bytes {
             documents.texts = Default::default();
             documents.array = None;
             documents.problem = Some(format!(

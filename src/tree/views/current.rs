@@ -6,6 +6,17 @@ use crate::store::StoreError;
 use crate::view::{Content, ContentId};
 
 impl ViewTree {
+    /// Returns whether a view is known to be current without a request: the node was read less than `--ttl` ago,
+    /// and nothing else determines the view.
+    pub(super) fn is_current(&self, view: &View) -> bool {
+        if self.nodes.store().capabilities().immutable {
+            return true;
+        }
+        let is_of_many = matches!(&view.kind, ViewKind::File(format, _) if format.is_costly());
+        let cached = || self.nodes.cached_node(view.node.key());
+        !is_of_many && cached().is_some_and(|node| node.version() == view.node.version())
+    }
+
     /// Fails if the metadata of a node have changed since the view was created.
     pub(super) async fn check(&self, view: &View) -> Result<(), StoreError> {
         if self.nodes.store().capabilities().immutable {

@@ -7,7 +7,7 @@ use super::view::{FoundView, View, ViewKind};
 use super::{ERRORS_FILE, ViewTree};
 use crate::node::{ContentError, ViewNode};
 use crate::store::{Kind, StoreError};
-use crate::view::{ChunkEntry, ChunkNames, Content, ESCAPE, Format, alias};
+use crate::view::{ChunkEntry, ChunkNames, Content, Format, ParsedName, alias};
 
 impl ViewTree {
     /// Finds a name in a directory of chunks; `None` in any other directory.
@@ -64,48 +64,55 @@ impl ViewTree {
     /// ones, and the node over its children.
     async fn find_file(&self, view: &View, name: &[u8]) -> Result<Option<FoundView>, StoreError> {
         let node = &view.node;
-        let formats = || Format::all().filter(|format| format.suits(node.is_array()));
-        let plain = |format: Format| format.own_name(node.name());
-        if let Some(format) = formats().find(|format| plain(*format).as_bytes() == name) {
+        let parsed: Vec<_> = Format::parse_name(name).collect();
+        let own = |is_escaped| {
+            let own = parsed.iter();
+            let own = own.filter(move |it| it.is_own(node.name(), is_escaped));
+            let formats = own.map(|it| it.format);
+            formats.filter(|format| format.suits(node.is_array()))
+        };
+        if let Some(format) = own(false).next() {
             return self.file(node, format).await;
         }
         // Checked before the children: whatever the name of the source is, `root.nc` is the file of its root.
-        if let Some(format) = self.find_alias(node, name, "") {
+        if let Some(format) = self.find_alias(node, &parsed, false) {
             return self.file(node, format).await;
         }
-        if let Some((child, format)) = self.find_beside(node, name, "").await? {
+        if let Some((child, format)) = self.find_beside(node, &parsed, false).await? {
             return self.file(&child, format).await;
         }
-        for format in formats() {
-            if format.escaped_name(node.name(), ESCAPE).as_bytes() == name {
-                let plain_name = plain(format);
-                let first = formats().find(|other| plain(*other) == plain_name);
-                if first != Some(format) || self.is_group(view, plain_name.as_bytes()).await? {
-                    return self.file(node, format).await;
-                }
+        for format in own(true) {
+            let plain = format.own_name(node.name());
+            let is_first = format.unique_name(node.name(), node.is_array()) == plain;
+            if !is_first || self.is_group(view, plain.as_bytes()).await? {
+                return self.file(node, format).await;
             }
         }
-        if let Some((child, format)) = self.find_beside(node, name, ESCAPE).await? {
+        if let Some((child, format)) = self.find_beside(node, &parsed, true).await? {
             return self.file(&child, format).await;
         }
-        match self.find_alias(node, name, ESCAPE) {
+        match self.find_alias(node, &parsed, true) {
             Some(format) => self.file(node, format).await,
             None => Ok(None),
         }
     }
 
-    /// Returns the format of a root alias, which every source has and no listing shows, with this
-    /// escape.
-    fn find_alias(&self, node: &ViewNode, name: &[u8], escape: &str) -> Option<Format> {
+    /// Returns the format of a root alias, which every source has and no listing shows.
+    fn find_alias(
+        &self,
+        node: &ViewNode,
+        parsed: &[ParsedName<'_>],
+        is_escaped: bool,
+    ) -> Option<Format> {
         if *node.key() != self.root {
             return None;
         }
-        let alias = format!("{}{escape}", alias(node.is_array()));
-        let alias = alias.as_bytes();
-        let mut formats = Format::parse_beside(name).filter(|(stem, format)| {
-            *stem == alias && format.is_named_after_node() && format.suits(node.is_array())
-        });
-        formats.next().map(|(_, format)| format)
+        let alias = alias(node.is_array()).as_bytes();
+        let formats = parsed
+            .iter()
+            .filter(|it| it.beside(is_escaped) == Some(alias));
+        let mut formats = formats.map(|it| it.format);
+        formats.find(|format| format.is_named_after_node() && format.suits(node.is_array()))
     }
 
     /// Returns whether a directory of views has a group of this name.
@@ -117,25 +124,37 @@ impl ViewTree {
         Ok(child.is_some_and(|child| !child.is_array()))
     }
 
-    /// Finds the child node and the format of a name with this escape.
+    /// Finds the child node and the format of a name.
     async fn find_beside(
         &self,
         node: &ViewNode,
-        name: &[u8],
-        escape: &str,
+        parsed: &[ParsedName<'_>],
+        is_escaped: bool,
     ) -> Result<Option<(Arc<ViewNode>, Format)>, StoreError> {
         if node.is_array() {
             return Ok(None);
         }
-        for (stem, format) in Format::parse_beside(name) {
-            if let Some(stem) = stem.strip_suffix(escape.as_bytes())
+        for name in parsed {
+            if let Some(stem) = name.beside(is_escaped)
                 && let Some(child) = self.child(node, stem).await?
-                && format.suits(child.is_array())
+                && name.format.suits(child.is_array())
             {
-                return Ok(Some((child, format)));
+                return Ok(Some((child, name.format)));
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether the node of a listed file is cached, and the file depends on nothing else, so that finding
+    /// it does not wait.
+    pub(super) fn is_cached(&self, view: &View, name: &[u8]) -> bool {
+        let is_cached = |stem: &[u8]| {
+            let key = view.node.key().join(stem);
+            key.is_ok_and(|key| self.nodes.cached_node(&key).is_some())
+        };
+        let mut parsed = Format::parse_name(name).filter(|it| it.format.suits(true));
+        let first = parsed.next().filter(|_| view.kind == ViewKind::Hidden);
+        first.is_some_and(|it| !it.format.is_costly() && it.beside(false).is_some_and(is_cached))
     }
 
     pub(super) async fn child(
@@ -146,6 +165,9 @@ impl ViewTree {
         let Ok(key) = node.key().join(name) else {
             return Ok(None);
         };
+        if let Some(node) = self.nodes.cached_node(&key) {
+            return Ok(Some(node));
+        }
         let found = match self.nodes.store().stat(&key).await {
             Ok(stat) if stat.kind == Kind::Object => return Ok(None),
             Ok(_) => self.nodes.node(&key).await.map(Some),

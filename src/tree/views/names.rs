@@ -108,6 +108,11 @@ impl ViewTree {
     ) -> Result<(), StoreError> {
         let may_collide = !names.beside || names.may_collide(node.name().as_bytes());
         for format in Format::all().filter(|format| format.suits(node.is_array())) {
+            let is_listed = self.nodes.lists(format, names.view.node.is_array())
+                && !format.is_unlisted(node.is_array());
+            if !is_listed && !may_collide {
+                continue;
+            }
             let Some((plain, escaped)) = names.of(node, format) else {
                 continue;
             };
@@ -117,8 +122,7 @@ impl ViewTree {
                 false => listed.taken.contains(plain.as_bytes()),
             };
             let is_free = !is_group && !is_taken;
-            let is_listed = self.nodes.lists(format, names.view.node.is_array());
-            if !is_listed || format.is_unlisted(node.is_array()) {
+            if !is_listed {
                 continue;
             }
             match self.nodes.check(node, format).await {
