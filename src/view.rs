@@ -5,7 +5,6 @@
 //! ranges follow by arithmetic. A format is a pure function from the metadata of a node to a layout, so the
 //! size of a file is known without decoding.
 
-mod anndata;
 mod beginning;
 mod content;
 mod dataset;

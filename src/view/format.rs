@@ -7,6 +7,7 @@ pub(super) mod csv;
 mod fits;
 pub(super) mod format_set;
 mod geotiff;
+mod h5ad;
 pub(super) mod image_stack;
 mod imagej;
 pub(super) mod json;

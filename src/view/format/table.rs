@@ -6,11 +6,11 @@ use crate::conventions::description::Field::{self, *};
 use crate::node::{ContentError, ViewNode, pretty};
 use crate::translate::{zmetadata_json, zom_json};
 use crate::view::format::{
-    classic_netcdf, csv, fits, geotiff, imagej, mrc, netcdf4, nifti, npy, ome_tiff, parquet,
+    classic_netcdf, csv, fits, geotiff, h5ad, imagej, mrc, netcdf4, nifti, npy, ome_tiff, parquet,
     plain_hdf5, png, sidecar,
 };
+use crate::view::group_table;
 use crate::view::group_tree::TreeScope;
-use crate::view::{anndata, group_table};
 
 /// The file name of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -352,7 +352,7 @@ pub(super) static TABLE: [FormatRow; 31] = [
         ViewName::Suffix(".h5ad"),
         "AnnData",
         READ_H5AD,
-        Renderer::GroupOfKind(is_anndata, anndata::render),
+        Renderer::GroupOfKind(is_anndata, h5ad::render),
     )
     .expressing(CF),
     row(

@@ -1,10 +1,10 @@
 //! AnnData: its layouts in Zarr and in HDF5 are the same tree of groups, arrays and attributes (anndata,
 //! "On-disk format").
 
-use super::format::plain_hdf5;
-use super::group_tree::GroupTree;
-use super::layout::VirtualFile;
+use super::plain_hdf5;
 use crate::conventions::anndata::is_none;
+use crate::view::group_tree::GroupTree;
+use crate::view::layout::VirtualFile;
 
 /// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.
 ///
@@ -13,7 +13,7 @@ use crate::conventions::anndata::is_none;
 ///
 /// # Errors
 /// Returns which array cannot be in the file, and why.
-pub(super) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut tree = tree.clone();
     tree.arrays
         .retain(|array| array.node.name() != "raw" || !is_none(&array.node));
