@@ -39,7 +39,6 @@ pub use chunk_table::ChunkTable;
 pub use chunks::{ArrayChunks, not_a_chunk};
 pub use engine::{Engine, EngineOptions};
 pub use memory_limit::Reservation;
-pub use raw::check_version;
 pub use readahead::OpenReader;
 pub use reader::{ArrayReader, Selection};
 pub use served::{ServedHandle, ServedVersions};

@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 use crate::array::{ArrayReader, Engine, Reservation};
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
-use crate::store::{Key, Store, StoreError, Version};
+use crate::store::{DocumentStore, Key, Store, StoreError};
 use crate::zarr::Node;
 
 /// A node and the input of its views.
@@ -52,8 +52,8 @@ pub(crate) enum NodeElements {
     None,
     /// Elements of constant size.
     Fixed(Arc<ArrayReader>),
-    /// Elements of variable length; with the document that declares them, and its version.
-    Variable(Arc<Pipeline>, Option<(Key, Version)>),
+    /// Elements of variable length; with their chunks, under the document that declares them.
+    Variable(Arc<Pipeline>, Arc<DocumentStore>),
     /// The elements cannot be read, for this reason.
     Unreadable(String),
 }
@@ -63,7 +63,8 @@ impl ViewNode {
     pub(crate) fn is_outdated(&self) -> bool {
         match &self.elements {
             NodeElements::Fixed(reader) => reader.chunks().is_outdated(),
-            NodeElements::None | NodeElements::Variable(..) | NodeElements::Unreadable(_) => false,
+            NodeElements::Variable(_, store) => store.is_outdated(),
+            NodeElements::None | NodeElements::Unreadable(_) => false,
         }
     }
 

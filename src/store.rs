@@ -11,6 +11,7 @@
 mod database;
 mod dir;
 mod disk;
+mod document_store;
 mod error;
 mod fault;
 mod file_type;
@@ -39,6 +40,10 @@ pub use database::fuzz_dbm;
 pub use database::{DatabaseError, DatabaseOptions, DatabaseStore};
 pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
+use document_store::Freshness;
+pub use document_store::{
+    DocumentReads, DocumentRef, DocumentStore, Fetched, Presence, drop_older, now_ms,
+};
 pub use error::StoreError;
 #[cfg(test)]
 pub(crate) use fault::ReplacedStore;
@@ -75,7 +80,7 @@ pub use zip::{ZipError, ZipOptions, ZipStore};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -167,16 +172,6 @@ impl From<Duration> for Ttl {
             absent: ttl,
         }
     }
-}
-
-/// A point in time for [`Store::stat_as_of`].
-#[derive(Debug, Clone, Copy)]
-pub enum AsOf<'a> {
-    /// The call.
-    Now,
-    /// When the source last answered about this key, which was before a moment; or any earlier time, if the
-    /// value of this key was written before it.
-    Answer(&'a Key, Instant),
 }
 
 /// How much of a value will be read, so that a remote store sends one request.
@@ -377,14 +372,6 @@ pub trait Store: Debug + Send + Sync {
     /// the store could not find out.
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError>;
 
-    /// As [`Store::stat`], but attributes from before a point in time are not returned from a cache.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    async fn stat_as_of(&self, key: &Key, _as_of: AsOf<'_>) -> Result<Stat, StoreError> {
-        self.stat(key).await
-    }
-
     /// Opens the value of a key; `hint` says how much of it will be read.
     ///
     /// # Errors
@@ -408,13 +395,15 @@ pub trait Store: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Drops cached data of a value that turned out to be wrong.
-    async fn invalidate(&self, _key: &Key) {}
+    /// The store that this one wraps with the same keys, for all that a wrapper does not change.
+    fn inner(&self) -> Option<&dyn Store> {
+        None
+    }
 
-    /// Drops cached attributes of a value from before its metadata document was written: an array that is
-    /// replaced can have the same keys. Returns whether there were any.
-    fn invalidate_before(&self, _key: &Key, _document: &Key) -> bool {
-        false
+    /// How the store compares values with their documents; `None` if its caches are never older than a call. Only
+    /// [`DocumentStore`] asks.
+    fn freshness(&self) -> Option<&dyn Freshness> {
+        self.inner()?.freshness()
     }
 
     /// Fetches data that a later call will most likely need; returns whether the store wants more prefetches.

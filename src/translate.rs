@@ -61,8 +61,9 @@ use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, AsOf, Capabilities, Extent, InMemoryObject, IncompleteListing, Key, Kind, Listing,
-    ListingSupport, Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats, Ttl,
+    AccessHint, Capabilities, DocumentRef, DocumentStore, Extent, InMemoryObject,
+    IncompleteListing, Key, Kind, Listing, ListingSupport, Object, Omission, Prefetch, Stat, Store,
+    StoreError, TransferStats, Ttl,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -155,12 +156,12 @@ struct NodeView {
     /// The version of the node's own documents.
     version: u64,
     modified: SystemTime,
-    /// The key and version of the document that describes an array, if the node is one.
-    document: Option<DocumentVersion>,
+    /// The chunks, under the document from which the node was made, if it is an array.
+    source: DocumentStore,
     /// Whether the node is an array, and was made from a copy of its document in consolidated metadata.
     is_copy: bool,
-    /// The own document of the array, and the version that was compared with the copy.
-    compared: OnceLock<DocumentVersion>,
+    /// The chunks under the own document of the array, once it was compared with the copy.
+    compared: OnceLock<DocumentStore>,
     /// The reader of the array, if the translated chunks are decoded.
     reader: Option<Arc<ArrayReader>>,
     memory_bytes: u64,
@@ -381,10 +382,16 @@ impl Shared {
             translation,
             version: documents.version,
             modified: documents.modified,
+            source: self.source(documents.array.clone()),
             is_copy: documents.is_copy(key),
             compared: OnceLock::new(),
-            document: documents.array,
         })
+    }
+
+    /// Returns the source of the chunks that a document describes.
+    fn source(&self, document: Option<DocumentVersion>) -> DocumentStore {
+        let ttl = self.ttl.unwrap_or(Duration::MAX.into());
+        DocumentStore::new(Arc::clone(&self.store), document, ttl)
     }
 
     /// Returns the reader of chunks that have to be decoded. If the cached node has the same
@@ -435,7 +442,14 @@ impl Shared {
         }
         match documents.documents().node().map(|detected| detected.node) {
             Some(Ok(node)) => {
-                text::is_text(&*self.store, key, self.target, &node, &self.engine).await
+                text::is_text(
+                    DocumentRef::new(&*self.store, documents.array.as_ref()),
+                    key,
+                    self.target,
+                    &node,
+                    &self.engine,
+                )
+                .await
             }
             _ => Ok(false),
         }
@@ -482,39 +496,13 @@ impl Shared {
         })
     }
 
-    /// Checks after the read of a chunk that the metadata of its array, which determine the keys of chunks, have
-    /// not changed.
-    ///
-    /// # Errors
-    /// [`StoreError::Stale`] if they have changed, and the errors of the store.
-    async fn check_document(
-        &self,
-        key: &Key,
-        node: &NodeView,
-        chunk: &Key,
-    ) -> Result<(), StoreError> {
-        if self.ttl.is_none() {
-            return Ok(());
+    /// Reads the documents of an array again, if a chunk could not be read because they have changed.
+    fn forget_outdated(&self, array: &Key, node: &NodeView) {
+        let source = node.compared.get().unwrap_or(&node.source);
+        if source.is_outdated() {
+            self.invalidate_source_consolidated();
+            self.nodes.lock().remove(array);
         }
-        let Some((document, version)) = self.own_document(key, node).await? else {
-            return Ok(());
-        };
-        let what = match self
-            .store
-            .stat_as_of(&document, AsOf::Answer(chunk, Instant::now()))
-            .await
-        {
-            Ok(stat) if stat.version == version => return Ok(()),
-            Ok(_) => "the metadata of the array have changed",
-            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => "the array is gone",
-            Err(error) => return Err(error),
-        };
-        self.invalidate_source_consolidated();
-        self.nodes.lock().remove(key);
-        Err(StoreError::Stale {
-            key: document,
-            what: what.into(),
-        })
     }
 }
 
@@ -544,7 +532,13 @@ impl Store for Translated {
             Resolved::Document(text, modified) => Ok(document_stat(&text, modified)),
             Resolved::Directory(node, key) => self.0.directory_stat(&node, &key).await,
             Resolved::ChunkDir(node, array, dir) => self.0.chunk_dir_stat(&node, &array, dir).await,
-            Resolved::Chunk(node, array, chunk) => self.0.chunk_stat(&node, &array, chunk).await,
+            Resolved::Chunk(node, array, chunk) => {
+                let stat = self.0.chunk_stat(&node, &array, chunk).await;
+                if let Err(StoreError::Stale { .. }) = &stat {
+                    self.0.forget_outdated(&array, &node);
+                }
+                stat
+            }
         }
     }
 
@@ -556,7 +550,11 @@ impl Store for Translated {
                 Ok(Arc::new(InMemoryObject::new(text, stat)))
             }
             Resolved::Chunk(node, array, chunk) => {
-                self.0.open_chunk(&node, &array, chunk, hint).await
+                let opened = self.0.open_chunk(&node, &array, chunk, hint).await;
+                if let Err(StoreError::Stale { .. }) = &opened {
+                    self.0.forget_outdated(&array, &node);
+                }
+                opened
             }
             resolved => {
                 if let Resolved::ChunkDir(node, array, dir) = resolved {
@@ -576,18 +574,6 @@ impl Store for Translated {
         prefix: &Key,
     ) -> Result<Option<IncompleteListing>, StoreError> {
         self.0.incomplete_listing(prefix).await
-    }
-
-    async fn invalidate(&self, key: &Key) {
-        match self.0.resolve(key).await {
-            Ok(Resolved::Same(key)) => self.0.store.invalidate(&key).await,
-            Ok(Resolved::Chunk(node, array, chunk)) => {
-                if let Some((source, _)) = Shared::source_key(&node, &array, chunk) {
-                    self.0.store.invalidate(&source).await;
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Prefetches the source of a key, unless it is a shard, of which most bytes may not be needed.

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
@@ -12,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use super::buffer_pool::BufferPool;
 use super::memory_limit::Reservation;
 use crate::cache::WeightedLru;
-use crate::store::{StoreError, Version};
+use crate::store::{Fetched, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Identifies a read chunk of an array.
@@ -95,13 +94,6 @@ impl Drop for Chunk {
             buffers.give(bytes);
         }
     }
-}
-
-/// Returns the milliseconds since the first call in this process, plus 1; never 0.
-pub(super) fn now_ms() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed().as_millis();
-    u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// A cache of decoded chunks, which evicts the least recently used ones first.
@@ -347,7 +339,8 @@ impl Leader {
     }
 
     /// Wakes the waiters, and inserts the chunk of a successful load into the cache.
-    pub(super) fn complete(mut self, result: Outcome) {
+    pub(super) fn complete(mut self, result: Result<Fetched<Arc<Chunk>>, StoreError>) {
+        let result = result.map(Fetched::into_value);
         self.cache
             .complete(self.id, self.number, result.as_ref().ok());
         if let Some(sender) = self.sender.take() {
@@ -370,6 +363,8 @@ mod tests {
     use super::super::memory_limit::MemoryLimit;
     use super::*;
     use crate::runtime::block_on;
+    use crate::store::{DocumentStore, MemoryStore, now_ms};
+    use crate::units::FOREVER;
 
     fn id(chunk: u64) -> ChunkId {
         ChunkId {
@@ -379,15 +374,17 @@ mod tests {
         }
     }
 
-    fn decoded(memory: &Arc<MemoryLimit>, bytes: usize) -> Arc<Chunk> {
+    fn decoded(memory: &Arc<MemoryLimit>, bytes: usize) -> Fetched<Arc<Chunk>> {
         let reserved = memory.try_reserve(bytes as u64, |_| false).unwrap();
-        Arc::new(Chunk::decoded(
+        let chunk = Arc::new(Chunk::decoded(
             vec![1; bytes],
             Version(1),
             now_ms(),
             reserved,
             Arc::default(),
-        ))
+        ));
+        let store = DocumentStore::new(Arc::new(MemoryStore::default()), None, FOREVER.into());
+        block_on(store.fetch(|_| async { Ok(chunk) })).unwrap()
     }
 
     fn lead(cache: &Arc<ChunkCache>, chunk: u64) -> Leader {

@@ -88,7 +88,7 @@ impl ArrayReader {
             match load.wait().await {
                 Some(result) => {
                     let chunk = result?;
-                    let is_old = self.chunks.is_distrusted(chunk.checked_ms());
+                    let is_old = self.chunks.store.is_expired(chunk.checked_ms());
                     if !is_old || attempts == ATTEMPTS {
                         return Ok(chunk);
                     }

@@ -7,15 +7,13 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::chunks::{ArrayChunks, not_a_chunk};
+use super::chunks::{ArrayChunks, open_chunk};
 use super::memory_limit::Reservation;
 use super::reader::{ArrayReader, Selection};
 use crate::codec::{Pipeline, Sharding, StoredForm};
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
-use crate::store::{
-    AsOf, Key, Kind, ListingSupport, StoreError, Version, in_memory, list_prefixes,
-};
+use crate::store::{DocumentReads, Fetched, Key, ListingSupport, StoreError, Version, in_memory};
 
 /// The stored read chunks of an array, concatenated in C order over their grid, with the versions
 /// that they had when the table was built.
@@ -192,7 +190,7 @@ impl ArrayReader {
     pub fn has_free_sizes(&self) -> bool {
         let store = &self.chunks.store;
         match self.chunks.is_remote() {
-            true => store.index().is_some() && self.chunks.sharding().is_none(),
+            true => store.has_index() && self.chunks.sharding().is_none(),
             false => {
                 let keys = self.chunks.grid().chunk_count();
                 !self.takes_system_calls() || keys <= FREE_SYSTEM_CALLS
@@ -202,7 +200,7 @@ impl ArrayReader {
 
     /// Returns whether each size of a local store takes a system call.
     fn takes_system_calls(&self) -> bool {
-        let has_sizes = self.chunks.store.index().is_some() && self.chunks.sharding().is_none();
+        let has_sizes = self.chunks.store.has_index() && self.chunks.sharding().is_none();
         !self.chunks.is_remote() && !has_sizes
     }
 
@@ -220,20 +218,16 @@ impl ArrayReader {
     /// have changed, and the errors of the store.
     pub async fn chunk_table(&self) -> Result<ChunkTable, StoreError> {
         leave_session_thread().await;
-        let table = match self.chunks.sharding() {
-            Some(sharding) => self.table_of_shards(sharding).await,
-            None => self.table_of_chunks().await,
-        };
-        // Checked after a failure too, because changed metadata may be its cause.
-        match self.chunks.grid().chunk_count() {
-            // Most of these checks need no request.
-            count if count <= MAX_REQUESTS => {
-                let chunks = (0..count).collect();
-                self.chunks.check_document_after(chunks).await?;
-            }
-            _ => self.chunks.check_document(AsOf::Now).await?,
+        let table = |reads| self.table_under(reads);
+        let table = self.chunks.store.fetch(table).await;
+        table.map(Fetched::into_value)
+    }
+
+    async fn table_under(&self, reads: DocumentReads<'_>) -> Result<ChunkTable, StoreError> {
+        match self.chunks.sharding() {
+            Some(sharding) => self.table_of_shards(&reads, sharding).await,
+            None => self.table_of_chunks(&reads).await,
         }
-        table
     }
 
     async fn reserve_table(&self) -> Result<Reservation, StoreError> {
@@ -242,7 +236,7 @@ impl ArrayReader {
         self.engine.reserve(self.key(), bytes).await
     }
 
-    async fn table_of_chunks(&self) -> Result<ChunkTable, StoreError> {
+    async fn table_of_chunks(&self, reads: &DocumentReads<'_>) -> Result<ChunkTable, StoreError> {
         let _memory = self.reserve_table().await?;
         let count = self.chunks.grid().chunk_count();
         let expected = self
@@ -256,18 +250,19 @@ impl ArrayReader {
             let step = self.step();
             let numbers = first..count.min(first.saturating_add(step));
             if self.chunks.is_remote() {
-                self.list_once(numbers.clone(), &mut listed).await?;
+                self.list_once(reads, numbers.clone(), &mut listed).await?;
             } else {
                 leave_session_thread().await;
             }
             first = numbers.end;
             let stats = numbers
                 .clone()
-                .map(|number| self.chunks.present_stat(number));
+                .map(|number| self.chunks.present_stat(reads, number));
             for (number, stat) in numbers.zip(join_all(stats).await) {
-                let Some((size, version)) = stat? else {
+                let Some(stat) = stat? else {
                     continue;
                 };
+                let (size, version) = (stat.size_bytes, stat.version);
                 if size == 0 || expected.is_some_and(|expected| expected != size) {
                     return Err(wrong_size(self.chunks.chunk_key(number), size, expected));
                 }
@@ -288,11 +283,12 @@ impl ArrayReader {
     /// Lists each prefix of these chunks once, so that the store caches the attributes of the chunks.
     async fn list_once(
         &self,
+        reads: &DocumentReads<'_>,
         numbers: Range<u64>,
         last: &mut Option<Key>,
     ) -> Result<(), StoreError> {
         let store = &self.chunks.store;
-        if store.capabilities().listing != ListingSupport::Complete || store.index().is_some() {
+        if store.capabilities().listing != ListingSupport::Complete || store.has_index() {
             return Ok(());
         }
         for number in numbers {
@@ -301,19 +297,19 @@ impl ArrayReader {
             if last.as_ref() == Some(&prefix) {
                 continue;
             }
-            self.chunks.invalidate_before(&key);
-            match list_prefixes(&**store, &prefix, usize::MAX).await {
-                // Each chunk is looked up later, also if the prefix does not exist.
-                Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            // Each chunk is looked up later, also if the prefix does not exist.
+            reads.list_prefix_of(&key).await?;
             *last = Some(prefix);
         }
         Ok(())
     }
 
-    async fn table_of_shards(&self, sharding: &Sharding) -> Result<ChunkTable, StoreError> {
-        let shards = self.shard_indexes(sharding).await?;
+    async fn table_of_shards(
+        &self,
+        reads: &DocumentReads<'_>,
+        sharding: &Sharding,
+    ) -> Result<ChunkTable, StoreError> {
+        let shards = self.shard_indexes(reads, sharding).await?;
         // Reserved after the indexes are read: reading them reserves memory too, and a request
         // reserves once at a time.
         let _memory = self.reserve_table().await?;
@@ -343,7 +339,11 @@ impl ArrayReader {
     }
 
     /// Returns the indexes of all stored shards, with their versions.
-    async fn shard_indexes(&self, sharding: &Sharding) -> Result<ShardIndexes, StoreError> {
+    async fn shard_indexes(
+        &self,
+        reads: &DocumentReads<'_>,
+        sharding: &Sharding,
+    ) -> Result<ShardIndexes, StoreError> {
         let count = self.chunks.grid().chunk_count();
         let mut shards = HashMap::new();
         let mut first = 0;
@@ -355,7 +355,7 @@ impl ArrayReader {
             first = numbers.end;
             let indexes = numbers
                 .clone()
-                .map(|number| self.shard_index(number, sharding));
+                .map(|number| self.shard_index(reads, number, sharding));
             for (number, index) in numbers.zip(join_all(indexes).await) {
                 if let Some(index) = index? {
                     shards.insert(number, index);
@@ -367,11 +367,12 @@ impl ArrayReader {
 
     async fn shard_index(
         &self,
+        reads: &DocumentReads<'_>,
         number: u64,
         sharding: &Sharding,
     ) -> Result<Option<(Version, Arc<CachedIndex<()>>)>, StoreError> {
         let key = self.chunks.stored_key(number)?;
-        let Some(object) = self.chunks.open(&key, self.chunks.hint()).await? else {
+        let Some(object) = open_chunk(reads, &key, self.chunks.hint()).await? else {
             return Ok(None);
         };
         let index = self
@@ -400,17 +401,6 @@ impl ArrayChunks {
                 .iter()
                 .try_fold(1_u64, |n, count| n.checked_mul(*count)),
             None => Some(self.grid().chunk_count()),
-        }
-    }
-
-    /// Returns the size and the version of a stored chunk; `None` if the chunk is absent.
-    async fn present_stat(&self, chunk: u64) -> Result<Option<(u64, Version)>, StoreError> {
-        let key = self.stored_key(chunk)?;
-        match self.stat(&key).await {
-            Ok(stat) if stat.kind == Kind::Object => Ok(Some((stat.size_bytes, stat.version))),
-            Ok(_) => Err(not_a_chunk(StoreError::NotAPrefix { key })),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 }

@@ -2,25 +2,25 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
-use super::chunk_cache::{Chunk, ChunkId, now_ms};
+use super::chunk_cache::{Chunk, ChunkId};
 use super::geometry::Geometry;
 use super::inner_grid::InnerGrid;
 use super::pipelines::Pipelines;
-use super::raw::compare_version;
 use crate::codec::{self, Pipeline, Sharding};
 use crate::hierarchy::codec_error;
 use crate::runtime::{leave_session_thread, may_block};
-use crate::store::{AccessHint, AsOf, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version};
-use crate::units::FOREVER;
+use crate::store::{
+    AccessHint, DocumentReads, DocumentStore, Key, Object, Presence, Stat, Store, StoreError, Ttl,
+    Version,
+};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// The keys, grid and pipelines of the chunks of one array, and of the inner chunks of its shards.
 #[derive(Debug)]
 pub struct ArrayChunks {
-    pub(super) store: Arc<dyn Store>,
+    /// The values, under the document from which this was built.
+    pub(super) store: DocumentStore,
     key: Key,
     array: u64,
     /// The pipeline of all chunks, or of one shape if chunks have several shapes.
@@ -38,14 +38,6 @@ pub struct ArrayChunks {
     inner: Option<InnerGrid>,
     /// The size of the largest decoded read chunk in bytes.
     pub(super) read_chunk_bytes: u64,
-    /// The time that facts about a chunk are valid; `None` if the store is immutable.
-    ttl: Option<Ttl>,
-    /// Facts checked at or before this time, in milliseconds of [`now_ms`], are invalid.
-    distrusted_ms: AtomicU64,
-    /// The metadata document from which this was built, if the store is mutable.
-    pub(super) document: Option<(Key, Version)>,
-    /// Whether the last check of the document found another version, or none.
-    has_changed: AtomicBool,
 }
 
 impl ArrayChunks {
@@ -89,9 +81,8 @@ impl ArrayChunks {
             .iter()
             .try_fold(data_type.size_bytes as u64, |n, edge| n.checked_mul(*edge))
             .ok_or_else(|| unsupported(&key, "more bytes than can be counted".into()))?;
-        let ttl = (!store.capabilities().immutable).then_some(ttl);
         Ok(Self {
-            store,
+            store: DocumentStore::new(store, document, ttl),
             key,
             array,
             pipeline,
@@ -103,10 +94,6 @@ impl ArrayChunks {
             fill,
             inner,
             read_chunk_bytes,
-            document: document.filter(|_| ttl.is_some()),
-            ttl,
-            distrusted_ms: AtomicU64::new(0),
-            has_changed: AtomicBool::new(false),
         })
     }
 
@@ -119,7 +106,7 @@ impl ArrayChunks {
     }
 
     pub(super) fn document_version(&self) -> u64 {
-        self.document.as_ref().map_or(0, |(_, version)| version.0)
+        self.store.document_version()
     }
 
     /// Returns whether all chunks have the same shape.
@@ -303,77 +290,31 @@ impl ArrayChunks {
         self.inner.is_some()
     }
 
-    /// Returns whether the store is immutable.
-    pub(super) fn is_constant(&self) -> bool {
-        self.ttl.is_none()
-    }
-
     /// Returns the number of the array, as in [`ChunkId::array`].
     pub(super) fn number(&self) -> u64 {
         self.array
     }
 
-    /// Returns whether facts about chunks stay valid forever.
-    pub(super) fn is_trusted_for_good(&self) -> bool {
-        self.ttl.is_none_or(|ttl| ttl.absent >= FOREVER)
-    }
-
-    /// Returns whether the presence or the absence of chunks, checked at a time of [`now_ms`], is valid
-    /// without another request.
-    pub(super) fn is_trusted(&self, presence: Presence, checked_ms: u64) -> bool {
-        let age_ms = u128::from(now_ms().saturating_sub(checked_ms));
-        self.ttl.is_none_or(|ttl| {
-            let ttl = match presence {
-                Presence::Present => ttl.present,
-                Presence::Absent => ttl.absent,
-            };
-            age_ms < ttl.as_millis() && !self.is_distrusted(checked_ms)
-        })
-    }
-
-    /// Returns whether the store is known to have changed since `checked_ms`.
-    pub(super) fn is_distrusted(&self, checked_ms: u64) -> bool {
-        self.ttl.is_some() && checked_ms <= self.distrusted_ms.load(Ordering::Relaxed)
-    }
-
-    /// Invalidates all facts checked until now, because the store has changed.
-    pub(super) fn distrust(&self) {
-        self.distrusted_ms.fetch_max(now_ms(), Ordering::Relaxed);
-    }
-
     /// Returns whether a cached read chunk is valid without a request to the store.
     pub(super) fn is_fresh(&self, chunk: &Chunk) -> bool {
         let presence = Presence::of(chunk.version);
-        self.is_trusted(presence, chunk.checked_ms())
+        self.store.is_trusted(presence, chunk.checked_ms())
     }
 
-    /// Returns the version of a stored chunk; `None` if the chunk is absent.
+    /// Returns the attributes of a stored chunk; `None` if the chunk is absent.
     ///
     /// # Errors
     /// The errors of the store.
-    pub(super) async fn present_version(&self, chunk: u64) -> Result<Option<Version>, StoreError> {
+    pub(super) async fn present_stat(
+        &self,
+        reads: &DocumentReads<'_>,
+        chunk: u64,
+    ) -> Result<Option<Stat>, StoreError> {
         let key = self.stored_key(chunk)?;
-        match self.stat(&key).await {
-            Ok(stat) if stat.kind == Kind::Object => Ok(Some(stat.version)),
-            Ok(_) => Err(StoreError::NotAPrefix { key }),
+        match reads.stat(&key).await {
+            Ok(stat) => Ok(Some(stat)),
             Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns the attributes of a chunk that was written under the metadata of the array.
-    ///
-    /// # Errors
-    /// The errors of the store.
-    pub(super) async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.invalidate_before(key);
-        self.store.stat(key).await.map_err(not_a_chunk)
-    }
-
-    /// Drops cached attributes of a chunk from before the metadata were written.
-    pub(super) fn invalidate_before(&self, key: &Key) {
-        if let Some((document, _)) = &self.document {
-            self.store.invalidate_before(key, document);
+            Err(error) => Err(not_a_chunk(error)),
         }
     }
 
@@ -393,101 +334,24 @@ impl ArrayChunks {
 
     /// Leaves the session thread, if opening a chunk blocks on a disk for more than a system call.
     pub(super) async fn leave_session_thread_to_open(&self) {
-        if !self.is_remote() && self.store.as_sync().is_none() && !may_block() {
+        if !self.is_remote() && !self.store.opens_without_waiting() && !may_block() {
             leave_session_thread().await;
-        }
-    }
-
-    /// Opens a chunk; `None` if its absence is proven.
-    pub(super) async fn open(
-        &self,
-        key: &Key,
-        hint: AccessHint,
-    ) -> Result<Option<Arc<dyn Object>>, StoreError> {
-        self.invalidate_before(key);
-        present(self.store.open(key, hint).await)
-    }
-
-    /// Fails if the metadata have changed since the array was opened. Chunks written under other
-    /// metadata must neither be decoded nor count as absent.
-    ///
-    /// After the read of the chunk in `as_of`, or of any chunks if it is [`AsOf::Now`], success proves that
-    /// the read was right, because writers write metadata before chunks.
-    pub(super) async fn check_document(&self, as_of: AsOf<'_>) -> Result<(), StoreError> {
-        match &self.document {
-            Some((key, _)) => self.compare_document(self.store.stat_as_of(key, as_of).await),
-            None => Ok(()),
-        }
-    }
-
-    /// As [`ArrayChunks::check_document`], with the attributes of the document that the store has returned.
-    pub(super) fn compare_document(
-        &self,
-        found: Result<Stat, StoreError>,
-    ) -> Result<(), StoreError> {
-        let Some((key, version)) = &self.document else {
-            return Ok(());
-        };
-        let compared = compare_version(key, *version, found);
-        match &compared {
-            Ok(()) => self.set_changed(false),
-            Err(StoreError::Stale { .. }) => self.set_changed(true),
-            Err(_) => {}
-        }
-        compared
-    }
-
-    /// Records the result of a check, so that the next lookup reads the new metadata before `--ttl` ends.
-    fn set_changed(&self, has_changed: bool) {
-        // Most checks find no change, and do not write to memory that is shared by all readers.
-        if self.has_changed.load(Ordering::Relaxed) != has_changed {
-            self.has_changed.store(has_changed, Ordering::Relaxed);
         }
     }
 
     /// Returns whether the store is known to have other metadata by now. Sends no request.
     pub fn is_outdated(&self) -> bool {
-        if self.has_changed.load(Ordering::Relaxed) {
-            return true;
-        }
-        let Some((key, version)) = self.document.as_ref().filter(|_| self.is_remote()) else {
-            return false;
-        };
-        let found = self.store.try_stat(key);
-        let compared = found.map(|found| compare_version(key, *version, found));
-        matches!(compared, Some(Err(StoreError::Stale { .. })))
-    }
-
-    /// As [`ArrayChunks::check_document`], after the read of these chunks.
-    pub(super) async fn check_document_after(&self, chunks: Vec<u64>) -> Result<(), StoreError> {
-        if !self.is_remote() {
-            return self.check_document(AsOf::Now).await;
-        }
-        // One request is enough for all of them.
-        let answered = Instant::now();
-        for chunk in chunks {
-            let key = self.stored_key(chunk)?;
-            self.check_document(AsOf::Answer(&key, answered)).await?;
-        }
-        Ok(())
+        self.store.is_outdated()
     }
 }
 
-/// Whether a chunk exists in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Presence {
-    Present,
-    Absent,
-}
-
-impl Presence {
-    /// Returns the presence of a chunk of this version.
-    pub(super) fn of(version: Option<Version>) -> Self {
-        match version {
-            Some(_) => Self::Present,
-            None => Self::Absent,
-        }
-    }
+/// Opens a chunk; `None` if its absence is proven.
+pub(super) async fn open_chunk(
+    reads: &DocumentReads<'_>,
+    key: &Key,
+    hint: AccessHint,
+) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    present(reads.open(key, hint).await)
 }
 
 /// Converts the result of opening a chunk; `None` if its absence is proven.

@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::chunk_cache::{Chunk, ChunkId, now_ms};
-use super::chunks::ArrayChunks;
+use super::chunk_cache::{Chunk, ChunkId};
+use super::chunks::{ArrayChunks, open_chunk};
 use super::engine::Engine;
 use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::{CachedIndex, ShardId, codec_error, shard_index_range};
 use crate::runtime::{leave_session_thread, may_block};
-use crate::store::{AsOf, Key, Object, StoreError, Version, in_memory, stand_in};
+use crate::store::{
+    DocumentReads, Fetched, Key, Object, StoreError, Version, in_memory, now_ms, stand_in,
+};
 
 /// The location of the encoded bytes of a read chunk in a chunk.
 struct EncodedChunk {
@@ -45,34 +46,31 @@ impl ArrayChunks {
         id: &ChunkId,
         before: Option<Arc<Chunk>>,
         engine: &Engine,
-    ) -> Result<Arc<Chunk>, StoreError> {
-        let key = self.stored_key(id.chunk)?;
-        let decoded = self.decode_unchecked(id, &key, before, engine).await;
-        // Checked after a failure too, because changed metadata may be its cause.
-        self.check_document(AsOf::Answer(&key, Instant::now()))
-            .await?;
-        if let Err(StoreError::Corrupt { .. }) = &decoded {
-            self.store.invalidate(&key).await;
-        }
-        decoded
+    ) -> Result<Fetched<Arc<Chunk>>, StoreError> {
+        let checked_ms = now_ms();
+        let decode = |reads| self.decode_under(reads, id, before, engine);
+        let decoded = self.store.fetch(decode).await?;
+        // An earlier chunk is current if its version is, but only under the same document.
+        decoded.value().refresh(checked_ms);
+        Ok(decoded)
     }
 
-    async fn decode_unchecked(
+    async fn decode_under(
         &self,
+        reads: DocumentReads<'_>,
         id: &ChunkId,
-        key: &Key,
         before: Option<Arc<Chunk>>,
         engine: &Engine,
     ) -> Result<Arc<Chunk>, StoreError> {
+        let key = &self.stored_key(id.chunk)?;
         let (hint, memory) = self.before_fetching(key, engine).await?;
         let checked_ms = now_ms();
-        let Some(object) = self.open(key, hint).await? else {
+        let Some(object) = open_chunk(&reads, key, hint).await? else {
             return Ok(Arc::new(Chunk::absent(None, checked_ms)));
         };
         if let Some(before) = before
             && before.version == Some(object.version())
         {
-            before.refresh(checked_ms);
             return Ok(before);
         }
         let whole;

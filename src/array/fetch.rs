@@ -1,12 +1,12 @@
 //! How chunks are fetched from a remote store: whole, or with their neighbours.
 
 use super::chunk_cache::ChunkId;
-use super::chunks::ArrayChunks;
+use super::chunks::{ArrayChunks, open_chunk};
 use super::decode::most_encoded_bytes;
 use super::engine::Engine;
 use super::memory_limit::Reservation;
 use crate::codec::IndexLocation;
-use crate::store::{AccessHint, Key, StoreError};
+use crate::store::{AccessHint, DocumentReads, Key, StoreError};
 
 /// Added to 9/8 of the decoded size, this is the size up to which a value is fetched whole, in bytes.
 const FETCH_SLACK_BYTES: u64 = 64 << 10;
@@ -56,13 +56,18 @@ impl ArrayChunks {
     /// Fetches inner chunks of one chunk together from a remote store. Errors are reported when the
     /// inner chunks are decoded.
     pub(super) async fn prefetch(&self, ids: &[ChunkId], engine: &Engine) {
+        let prefetch = |reads| self.prefetch_under(reads, ids, engine);
+        self.store.prefetch(prefetch).await;
+    }
+
+    async fn prefetch_under(&self, reads: DocumentReads<'_>, ids: &[ChunkId], engine: &Engine) {
         let (Some(sharding), Some(first)) = (self.sharding(), ids.first()) else {
             return;
         };
         let Ok(key) = self.stored_key(first.chunk) else {
             return;
         };
-        let Ok(Some(object)) = self.open(&key, self.hint()).await else {
+        let Ok(Some(object)) = open_chunk(&reads, &key, self.hint()).await else {
             return;
         };
         let Ok(index) = self.shard_index(&*object, &key, sharding, engine).await else {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::codec;
 use crate::store::{
-    AsOf, BUFFER_HEADROOM_BYTES, Key, LocalObject, LocalReadError, Object, ReadMode, Stat, Store,
-    StoreError, Version, in_memory, nonblocking_first, read_range,
+    BUFFER_HEADROOM_BYTES, Key, LocalObject, LocalReadError, Object, ReadMode, StoreError,
+    in_memory, nonblocking_first, read_range,
 };
 
 /// The maximum total size of the scratch buffers of all threads, in bytes.
@@ -84,39 +84,4 @@ fn with_local_bytes<T>(
         }
         Ok(result?)
     })
-}
-
-/// Fails if a metadata document did not have that version at a point in time or later.
-///
-/// # Errors
-/// [`StoreError::Stale`], or the error of reading the version.
-pub async fn check_version(
-    store: &dyn Store,
-    key: &Key,
-    version: Version,
-    as_of: AsOf<'_>,
-) -> Result<(), StoreError> {
-    compare_version(key, version, store.stat_as_of(key, as_of).await)
-}
-
-/// As [`check_version`], with attributes that the store has returned.
-pub(super) fn compare_version(
-    key: &Key,
-    version: Version,
-    found: Result<Stat, StoreError>,
-) -> Result<(), StoreError> {
-    let stale = |what: &str| StoreError::Stale {
-        key: key.clone(),
-        what: what.into(),
-    };
-    match found {
-        Ok(stat) if stat.version == version => Ok(()),
-        Ok(_) => Err(stale("the metadata of the array have changed")),
-        Err(
-            StoreError::NotFound { .. }
-            | StoreError::NotAPrefix { .. }
-            | StoreError::NotAFile { .. },
-        ) => Err(stale("the array is gone")),
-        Err(error) => Err(error),
-    }
 }

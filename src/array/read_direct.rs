@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::chunk_cache::{ChunkId, now_ms};
-use super::chunks::ArrayChunks;
+use super::chunk_cache::ChunkId;
+use super::chunks::{ArrayChunks, open_chunk};
 use super::engine::Engine;
 use super::geometry::Run;
 use super::raw::with_bytes;
@@ -12,7 +12,8 @@ use super::reader::{ArrayReader, ReadRun};
 use super::served::ServedVersions;
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::store::{
-    AccessHint, Data, Key, Object, StoreError, Version, in_memory, read_into, read_range,
+    AccessHint, Data, DocumentReads, Fetched, Key, Object, StoreError, Version, in_memory, now_ms,
+    read_into, read_range,
 };
 
 impl ArrayReader {
@@ -37,15 +38,13 @@ impl ArrayReader {
     ) -> Result<Option<Data>, StoreError> {
         self.chunks.leave_session_thread_to_open().await;
         let runs = self.direct_runs(run);
-        let read = self.read_runs(run, &runs, served).await;
-        // Checked after a failure too, because changed metadata may be its cause.
-        let chunks = runs.iter().map(|(id, _)| id.chunk).collect();
-        self.chunks.check_document_after(chunks).await?;
-        read
+        let read = |reads| self.read_runs(reads, run, &runs, served);
+        self.chunks.store.fetch(read).await.map(Fetched::into_value)
     }
 
     async fn read_runs(
         &self,
+        reads: DocumentReads<'_>,
         run: &ReadRun<'_>,
         runs: &[(ChunkId, Run)],
         served: Option<&ServedVersions>,
@@ -56,7 +55,7 @@ impl ArrayReader {
                 let name = |chunk| self.chunks.chunk_key(chunk);
                 served.reserve_pages(std::slice::from_ref(id), name).await?;
             }
-            match self.chunks.open_stored(id, &self.engine).await? {
+            match self.chunks.open_stored(&reads, id, &self.engine).await? {
                 Some(stored) => opened.push(stored),
                 None => return Ok(None),
             }
@@ -103,13 +102,14 @@ impl ArrayChunks {
     /// Opens a read chunk that is stored unencoded; `None` if it is encoded.
     async fn open_stored(
         &self,
+        reads: &DocumentReads<'_>,
         id: &ChunkId,
         engine: &Engine,
     ) -> Result<Option<OpenedChunk>, StoreError> {
         let key = self.stored_key(id.chunk)?;
         let checked_ms = now_ms();
         let (mut object, mut version) = (None, None);
-        if let Some(chunk) = self.open(&key, self.raw_hint()).await? {
+        if let Some(chunk) = open_chunk(reads, &key, self.raw_hint()).await? {
             if let Some(header) = self.expected_header() {
                 let range = 0..header.len() as u64;
                 let is_header = |found: &[u8]| Ok(found == header);

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 
-use super::chunk_cache::{ChunkId, now_ms};
+use super::chunk_cache::ChunkId;
 use super::chunk_table::{ChunkTable, StoredChunk};
+use super::chunks::open_chunk;
 use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
 use crate::store::{
-    AccessHint, Data, Key, Object, StoreError, in_memory, part_mut, read_into, read_range,
+    AccessHint, Data, DocumentReads, Fetched, Key, Object, StoreError, in_memory, now_ms, part_mut,
+    read_into, read_range,
 };
 
 /// A part of a stored chunk.
@@ -49,15 +51,13 @@ impl ArrayReader {
     ) -> Result<Data, StoreError> {
         self.chunks.leave_session_thread_to_open().await;
         let parts = self.parts(table, offset, size)?;
-        let read = self.read_parts(&parts, served).await;
-        // Checked after a failure too, because changed metadata may be its cause.
-        let chunks = parts.iter().map(|part| part.id.chunk).collect();
-        self.chunks.check_document_after(chunks).await?;
-        read
+        let read = |reads| self.read_parts(reads, &parts, served);
+        self.chunks.store.fetch(read).await.map(Fetched::into_value)
     }
 
     async fn read_parts(
         &self,
+        reads: DocumentReads<'_>,
         parts: &[ChunkPart<'_>],
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
@@ -72,7 +72,7 @@ impl ArrayReader {
         // Reserved after everything else that waits for memory, so that a waiting read holds none.
         let _memory = self.engine.reserve(self.key(), length as u64).await?;
         if let [only] = parts {
-            return self.fetch(only, served).await;
+            return self.fetch(&reads, only, served).await;
         }
         let mut bytes = self.buffer(length as u64)?;
         let mut filled = 0;
@@ -83,7 +83,7 @@ impl ArrayReader {
         };
         for parts in parts.chunks(concurrent) {
             if let [part] = parts {
-                let object = self.current(part, served).await?;
+                let object = self.current(&reads, part, served).await?;
                 let target = part_mut(&mut bytes, filled..filled + part.size)?;
                 read_into(&*object, &part.key, part.start, target).await?;
                 filled += part.size;
@@ -91,7 +91,7 @@ impl ArrayReader {
             }
             // The store combines requests for neighbouring ranges while they wait.
             let fetches: Vec<_> = (parts.iter())
-                .map(|part| self.fetch(part, served).boxed())
+                .map(|part| self.fetch(&reads, part, served).boxed())
                 .collect();
             for (part, data) in parts.iter().zip(try_join_all(fetches).await?) {
                 let target = part_mut(&mut bytes, filled..filled + part.size)?;
@@ -105,11 +105,12 @@ impl ArrayReader {
     /// Returns the value of the chunk of a part, if its version is that of the table.
     async fn current(
         &self,
+        reads: &DocumentReads<'_>,
         part: &ChunkPart<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Arc<dyn Object>, StoreError> {
         let checked_ms = now_ms();
-        let object = self.chunks.open(&part.key, self.stored_hint(part)).await?;
+        let object = open_chunk(reads, &part.key, self.stored_hint(part)).await?;
         let object = part.current(object)?;
         self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
         Ok(object)
@@ -118,10 +119,11 @@ impl ArrayReader {
     /// Reads a part completely.
     async fn fetch(
         &self,
+        reads: &DocumentReads<'_>,
         part: &ChunkPart<'_>,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let object = self.current(part, served).await?;
+        let object = self.current(reads, part, served).await?;
         let end = part.start.saturating_add(part.size as u64);
         read_range(&*object, &part.key, part.start..end).await
     }

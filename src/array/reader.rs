@@ -217,7 +217,7 @@ impl ArrayReader {
         let mut chunk = self.load_one(id).await?;
         if chunk.version != Some(version) {
             // The cached chunk may be outdated.
-            self.chunks.distrust();
+            self.chunks.store.expire();
             chunk = self.load_one(id).await?;
         }
         match &chunk.bytes {
@@ -253,7 +253,7 @@ impl ArrayReader {
 
     /// Returns whether the array cannot change.
     pub fn is_constant(&self) -> bool {
-        self.chunks.is_constant()
+        self.chunks.store.is_constant()
     }
 
     /// Returns the decoder of the array.

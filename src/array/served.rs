@@ -26,7 +26,7 @@ use super::version_record::{
     Admission, Comparison, PAGE_BYTES, PageId, ServedChunk, VersionRecord, version_code,
 };
 use crate::runtime::leave_session_thread;
-use crate::store::{AsOf, Key, StoreError, Version};
+use crate::store::{DocumentReads, Fetched, Key, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The time limit of a comparison with the source.
@@ -91,7 +91,7 @@ impl ServedVersions {
         };
         if found == Comparison::Changed {
             // The cached chunks were checked before they changed.
-            arrays.iter().for_each(|chunks| chunks.distrust());
+            arrays.iter().for_each(|chunks| chunks.store.expire());
         }
         let mut state = self.lock();
         match (found, state.handles) {
@@ -231,24 +231,41 @@ async fn compare(arrays: &[&ArrayChunks], entries: Vec<ServedChunk>) -> Comparis
         .iter()
         .map(|chunks| (chunks.number(), chunks))
         .collect();
-    let mut last = None;
-    for (array, chunk, served) in entries {
-        if Instant::now() > end {
-            return Comparison::TooCostly;
-        }
-        let Some(chunks) = by_number.get(&array) else {
+    for entries in entries.chunk_by(|(one, ..), (other, ..)| one == other) {
+        let array = entries.first().and_then(|(array, ..)| by_number.get(array));
+        let Some(chunks) = array else {
             return Comparison::Changed;
         };
-        if last.replace(array) != Some(array) && chunks.check_document(AsOf::Now).await.is_err() {
-            return Comparison::Changed;
-        }
-        match chunks.present_version(chunk).await {
-            Ok(version) if version_code(version) == served => {}
-            // A read that needs the chunk returns the error.
-            Ok(_) | Err(_) => return Comparison::Changed,
+        let compared = |reads| compare_under(reads, chunks, entries, end);
+        match chunks.store.fetch(compared).await.map(Fetched::into_value) {
+            Ok(Comparison::Same) => {}
+            Ok(other) => return other,
+            // A read that needs the chunks returns the error.
+            Err(_) => return Comparison::Changed,
         }
     }
     Comparison::Same
+}
+
+/// Compares chunks of one array with the source, until a point in time.
+async fn compare_under(
+    reads: DocumentReads<'_>,
+    chunks: &ArrayChunks,
+    entries: &[ServedChunk],
+    end: Instant,
+) -> Result<Comparison, StoreError> {
+    // Also if all chunks are cached: pages of the kernel must not survive an array that was replaced.
+    reads.check_as_of_now();
+    for (_, chunk, served) in entries {
+        if Instant::now() > end {
+            return Ok(Comparison::TooCostly);
+        }
+        let found = chunks.present_stat(&reads, *chunk).await?;
+        if version_code(found.map(|stat| stat.version)) != *served {
+            return Ok(Comparison::Changed);
+        }
+    }
+    Ok(Comparison::Same)
 }
 
 /// An open file that serves one version of each chunk.

@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::variable::{decode_elements, read_elements};
 use crate::codec::{Element, Pipeline};
-use crate::store::{Key, Object, Store, StoreError};
+use crate::store::{DocumentRef, Key, Object, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
 /// Returns whether the data type of an array is any object. kerchunk writes text with `json2`, so that only the
@@ -46,15 +46,15 @@ fn text(array: &zarr::Array, element: &Element) -> Option<String> {
 /// # Errors
 /// The error of a chunk that cannot be read.
 pub async fn holds_text(
-    store: &dyn Store,
+    source: DocumentRef<'_>,
     key: &Key,
     array: &zarr::Array,
     pipeline: &Pipeline,
     most_bytes: u64,
     engine: &Engine,
 ) -> Result<bool, StoreError> {
-    match read_elements(store, key, array, pipeline, most_bytes, engine).await {
-        Ok(elements) => Ok(texts(array, elements.iter()).is_some()),
+    match read_elements(source, key, array, pipeline, most_bytes, engine).await {
+        Ok(elements) => Ok(texts(array, elements.value().iter()).is_some()),
         Err(StoreError::TooLarge { .. }) => Ok(false),
         Err(error) => Err(error),
     }

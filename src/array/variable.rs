@@ -1,6 +1,6 @@
 //! Arrays with elements of variable size, which are decoded whole, within a limit.
 
-use super::chunks::{present, stored_key};
+use super::chunks::{open_chunk, stored_key};
 use super::engine::Engine;
 use super::memory_limit::Reservation;
 use super::pipelines::Pipelines;
@@ -8,7 +8,7 @@ use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;
 use crate::runtime::leave_session_thread;
-use crate::store::{AccessHint, Key, Object, Store, StoreError};
+use crate::store::{AccessHint, DocumentReads, DocumentRef, Fetched, Key, Object, StoreError};
 use crate::zarr::{self, ChunkGrid, DataType, FillValue, Variable};
 
 /// The elements of an array in C order, with as few copies as the chunks allow.
@@ -48,7 +48,19 @@ const ENCODED_ELEMENT_BYTES: u64 = 16;
 /// [`StoreError::TooLarge`], [`StoreError::Unsupported`] for another data type, or the error of a
 /// chunk that cannot be read.
 pub async fn read_elements(
-    store: &dyn Store,
+    source: DocumentRef<'_>,
+    key: &Key,
+    metadata: &zarr::Array,
+    pipeline: &Pipeline,
+    most_bytes: u64,
+    engine: &Engine,
+) -> Result<Fetched<Elements>, StoreError> {
+    let read = |reads| elements_under(reads, key, metadata, pipeline, most_bytes, engine);
+    source.fetch(read).await
+}
+
+async fn elements_under(
+    reads: DocumentReads<'_>,
     key: &Key,
     metadata: &zarr::Array,
     pipeline: &Pipeline,
@@ -93,7 +105,7 @@ pub async fn read_elements(
         let used = budget.result_bytes.saturating_add(value_bytes);
         let left = budget.limit_bytes.saturating_sub(used);
         let hint = AccessHint::Whole(left);
-        let Some(object) = present(store.open(&chunk_key, hint).await)? else {
+        let Some(object) = open_chunk(&reads, &chunk_key, hint).await? else {
             continue;
         };
         let Some(left) = left.checked_sub(object.size_bytes()) else {

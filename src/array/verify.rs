@@ -163,6 +163,7 @@ impl Verifier {
             let id = chunks.id_in_chunk(chunk, number);
             match chunks.decode(&id, None, engine).await {
                 Ok(decoded) => {
+                    let decoded = decoded.into_value();
                     // A decoded chunk without a version is absent.
                     if decoded.version.is_none() {
                         return verified;

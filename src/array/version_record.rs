@@ -3,9 +3,9 @@
 use hashbrown::{HashMap, HashSet, TryReserveError};
 
 use super::chunk_cache::ChunkId;
-use super::chunks::{ArrayChunks, Presence};
+use super::chunks::ArrayChunks;
 use super::version_memory::PageReservation;
-use crate::store::Version;
+use crate::store::{Presence, Version};
 
 /// The number of chunks in a page, whose versions are allocated together.
 pub(super) const PAGE_CHUNKS: u64 = PAGE_SLOTS as u64;
@@ -157,7 +157,7 @@ impl VersionRecord {
         if self.has_changed || !self.arrays.is_subset(&numbers) {
             return Some(Comparison::Changed);
         }
-        if arrays.iter().all(|chunks| chunks.is_trusted_for_good()) {
+        if arrays.iter().all(|chunks| chunks.store.trusts_forever()) {
             return Some(Comparison::Same);
         }
         let is_remote = arrays.iter().any(|chunks| chunks.is_remote());
@@ -176,7 +176,7 @@ impl VersionRecord {
         });
         let is_trusted = checks.all(|(presence, oldest_ms)| {
             let mut arrays = arrays.iter();
-            arrays.all(|chunks| chunks.is_trusted(presence, oldest_ms))
+            arrays.all(|chunks| chunks.store.is_trusted(presence, oldest_ms))
         });
         match is_trusted {
             true => Comparison::Same,

@@ -8,7 +8,9 @@ use siphasher::sip::SipHasher13;
 
 use super::n5;
 use super::separator::with_separator;
-use crate::store::{AccessHint, Key, Store, StoreError, Version, map_concurrent, read_to_end};
+use crate::store::{
+    AccessHint, Key, Store, StoreError, Version, drop_older, map_concurrent, read_to_end,
+};
 use crate::zarr;
 
 /// The largest size of a document that is read, in bytes.
@@ -213,7 +215,7 @@ impl NodeDocuments {
         // Attributes that are cached from before the array was written may be those of another array.
         if let [_, Ok(Some(zarray)), _, zattrs] = &mut documents[..]
             && let Ok(attributes) = key.join(Document::Zattrs.name().as_bytes())
-            && store.invalidate_before(&attributes, &zarray.key)
+            && drop_older(store, &attributes, &zarray.key)
         {
             *zattrs = read(Document::Zattrs).await;
         }

@@ -42,7 +42,7 @@ use super::document::is_document;
 use super::n5::from_root;
 use crate::cache::SingleFlight;
 use crate::store::{
-    AccessHint, AsOf, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
+    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
     Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats,
 };
 
@@ -471,14 +471,6 @@ impl Store for MetadataListingStore {
         Ok(stat)
     }
 
-    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
-        let stat = self.stat(key).await?;
-        match stat.kind {
-            Kind::Object => self.inner.stat_as_of(key, as_of).await,
-            Kind::Prefix => Ok(stat),
-        }
-    }
-
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         self.check_value(key).await?;
         // The native tree opens documents in this way.
@@ -516,12 +508,8 @@ impl Store for MetadataListingStore {
         self.find_incomplete(prefix).await
     }
 
-    async fn invalidate(&self, key: &Key) {
-        self.inner.invalidate(key).await;
-    }
-
-    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
-        self.inner.invalidate_before(key, document)
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

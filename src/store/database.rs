@@ -48,8 +48,8 @@ use self::tree::{KeyWarnings, TreeEntry};
 use self::value_cache::{TransactionRead, ValueCache, ValueReservation};
 use self::versions::{Digest, ValueVersions};
 use super::{
-    AccessHint, AsOf, Capabilities, Extent, Key, Kind, Listing, ListingSupport, Object, Omission,
-    Stat, Store, StoreError, Version, list_prefixes,
+    AccessHint, Capabilities, Extent, Freshness, Key, Kind, Listing, ListingSupport, Object,
+    Omission, Stat, Store, StoreError, Version, list_prefixes,
 };
 use crate::runtime::{self, leave_session_thread};
 
@@ -529,6 +529,24 @@ fn object_stat(snapshot: &dyn Snapshot, value: ValueMeta, version: Version) -> S
     }
 }
 
+impl DatabaseStore {
+    /// Returns the attributes of a key as of now.
+    async fn look_up(&self, key: &Key) -> Result<Stat, StoreError> {
+        let shared = &self.shared;
+        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Digest::Allowed);
+        let found = shared.read(key, work).await?;
+        let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
+        Ok(shared.cache_lookup(key, found))
+    }
+}
+
+#[async_trait]
+impl Freshness for DatabaseStore {
+    async fn stat_after(&self, document: &Key, _: Version, _: &[Key]) -> Result<Stat, StoreError> {
+        self.look_up(document).await
+    }
+}
+
 #[async_trait]
 impl Store for DatabaseStore {
     fn label(&self) -> &str {
@@ -565,16 +583,12 @@ impl Store for DatabaseStore {
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.shared.cached_stat(key) {
             Some(stat) => Ok(stat),
-            None => self.stat_as_of(key, AsOf::Now).await,
+            None => self.look_up(key).await,
         }
     }
 
-    async fn stat_as_of(&self, key: &Key, _: AsOf<'_>) -> Result<Stat, StoreError> {
-        let shared = &self.shared;
-        let work = |snapshot: &mut dyn Snapshot| shared.look_up(snapshot, key, Digest::Allowed);
-        let found = shared.read(key, work).await?;
-        let found = found.ok_or_else(|| StoreError::internal("a value that was not hashed"))?;
-        Ok(shared.cache_lookup(key, found))
+    fn freshness(&self) -> Option<&dyn Freshness> {
+        Some(self)
     }
 
     async fn open(&self, key: &Key, _: AccessHint) -> Result<Arc<dyn Object>, StoreError> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, AsOf, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, LocalReadError,
+    AccessHint, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, LocalReadError,
     Object, Omission, ReadMode, Stat, Store, StoreError, TransferStats, Version, Visit, Visited,
 };
 use crate::runtime;
@@ -56,10 +56,6 @@ impl Store for FaultStore {
         self.inner.try_stat(key)
     }
 
-    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
-        self.inner.stat_as_of(key, as_of).await
-    }
-
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
         let object = self.inner.open(key, hint).await?;
         Ok(match *key == self.panics {
@@ -72,8 +68,8 @@ impl Store for FaultStore {
         self.inner.list(prefix).await
     }
 
-    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
-        self.inner.invalidate_before(key, document)
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 
     async fn omissions(&self) -> Vec<Omission> {

@@ -6,7 +6,7 @@
 
 use super::{NodeView, Shared};
 use crate::hierarchy::{Document, NodeDocuments, read_document};
-use crate::store::{Key, StoreError, Version};
+use crate::store::{DocumentStore, Key, StoreError, Version};
 use crate::zarr::{Documents, Node};
 
 /// The document of an array, and its version.
@@ -21,25 +21,24 @@ impl NodeDocuments {
 }
 
 impl Shared {
-    /// Returns the document of the array at a key under which its chunks are read, and the version that `node`
-    /// agrees with; `None` if the node has none. If the node was made from a copy, the array's own document is
-    /// compared with it at the first call, with one request.
+    /// Returns the source of the chunks of the array at a key. If `node` was made from a copy of the document, the
+    /// array's own document is compared with it at the first call, with one request.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the copy describes other chunks, and the errors of the store.
-    pub(super) async fn own_document(
+    pub(super) async fn source_of<'a>(
         &self,
         key: &Key,
-        node: &NodeView,
-    ) -> Result<Option<DocumentVersion>, StoreError> {
+        node: &'a NodeView,
+    ) -> Result<&'a DocumentStore, StoreError> {
         if !node.is_copy {
-            return Ok(node.document.clone());
+            return Ok(&node.source);
         }
-        if let Some(compared) = node.compared.get() {
-            return Ok(Some(compared.clone()));
+        if let Some(source) = node.compared.get() {
+            return Ok(source);
         }
         let own = self.compare_with_copy(key, node).await?;
-        Ok(Some(node.compared.get_or_init(|| own).clone()))
+        Ok(node.compared.get_or_init(|| self.source(Some(own))))
     }
 
     async fn compare_with_copy(
@@ -55,7 +54,6 @@ impl Shared {
                 self.target.name()
             ),
         };
-        let root_document = node.document.as_ref().map(|(document, _)| document);
         let copied = self
             .cached_documents_at(key)
             .filter(|documents| documents.version == node.version);
@@ -63,7 +61,7 @@ impl Shared {
             // They have expired or changed since the node was made from them.
             self.nodes.lock().remove(key);
             return Err(StoreError::Stale {
-                key: root_document.unwrap_or(key).clone(),
+                key: key.clone(),
                 what: "the consolidated metadata have changed".into(),
             });
         };

@@ -32,7 +32,8 @@ impl Shared {
         number: u64,
         source: &Key,
     ) -> Result<(Stat, Version), StoreError> {
-        let stat = self.store.stat(source).await.map_err(not_a_chunk)?;
+        // Decoded arrays are those of N5, which has no consolidated metadata: the node is no copy.
+        let stat = node.source.stat_stored(source).await.map_err(not_a_chunk)?;
         if stat.kind != Kind::Object {
             let key = source.clone();
             return Err(not_a_chunk(StoreError::NotAPrefix { key }));
@@ -68,10 +69,6 @@ impl Shared {
                 source: version,
                 stat,
             })),
-            Err(error @ StoreError::NotFound { .. }) => {
-                self.check_document(array, node, &source).await?;
-                Err(error)
-            }
             Err(error @ StoreError::Corrupt { .. }) => {
                 let stat = self.unreadable(node, &source, &error).await?;
                 Ok(Arc::new(UnreadableChunk { stat, error }))

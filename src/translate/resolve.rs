@@ -9,7 +9,9 @@ use super::{NodeView, Shared, Target, zstd_frame};
 use crate::array::not_a_chunk;
 use crate::hierarchy::is_document_name;
 use crate::runtime::leave_session_thread;
-use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version};
+use crate::store::{
+    AccessHint, DocumentReads, Fetched, Key, Kind, Object, Stat, StoreError, Version,
+};
 use crate::zarr::chunk_key::{KeyEncoding, Separator};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry};
 
@@ -114,9 +116,6 @@ impl Shared {
         chunk: u64,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        if node.is_copy {
-            self.own_document(array, node).await?;
-        }
         if let Some(reader) = &node.reader {
             return self.open_decoded(node, array, reader, chunk).await;
         }
@@ -127,44 +126,61 @@ impl Shared {
         let (source, numbers) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         let shards = node.chunks().and_then(|chunks| chunks.shards.as_ref());
         let hint = shards.map_or(hint, |shards| shards.access_hint());
-        let opened = self.store.open(&source, hint).await;
-        let is_misplaced = matches!(
-            opened,
-            Err(StoreError::NotAPrefix { .. } | StoreError::NotAFile { .. })
-        );
-        let frame_content_bytes = node.chunks().and_then(|chunks| chunks.frame_content_bytes);
-        let translated = async {
-            let mut object = opened.map_err(not_a_chunk)?;
-            if let Some(shards) = shards {
-                let chunks = &self.inner_chunks;
-                object = chunks
-                    .open(shards, object, &source, &numbers, node.version)
-                    .await?;
-            }
-            if let Some(bytes) = frame_content_bytes {
-                leave_session_thread().await;
-                object = zstd_frame::with_content_size(object, &source, bytes).await?;
-            }
-            Ok(object)
-        };
-        let opened = translated.await;
-        if let Err(StoreError::Corrupt { .. }) = &opened {
-            self.store.invalidate(&source).await;
+        let has_frames = node
+            .chunks()
+            .is_some_and(|chunks| chunks.frame_content_bytes.is_some());
+        if shards.is_none() && !has_frames {
+            let chunks = self.source_of(array, node).await?;
+            return match chunks.open_stored(&source, hint).await {
+                Err(error @ (StoreError::NotAPrefix { .. } | StoreError::NotAFile { .. })) => {
+                    self.unreadable_chunk(node, &source, not_a_chunk(error))
+                        .await
+                }
+                Err(error) => self.absent_chunk(node, array, error),
+                opened => opened,
+            };
         }
-        // Checked after reading the chunk, because writers write metadata before chunks. A chunk is
-        // absent only under the metadata that determine its key.
-        let is_changed = shards.is_some() || frame_content_bytes.is_some();
-        if is_changed || matches!(opened, Err(StoreError::NotFound { .. })) {
-            self.check_document(array, node, &source).await?;
-        }
-        match opened {
-            Err(error) if is_misplaced || is_changed && error.is_lasting() => {
-                let stat = self.unreadable(node, &source, &error).await?;
-                Ok(Arc::new(UnreadableChunk { stat, error }))
-            }
+        let translate = |reads| self.translated_chunk(reads, node, &source, &numbers, hint);
+        let opened = self.source_of(array, node).await?.fetch(translate).await;
+        match opened.map(Fetched::into_value) {
+            Err(error) if error.is_lasting() => self.unreadable_chunk(node, &source, error).await,
             Err(error) => self.absent_chunk(node, array, error),
             opened => opened,
         }
+    }
+
+    /// Opens a chunk that is not as it is stored: an inner chunk of a shard, or one in a frame without its size.
+    async fn translated_chunk(
+        &self,
+        reads: DocumentReads<'_>,
+        node: &NodeView,
+        source: &Key,
+        numbers: &[u64],
+        hint: AccessHint,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        let mut object = reads.open(source, hint).await.map_err(not_a_chunk)?;
+        if let Some(shards) = node.chunks().and_then(|chunks| chunks.shards.as_ref()) {
+            let chunks = &self.inner_chunks;
+            object = chunks
+                .open(shards, object, source, numbers, node.version)
+                .await?;
+        }
+        if let Some(bytes) = node.chunks().and_then(|chunks| chunks.frame_content_bytes) {
+            leave_session_thread().await;
+            object = zstd_frame::with_content_size(object, source, bytes).await?;
+        }
+        Ok(object)
+    }
+
+    /// Returns the object of a chunk that exists, but can never be read.
+    async fn unreadable_chunk(
+        &self,
+        node: &NodeView,
+        source: &Key,
+        error: StoreError,
+    ) -> Result<Arc<dyn Object>, StoreError> {
+        let stat = self.unreadable(node, source, &error).await?;
+        Ok(Arc::new(UnreadableChunk { stat, error }))
     }
 
     /// Returns the attributes of a chunk that exists, but can never be read. Programs treat a chunk
@@ -210,7 +226,8 @@ impl Shared {
         }
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
-        match self.store.stat(&source).await.map_err(not_a_chunk) {
+        let chunks = self.source_of(array, node).await?;
+        match chunks.stat_stored(&source).await.map_err(not_a_chunk) {
             Ok(stat) if stat.kind == Kind::Object => Ok(stat),
             Ok(_) => {
                 let error = not_a_chunk(StoreError::NotAPrefix {
@@ -220,7 +237,6 @@ impl Shared {
             }
             Err(error @ StoreError::Corrupt { .. }) => self.unreadable(node, &source, &error).await,
             Err(error @ StoreError::NotFound { .. }) => {
-                self.check_document(array, node, &source).await?;
                 self.absent_chunk(node, array, error)?.stat()
             }
             Err(error) => Err(error),

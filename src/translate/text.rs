@@ -11,7 +11,10 @@ use super::{NodeView, Shared, Target, hash};
 use crate::array::{Engine, holds_text, may_be_text, not_a_chunk, read_texts};
 use crate::codec::Pipeline;
 use crate::runtime::leave_session_thread;
-use crate::store::{AccessHint, InMemoryObject, Key, Object, Stat, Store, StoreError, Version};
+use crate::store::{
+    AccessHint, DocumentReads, DocumentRef, Fetched, InMemoryObject, Key, Object, Stat, StoreError,
+    Version,
+};
 use crate::zarr::{
     Array, CodecChain, CodecSpec, DataType, FillValue, Node, Order, Variable, ZarrFormat,
 };
@@ -37,7 +40,7 @@ fn most_bytes(engine: &Engine) -> u64 {
 /// # Errors
 /// The error of a chunk that cannot be read.
 pub(super) async fn is_text(
-    store: &dyn Store,
+    source: DocumentRef<'_>,
     key: &Key,
     target: Target,
     node: &Node,
@@ -51,7 +54,7 @@ pub(super) async fn is_text(
     }
     match decoder(array) {
         Ok(TextDecoder { pipeline, .. }) => {
-            holds_text(store, key, array, &pipeline, most_bytes(engine), engine).await
+            holds_text(source, key, array, &pipeline, most_bytes(engine), engine).await
         }
         Err(_) => Ok(false),
     }
@@ -117,10 +120,9 @@ impl Shared {
         let absent = || StoreError::NotFound { key: array.clone() };
         let (source, _) = Self::source_key(node, array, chunk).ok_or_else(absent)?;
         leave_session_thread().await;
-        let opened = self.encoded_text(node, decoder, &source).await;
-        // Checked after reading the chunk, because writers write metadata before chunks.
-        self.check_document(array, node, &source).await?;
-        match opened {
+        let encode = |reads| self.encoded_text(reads, node, decoder, &source);
+        let opened = self.source_of(array, node).await?.fetch(encode).await;
+        match opened.map(Fetched::into_value) {
             Err(error) if error.is_lasting() => {
                 let stat = self.unreadable(node, &source, &error).await?;
                 Ok(Arc::new(UnreadableChunk { stat, error }))
@@ -131,12 +133,13 @@ impl Shared {
 
     async fn encoded_text(
         &self,
+        reads: DocumentReads<'_>,
         node: &NodeView,
         decoder: &TextDecoder,
         source: &Key,
     ) -> Result<Arc<dyn Object>, StoreError> {
         let most = most_bytes(&self.engine);
-        let opened = self.store.open(source, AccessHint::Whole(most)).await;
+        let opened = reads.open(source, AccessHint::Whole(most)).await;
         let object = opened.map_err(not_a_chunk)?;
         let TextDecoder { array, pipeline } = decoder;
         let texts = read_texts(&*object, source, array, pipeline, most, &self.engine).await?;

@@ -148,18 +148,15 @@ impl Nodes {
         node: &ViewNode,
         most: u64,
     ) -> Result<Option<Result<array::Elements, String>>, ContentError> {
-        let (Node::Array(array), NodeElements::Variable(pipeline, document)) =
+        let (Node::Array(array), NodeElements::Variable(pipeline, store)) =
             (node.metadata(), &node.elements)
         else {
             return Ok(None);
         };
-        let (store, engine) = (&**self.store(), self.engine());
-        let elements = read_elements(store, node.key(), array, pipeline, most, engine);
+        let engine = self.engine();
+        let elements = read_elements(store.current(), node.key(), array, pipeline, most, engine);
         match elements.await {
-            Ok(elements) => {
-                self.check_document(document.as_ref()).await?;
-                Ok(Some(Ok(elements)))
-            }
+            Ok(elements) => Ok(Some(Ok(elements.into_value()))),
             Err(StoreError::TooLarge {
                 need_bytes,
                 limit_bytes,

@@ -11,13 +11,13 @@ use super::content::{CachedFile, CachedText};
 use super::format::Format;
 use super::format::format_set::FormatSet;
 use super::source_name::source_name;
-use crate::array::{ArrayReader, Engine, check_version};
+use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
 use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
-use crate::store::{AsOf, Key, Kind, Store, StoreError, Ttl, Version};
+use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version};
 use crate::sync::Mutex;
 use crate::zarr::node::Group;
 use crate::zarr::{self, DataType, Node, ZarrFormat};
@@ -284,7 +284,8 @@ impl Nodes {
             Err(error) => return NodeElements::Unreadable(error.to_string()),
         };
         if let DataType::Variable(_) = parts.data_type {
-            return NodeElements::Variable(pipeline, document);
+            let store = DocumentStore::new(Arc::clone(&self.store), document, self.options.ttl);
+            return NodeElements::Variable(pipeline, Arc::new(store));
         }
         let (store, engine) = (Arc::clone(&self.store), Arc::clone(&self.engine));
         match ArrayReader::open(
@@ -299,19 +300,6 @@ impl Nodes {
             Ok(reader) => NodeElements::Fixed(Arc::new(reader)),
             Err(StoreError::Unsupported { what, .. }) => NodeElements::Unreadable(what),
             Err(error) => NodeElements::Unreadable(error.to_string()),
-        }
-    }
-
-    /// Fails if the document of an array has changed since it was read.
-    pub(super) async fn check_document(
-        &self,
-        document: Option<&(Key, Version)>,
-    ) -> Result<(), StoreError> {
-        match document {
-            Some((key, version)) if !self.store.capabilities().immutable => {
-                check_version(&*self.store, key, *version, AsOf::Now).await
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -82,7 +82,7 @@ impl Nodes {
 
     async fn render_text(&self, node: &ViewNode) -> Result<CachedText, StoreError> {
         let rendered = Instant::now();
-        let (Node::Array(array), NodeElements::Variable(pipeline, document)) =
+        let (Node::Array(array), NodeElements::Variable(pipeline, store)) =
             (&node.node, &node.elements)
         else {
             return Err(StoreError::Unsupported {
@@ -96,9 +96,8 @@ impl Nodes {
             what: e.to_string(),
         })?;
         let engine = self.engine();
-        let elements = read_elements(&**self.store(), &node.key, array, pipeline, limit, engine);
-        let elements = elements.await?;
-        self.check_document(document.as_ref()).await?;
+        let elements = read_elements(store.current(), &node.key, array, pipeline, limit, engine);
+        let elements = elements.await?.into_value();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let bytes = render(&elements, data_type, &array.shape, most).ok_or_else(|| {
             StoreError::TooLarge {

@@ -33,6 +33,25 @@ const INODES: &[&str] = &["fuse", "fs", "tree"];
 const SYSTEM: &[&str] = &[
     "main", "daemon", "export", "fuse", "errno", "store", "cache", "machine",
 ];
+/// What the store uses to compare values with the document that describes them. Modules above read through
+/// `DocumentStore`, so that no value is used without a comparison.
+const FRESHNESS: &[&str] = &[
+    "AsOf",
+    "Freshness",
+    "distrust",
+    "drop_value",
+    "freshness",
+    "invalidate_before",
+    "stat_after",
+    "stat_as_of",
+];
+/// The files of `array` that name a store itself: those that open an array, and the one that verifies values.
+const STORES_IN_ARRAY: &[&str] = &[
+    "array/chunks",
+    "array/reader",
+    "array/tests",
+    "array/verify",
+];
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -254,6 +273,32 @@ fn only_permitted_modules_name_the_transport_inodes_and_the_system() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn only_the_store_compares_values_with_their_documents() {
+    let is_freshness =
+        |word: &&String| FRESHNESS.contains(&word.as_str()) || word.starts_with("check_document");
+    let (mut wrong, mut used) = (BTreeSet::new(), 0);
+    for source in sources() {
+        let named = source.words.iter().filter(is_freshness);
+        match source.module == "store" {
+            true => used += named.count(),
+            false => wrong.extend(named.map(|word| format!("{}: {word}", source.path.display()))),
+        }
+        let path = source.path.with_extension("");
+        let names_store = source.words.windows(2).any(|pair| pair == ["dyn", "Store"]);
+        if source.module == "array"
+            && names_store
+            && !STORES_IN_ARRAY
+                .iter()
+                .any(|allowed| path.ends_with(allowed))
+        {
+            wrong.insert(format!("{}: a store without a document", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(used > 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::attr_cache::{Attrs, CachedAttrs};
 use super::store::{RemoteSource, panicked};
 use super::{ByteRange, Get, Meta, RequestError};
-use crate::store::{AsOf, Key, StoreError};
+use crate::store::{Key, StoreError};
 
 /// Added to the time of a value, because times have whole seconds, and servers of one source differ.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
@@ -21,6 +21,16 @@ const MODIFIED_TIME_WINDOW: Duration = Duration::from_secs(1);
 /// How long after the response about a value its document may be checked. Programs that read keys check no
 /// documents; a view that reads the same key later compares its version again.
 const UNCHECKED_MAX_AGE: Duration = Duration::from_secs(1);
+
+/// A point in time for [`RemoteSource::attrs_as_of`].
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AsOf<'a> {
+    /// The call.
+    Now,
+    /// When the source last answered about this key, which was before a moment; or any earlier time, if the
+    /// value of this key was written before it.
+    Answer(&'a Key, Instant),
+}
 
 impl RemoteSource {
     /// Drops cached attributes of a value from before its document was written, and those after which the

@@ -11,6 +11,7 @@ use super::attr_cache::{AttrCache, Attrs, CachedAttrs};
 use super::body_budget::{BodyBudget, ReservedBody};
 use super::listing::{ListingCache, RemoteListing};
 use super::range_cache::{RangeCache, RangeKey};
+use super::revalidate::AsOf;
 use super::speculation::Speculation;
 use super::transfer_stats::{Counters, ServerClock, TransferStats};
 use super::value::{FetchedValue, RemoteObject};
@@ -19,7 +20,7 @@ use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{
-    AccessHint, AsOf, Capabilities, DiskCache, Extent, Key, KeyClasses, Kind, Listing,
+    AccessHint, Capabilities, DiskCache, Extent, Freshness, Key, KeyClasses, Kind, Listing,
     ListingSupport, Object, Prefetch, Stat, Store, StoreError, Version,
 };
 
@@ -206,6 +207,41 @@ impl RemoteStore {
 }
 
 #[async_trait]
+impl Freshness for RemoteStore {
+    async fn stat_after(
+        &self,
+        document: &Key,
+        version: Version,
+        values: &[Key],
+    ) -> Result<Stat, StoreError> {
+        let stat = |attrs| self.stat_of(document, attrs);
+        if values.is_empty() {
+            return stat(self.source.attrs_as_of(document, AsOf::Now).await?);
+        }
+        // One request is enough for all values.
+        let answered = Instant::now();
+        let mut found = None;
+        for value in values {
+            let as_of = AsOf::Answer(value, answered);
+            let own = stat(self.source.attrs_as_of(document, as_of).await?)?;
+            if own.version != version {
+                return Ok(own);
+            }
+            found = Some(own);
+        }
+        found.ok_or_else(|| StoreError::internal("a document that was not checked"))
+    }
+
+    fn drop_older(&self, value: &Key, document: &Key) -> bool {
+        self.source.invalidate_before(value, document)
+    }
+
+    async fn drop_value(&self, value: &Key) {
+        self.source.invalidate(value);
+    }
+}
+
+#[async_trait]
 impl Store for RemoteStore {
     fn label(&self) -> &str {
         &self.source.label
@@ -233,10 +269,6 @@ impl Store for RemoteStore {
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         Some(self.stat_of(key, self.source.cached_attrs(key)?))
-    }
-
-    async fn stat_as_of(&self, key: &Key, as_of: AsOf<'_>) -> Result<Stat, StoreError> {
-        self.stat_of(key, self.source.attrs_as_of(key, as_of).await?)
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
@@ -279,12 +311,8 @@ impl Store for RemoteStore {
         Ok(Box::new(listing))
     }
 
-    async fn invalidate(&self, key: &Key) {
-        self.source.invalidate(key);
-    }
-
-    fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
-        self.source.invalidate_before(key, document)
+    fn freshness(&self) -> Option<&dyn Freshness> {
+        Some(self)
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

@@ -11,7 +11,7 @@ use super::{DocumentProblem, DocumentTree, HierarchyError, MAX_NODES};
 use crate::array::{Engine, Reservation};
 use crate::hierarchy::{Document, NODE_DOCUMENT_NAMES, NodeDocuments, read_document};
 use crate::runtime::leave_session_thread;
-use crate::store::{Key, Store, StoreError, Version, list_prefixes};
+use crate::store::{DocumentRef, Key, Store, StoreError, Version, list_prefixes};
 use crate::zarr::{Consolidated, Node, ZarrFormat, document};
 
 /// The largest memory of parsed documents and of those rendered from them, in bytes, and the
@@ -224,7 +224,14 @@ impl DocumentTree {
             if dtype.is_some_and(|dtype| dtype == "|O")
                 && let Some(Ok(node)) = self.node()
             {
-                let found = text::is_text(store, key, Target::V3, &node, engine).await;
+                let found = text::is_text(
+                    DocumentRef::new(store, None),
+                    key,
+                    Target::V3,
+                    &node,
+                    engine,
+                )
+                .await;
                 match found {
                     Ok(is_text) => self.is_text = is_text,
                     Err(error) if error.is_lasting() => {
