@@ -7,6 +7,46 @@
 //! **Architecture Invariant:** [`StoreError::NotFound`] is produced only where absence is proven
 //! (`ENOENT` below an open root, a name that is not in a complete index). A failure of any other
 //! kind is never turned into [`StoreError::NotFound`].
+//!
+//! # Reads under a document
+//!
+//! [`Store::stat`], [`Store::open`] and [`Store::list`] answer about one key. What the value of a chunk means is in
+//! another value, the document of its array, and both can be replaced at any time. The modules above therefore read
+//! chunks through a [`DocumentStore`], which returns a [`Fetched`] once it has checked that the document was the same
+//! after the read. A store with caches says how old they are ([`document_store::Freshness`]); no other module judges
+//! that.
+//!
+//! # Caches
+//!
+//! All caches of the program. A *version* in the key means that an entry is never wrong, only unused; an entry
+//! without one is trusted for the time in the third column, and an entry of an immutable source for good. Where
+//! nothing else is said, the least recently used entries are evicted, beyond a number or a size.
+//!
+//! | cache | key | trusted for | evicted or dropped by |
+//! |---|---|---|---|
+//! | `remote::attr_cache` attributes, absence | key | `--ttl`, absence for a shorter time by default; 1 s if no document was checked | a response that differs; a document that was written later |
+//! | `remote::listing` names of a prefix | prefix | as attributes | a key below it that has changed; a document that was written later |
+//! | `remote::write_times` when documents were written | document | for good | - |
+//! | `remote::range_cache` bytes | source, key, version, range | for good | readers with readahead share its budget |
+//! | `remote::speculation` prefetched values without a reader | key, offset | some seconds | the first read |
+//! | `disk` bytes, attributes of a conditional request, listings and indexes of immutable sources | identity of the source, key, version, range | for good; attributes only after a request confirms them | `--disk-cache-size`, the oldest first, in all processes |
+//! | `remote::reference_target` servers of targets; `reference::targets` open targets | origin; URL | for good: a target is pinned to its first version | - |
+//! | `remote::keyvalue` index of all keys | - | `--ttl` | the next listing |
+//! | `database::value_cache` short values | key | 0.1 s | the open of the key; a change of the database |
+//! | `database::versions` versions that opened values have proved | key | one generation of the database | - |
+//! | `icechunk` index of a branch; its arrays and manifests | -; node; object | `--ttl`; for good | the next snapshot |
+//! | `reference::kerchunk::parquet` partitions | partition | for good | - |
+//! | `zip` decoded entries, checkpoints, checked ranges | position | for good: a changed archive is an error | - |
+//! | `open_files` descriptors of idle files | open file | one version of the file | the limit of descriptors |
+//! | `hierarchy::listing::cache` metadata, prefixes, comparisons with consolidated metadata | prefix | `--ttl`, absence for a shorter time by default | a document with another version |
+//! | `hierarchy::shard_index` indexes | shard, its version, that of the document | for good | the newest index stays |
+//! | `array::chunk_cache` decoded chunks | array, chunk | `--ttl`; then the version decides ([`DocumentStore::is_trusted`]) | a change that any read notices ([`DocumentStore::expire`]); other uses of `--memory-limit` |
+//! | `array::served` versions that an inode has served | inode, chunk | as long as the kernel caches pages | closed files first |
+//! | `translate` nodes, rendered consolidated metadata | prefix | `--ttl` | a read that finds another document |
+//! | `view::nodes` nodes | prefix | `--ttl` | a document with another version |
+//! | `view::nodes` files, texts, pictures | node, version, format | `--ttl` and four times the rendering | a reader with another document |
+//! | `tree::key_order` names of directories, in the order of readahead | prefix | 60 s | - |
+//! | kernel: names, attributes; pages | inode | `--ttl`; while `array::served` says so | - |
 
 mod database;
 mod dir;
@@ -125,6 +165,10 @@ pub struct Capabilities {
     pub is_remote: bool,
     /// Whether listings are complete.
     pub listing: ListingSupport,
+    /// Concurrent prefetches of values can share one request.
+    pub joins_prefetches: bool,
+    /// All names of a prefix can be listed without a request once some of them were listed.
+    pub lists_without_requests: bool,
 }
 
 /// Whether the listings of a store are complete.
@@ -363,9 +407,6 @@ pub trait Store: Debug + Send + Sync {
     /// What the store supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// The size of the source.
-    fn extent(&self) -> Extent;
-
     /// Attributes of a key.
     ///
     /// [`StoreError::NotFound`] only if absence is proven; [`StoreError::Denied`] and other errors if
@@ -400,6 +441,11 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 
+    /// What users are told about the source.
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        self.inner()?.info()
+    }
+
     /// How the store compares values with their documents; `None` if its caches are never older than a call. Only
     /// [`DocumentStore`] asks.
     fn freshness(&self) -> Option<&dyn Freshness> {
@@ -410,26 +456,6 @@ pub trait Store: Debug + Send + Sync {
     /// A failure is reported only when the key is read.
     async fn prefetch(&self, _key: &Key, _what: Prefetch) -> bool {
         false
-    }
-
-    /// Whether concurrent prefetches of values can share one request.
-    fn joins_prefetches(&self) -> bool {
-        false
-    }
-
-    /// Whether all names of a prefix can be listed without a request once some of them were listed.
-    fn lists_without_requests(&self) -> bool {
-        !self.capabilities().is_remote
-    }
-
-    /// The content of the source that the tree does not show. A database is searched for it, within limits.
-    async fn omissions(&self) -> Vec<Omission> {
-        Vec::new()
-    }
-
-    /// The versions of the source; `None` if it is not versioned.
-    async fn history(&self) -> Option<Result<History, StoreError>> {
-        None
     }
 
     /// The store as a [`SyncStore`], which answers without waiting; `None` for other stores.
@@ -452,14 +478,58 @@ pub trait Store: Debug + Send + Sync {
     fn try_open(&self, key: &Key, hint: AccessHint) -> Option<Result<Arc<dyn Object>, StoreError>> {
         Some(self.as_sync()?.open(key, hint))
     }
+}
+
+impl dyn Store + '_ {
+    /// The complete index, if the store has one in memory.
+    pub fn index(&self) -> Option<&dyn Index> {
+        self.as_sync()?.index()
+    }
+
+    /// As [`SourceInfo::extent`].
+    pub fn extent(&self) -> Extent {
+        self.info().map(SourceInfo::extent).unwrap_or_default()
+    }
+
+    /// As [`SourceInfo::transfer_stats`].
+    pub fn transfer_stats(&self) -> Option<TransferStats> {
+        self.info()?.transfer_stats()
+    }
+
+    /// As [`SourceInfo::omissions`].
+    pub async fn omissions(&self) -> Vec<Omission> {
+        match self.info() {
+            Some(info) => info.omissions().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// As [`SourceInfo::history`].
+    pub async fn history(&self) -> Option<Result<History, StoreError>> {
+        self.info()?.history().await
+    }
+}
+
+/// What users are told about a source.
+#[async_trait]
+pub trait SourceInfo: Send + Sync {
+    /// The size of the source.
+    fn extent(&self) -> Extent {
+        Extent::default()
+    }
 
     /// Counters of network transfers; `None` if the store uses no network.
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
 
-    /// The complete index, if the store has one in memory.
-    fn index(&self) -> Option<&dyn Index> {
+    /// The content of the source that the tree does not show. A database is searched for it, within limits.
+    async fn omissions(&self) -> Vec<Omission> {
+        Vec::new()
+    }
+
+    /// The versions of the source; `None` if it is not versioned.
+    async fn history(&self) -> Option<Result<History, StoreError>> {
         None
     }
 }
@@ -472,7 +542,7 @@ pub trait SyncStore: Debug + Send + Sync {
     /// As [`Store::capabilities`].
     fn capabilities(&self) -> Capabilities;
 
-    /// As [`Store::extent`].
+    /// As [`SourceInfo::extent`].
     fn extent(&self) -> Extent;
 
     /// As [`Store::stat`].
@@ -493,17 +563,17 @@ pub trait SyncStore: Debug + Send + Sync {
     /// As [`Store::list`].
     fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError>;
 
-    /// As [`Store::omissions`].
+    /// As [`SourceInfo::omissions`].
     fn omissions(&self) -> Vec<Omission> {
         Vec::new()
     }
 
-    /// As [`Store::transfer_stats`].
+    /// As [`SourceInfo::transfer_stats`].
     fn transfer_stats(&self) -> Option<TransferStats> {
         None
     }
 
-    /// As [`Store::index`].
+    /// The complete index, if the store has one in memory.
     fn index(&self) -> Option<&dyn Index> {
         None
     }
@@ -519,8 +589,8 @@ impl<S: SyncStore> Store for S {
         SyncStore::capabilities(self)
     }
 
-    fn extent(&self) -> Extent {
-        SyncStore::extent(self)
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        Some(self)
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -549,16 +619,19 @@ impl<S: SyncStore> Store for S {
     fn as_sync(&self) -> Option<&dyn SyncStore> {
         Some(self)
     }
+}
 
-    async fn omissions(&self) -> Vec<Omission> {
-        SyncStore::omissions(self)
+#[async_trait]
+impl<S: SyncStore> SourceInfo for S {
+    fn extent(&self) -> Extent {
+        SyncStore::extent(self)
     }
 
     fn transfer_stats(&self) -> Option<TransferStats> {
         SyncStore::transfer_stats(self)
     }
 
-    fn index(&self) -> Option<&dyn Index> {
-        SyncStore::index(self)
+    async fn omissions(&self) -> Vec<Omission> {
+        SyncStore::omissions(self)
     }
 }

@@ -61,9 +61,8 @@ use crate::cache::{SingleFlight, WeightedLru};
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{
-    AccessHint, Capabilities, DocumentRef, DocumentStore, Extent, InMemoryObject,
-    IncompleteListing, Key, Kind, Listing, ListingSupport, Object, Omission, Prefetch, Stat, Store,
-    StoreError, TransferStats, Ttl,
+    AccessHint, Capabilities, DocumentRef, DocumentStore, InMemoryObject, IncompleteListing, Key,
+    Kind, Listing, ListingSupport, Object, Prefetch, SourceInfo, Stat, Store, StoreError, Ttl,
 };
 use crate::sync::Mutex;
 use crate::zarr::{Node, ZarrFormat, document};
@@ -522,10 +521,6 @@ impl Store for Translated {
         }
     }
 
-    fn extent(&self) -> Extent {
-        self.0.store.extent()
-    }
-
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         match self.0.resolve(key).await? {
             Resolved::Same(key) => self.0.store.stat(&key).await,
@@ -565,6 +560,10 @@ impl Store for Translated {
         }
     }
 
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        self.0.store.info()
+    }
+
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
         self.0.list(prefix).await
     }
@@ -590,21 +589,5 @@ impl Store for Translated {
             Some(source) => self.0.store.prefetch(&source, what).await,
             None => true,
         }
-    }
-
-    fn joins_prefetches(&self) -> bool {
-        self.0.store.joins_prefetches()
-    }
-
-    fn lists_without_requests(&self) -> bool {
-        self.0.store.lists_without_requests()
-    }
-
-    async fn omissions(&self) -> Vec<Omission> {
-        self.0.store.omissions().await
-    }
-
-    fn transfer_stats(&self) -> Option<TransferStats> {
-        self.0.store.transfer_stats()
     }
 }

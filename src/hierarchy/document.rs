@@ -343,7 +343,7 @@ mod tests {
     use tokio::sync::Barrier;
 
     use crate::runtime::block_on;
-    use crate::store::{Capabilities, Extent, Listing, ListingSupport, MemoryStore, Object, Stat};
+    use crate::store::{Capabilities, Listing, ListingSupport, MemoryStore, Object, Stat};
 
     /// A store whose opens complete only when four Zarr metadata documents are being opened.
     #[derive(Debug)]
@@ -381,11 +381,9 @@ mod tests {
                 open_infallible: false,
                 is_remote: true,
                 listing: ListingSupport::Complete,
+                joins_prefetches: false,
+                lists_without_requests: false,
             }
-        }
-
-        fn extent(&self) -> Extent {
-            self.values.extent()
         }
 
         async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

@@ -42,8 +42,8 @@ use super::document::is_document;
 use super::n5::from_root;
 use crate::cache::SingleFlight;
 use crate::store::{
-    AccessHint, Capabilities, Extent, IncompleteListing, Key, Kind, Listing, ListingSupport,
-    Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats,
+    AccessHint, Capabilities, IncompleteListing, Key, Kind, Listing, ListingSupport, Object,
+    Prefetch, Stat, Store, StoreError,
 };
 
 /// A store whose listings come from its own metadata.
@@ -420,10 +420,6 @@ impl Store for MetadataListingStore {
         }
     }
 
-    fn extent(&self) -> Extent {
-        self.inner.extent()
-    }
-
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
         self.loader.cache.metadata(&Key::root())?;
         let absent = || Some(Err(StoreError::NotFound { key: key.clone() }));
@@ -519,22 +515,6 @@ impl Store for MetadataListingStore {
             Some(Ok(stat)) if stat.kind == Kind::Prefix => true,
             _ => self.inner.prefetch(key, what).await,
         }
-    }
-
-    fn joins_prefetches(&self) -> bool {
-        self.inner.joins_prefetches()
-    }
-
-    fn lists_without_requests(&self) -> bool {
-        self.inner.lists_without_requests()
-    }
-
-    async fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions().await
-    }
-
-    fn transfer_stats(&self) -> Option<TransferStats> {
-        self.inner.transfer_stats()
     }
 }
 

@@ -49,7 +49,7 @@ use self::value_cache::{TransactionRead, ValueCache, ValueReservation};
 use self::versions::{Digest, ValueVersions};
 use super::{
     AccessHint, Capabilities, Extent, Freshness, Key, Kind, Listing, ListingSupport, Object,
-    Omission, Stat, Store, StoreError, Version, list_prefixes,
+    Omission, SourceInfo, Stat, Store, StoreError, Version, list_prefixes,
 };
 use crate::runtime::{self, leave_session_thread};
 
@@ -548,20 +548,7 @@ impl Freshness for DatabaseStore {
 }
 
 #[async_trait]
-impl Store for DatabaseStore {
-    fn label(&self) -> &str {
-        &self.shared.label
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            immutable: false,
-            open_infallible: false,
-            is_remote: false,
-            listing: ListingSupport::Complete,
-        }
-    }
-
+impl SourceInfo for DatabaseStore {
     fn extent(&self) -> Extent {
         self.shared.database.extent()
     }
@@ -578,6 +565,28 @@ impl Store for DatabaseStore {
             pending.extend(below.filter_map(|name| prefix.join(&name).ok()));
         }
         self.shared.notes.omissions()
+    }
+}
+
+#[async_trait]
+impl Store for DatabaseStore {
+    fn label(&self) -> &str {
+        &self.shared.label
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            immutable: false,
+            open_infallible: false,
+            is_remote: false,
+            listing: ListingSupport::Complete,
+            joins_prefetches: false,
+            lists_without_requests: true,
+        }
+    }
+
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        Some(self)
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

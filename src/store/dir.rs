@@ -343,6 +343,8 @@ impl SyncStore for DirStore {
             open_infallible: false,
             is_remote: false,
             listing: ListingSupport::Complete,
+            joins_prefetches: false,
+            lists_without_requests: true,
         }
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, Capabilities, Data, Extent, Index, Key, Listing, LocalObject, LocalReadError,
-    Object, Omission, ReadMode, Stat, Store, StoreError, TransferStats, Version, Visit, Visited,
+    AccessHint, Capabilities, Data, Freshness, Key, Listing, LocalObject, LocalReadError, Object,
+    ReadMode, Stat, Store, StoreError, Version, Visit, Visited,
 };
 use crate::runtime;
 use crate::sync::Mutex;
@@ -44,10 +44,6 @@ impl Store for FaultStore {
         self.inner.capabilities()
     }
 
-    fn extent(&self) -> Extent {
-        self.inner.extent()
-    }
-
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
         self.inner.stat(key).await
     }
@@ -70,18 +66,6 @@ impl Store for FaultStore {
 
     fn inner(&self) -> Option<&dyn Store> {
         Some(&*self.inner)
-    }
-
-    async fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions().await
-    }
-
-    fn transfer_stats(&self) -> Option<TransferStats> {
-        self.inner.transfer_stats()
-    }
-
-    fn index(&self) -> Option<&dyn Index> {
-        None
     }
 }
 
@@ -205,12 +189,9 @@ impl Store for HangingStore {
         Capabilities {
             is_remote: true,
             open_infallible: false,
+            lists_without_requests: false,
             ..self.inner.capabilities()
         }
-    }
-
-    fn extent(&self) -> Extent {
-        self.inner.extent()
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -252,12 +233,13 @@ impl Store for HangingStore {
         }))
     }
 
-    async fn omissions(&self) -> Vec<Omission> {
-        self.inner.omissions().await
+    fn inner(&self) -> Option<&dyn Store> {
+        Some(&*self.inner)
     }
 
-    fn transfer_stats(&self) -> Option<TransferStats> {
-        self.inner.transfer_stats()
+    /// As if the store had no caches that are older than a call.
+    fn freshness(&self) -> Option<&dyn Freshness> {
+        None
     }
 }
 

@@ -60,6 +60,8 @@ impl SyncStore for MemoryStore {
             open_infallible: true,
             is_remote: false,
             listing: ListingSupport::Complete,
+            joins_prefetches: false,
+            lists_without_requests: true,
         }
     }
 

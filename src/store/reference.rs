@@ -41,7 +41,7 @@ use self::same_store::SameStoreRange;
 use super::remote::FirstRead;
 use super::{
     AccessHint, Capabilities, Extent, History, InMemoryObject, Key, Kind, Listing, ListingSupport,
-    Object, Omission, Prefetch, Stat, Store, StoreError, TransferStats, Version,
+    Object, Omission, Prefetch, SourceInfo, Stat, Store, StoreError, TransferStats, Version,
 };
 
 /// Why references cannot be mounted.
@@ -412,11 +412,14 @@ impl Store for ReferenceStore {
             is_remote: container.is_some_and(|container| container.is_remote)
                 || self.shared.targets.may_be_remote(),
             listing: ListingSupport::Complete,
+            joins_prefetches: self.shared.targets.may_be_remote(),
+            lists_without_requests: container
+                .is_none_or(|container| container.lists_without_requests),
         }
     }
 
-    fn extent(&self) -> Extent {
-        self.shared.references.extent()
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        Some(self)
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -478,14 +481,12 @@ impl Store for ReferenceStore {
             _ => false,
         }
     }
+}
 
-    fn lists_without_requests(&self) -> bool {
-        let container = self.shared.container.as_ref();
-        container.is_none_or(|container| container.lists_without_requests())
-    }
-
-    fn joins_prefetches(&self) -> bool {
-        self.shared.targets.may_be_remote()
+#[async_trait]
+impl SourceInfo for ReferenceStore {
+    fn extent(&self) -> Extent {
+        self.shared.references.extent()
     }
 
     async fn history(&self) -> Option<Result<History, StoreError>> {

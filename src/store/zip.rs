@@ -334,6 +334,8 @@ impl SyncStore for ZipStore {
             open_infallible: self.archive.index.open_infallible(),
             is_remote: self.archive.bytes.is_remote(),
             listing: ListingSupport::Complete,
+            joins_prefetches: false,
+            lists_without_requests: !self.archive.bytes.is_remote(),
         }
     }
 

@@ -58,6 +58,8 @@ impl TestStore {
                 open_infallible: false,
                 is_remote: false,
                 listing: ListingSupport::Complete,
+                joins_prefetches: false,
+                lists_without_requests: true,
             },
             fails,
             is_denied,
@@ -100,10 +102,6 @@ impl Store for TestStore {
 
     fn capabilities(&self) -> Capabilities {
         self.capabilities
-    }
-
-    fn extent(&self) -> Extent {
-        self.values.extent()
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

@@ -242,7 +242,7 @@ impl KeyOrders {
         let mut listing = self.store.list(prefix).await.ok()?;
         let (mut names, mut numbers) = (NameList::default(), Vec::new());
         let mut cookie = 0;
-        let pages = match self.store.lists_without_requests() {
+        let pages = match self.store.capabilities().lists_without_requests {
             true => usize::MAX,
             false => MAX_PAGES,
         };

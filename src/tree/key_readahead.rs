@@ -242,7 +242,7 @@ impl KeyReadahead {
     /// Observes a tree of a remote store; `what` is what is prefetched: values or attributes.
     pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
-            in_batches: store.joins_prefetches(),
+            in_batches: store.capabilities().joins_prefetches,
             orders,
             store,
             what,

@@ -10,8 +10,8 @@ use zarrfs::fs::FsError;
 use zarrfs::runtime::leave_session_thread;
 use zarrfs::store::{
     AccessHint, Capabilities, Data, Extent, Index, Key, Kind, Listed, Listing, ListingSupport,
-    LocalObject, LocalReadError, Object, Position, ReadMode, Stat, Store, StoreError, SyncStore,
-    Version, Visit, VisitChild, Visited,
+    LocalObject, LocalReadError, Object, Position, ReadMode, SourceInfo, Stat, Store, StoreError,
+    SyncStore, Version, Visit, VisitChild, Visited,
 };
 
 /// The kind of an injected failure.
@@ -189,6 +189,7 @@ impl Store for RemoteStore {
         Capabilities {
             is_remote: true,
             open_infallible: false,
+            lists_without_requests: false,
             listing: match self.is_listed {
                 true => inner.listing,
                 false => ListingSupport::BestEffort,
@@ -197,8 +198,8 @@ impl Store for RemoteStore {
         }
     }
 
-    fn extent(&self) -> Extent {
-        self.inner.extent()
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        self.inner.info()
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

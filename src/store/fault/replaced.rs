@@ -83,6 +83,8 @@ impl SyncStore for ReplacedStore {
             open_infallible: false,
             is_remote: false,
             listing: ListingSupport::Complete,
+            joins_prefetches: false,
+            lists_without_requests: true,
         }
     }
 

@@ -20,8 +20,8 @@ use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::{
-    AccessHint, Capabilities, DiskCache, Extent, Freshness, Key, KeyClasses, Kind, Listing,
-    ListingSupport, Object, Prefetch, Stat, Store, StoreError, Version,
+    AccessHint, Capabilities, DiskCache, Freshness, Key, KeyClasses, Kind, Listing, ListingSupport,
+    Object, Prefetch, SourceInfo, Stat, Store, StoreError, Version,
 };
 
 /// State that a store and its open objects share.
@@ -256,11 +256,13 @@ impl Store for RemoteStore {
                 true => ListingSupport::Complete,
                 false => ListingSupport::BestEffort,
             },
+            joins_prefetches: false,
+            lists_without_requests: false,
         }
     }
 
-    fn extent(&self) -> Extent {
-        Extent::default()
+    fn info(&self) -> Option<&dyn SourceInfo> {
+        Some(self)
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -324,7 +326,9 @@ impl Store for RemoteStore {
             Prefetch::Attributes => false,
         }
     }
+}
 
+impl SourceInfo for RemoteStore {
     fn transfer_stats(&self) -> Option<TransferStats> {
         Some(self.source.transfer_stats())
     }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::super::hashed::InodeRange;
 use crate::runtime::block_on;
-use crate::store::{AccessHint, Capabilities, Extent, Listing, MemoryStore, Stat, StoreError};
+use crate::store::{AccessHint, Capabilities, Listing, MemoryStore, Stat, StoreError};
 
 /// The number of keys that a new stream prefetches in these tests, where the size of values is unknown.
 const WINDOW: usize = FIRST_WINDOW_OF_UNKNOWN;
@@ -36,11 +36,10 @@ impl Store for Prefetches {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn extent(&self) -> Extent {
-        self.inner.extent()
+        Capabilities {
+            joins_prefetches: self.joins,
+            ..self.inner.capabilities()
+        }
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
@@ -63,10 +62,6 @@ impl Store for Prefetches {
             std::future::pending::<()>().await;
         }
         !self.refuses.load(Ordering::Relaxed)
-    }
-
-    fn joins_prefetches(&self) -> bool {
-        self.joins
     }
 }
 

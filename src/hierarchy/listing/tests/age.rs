@@ -104,7 +104,8 @@ fn metadata_of_an_immutable_store_are_loaded_once() {
     assert!(store.loader.cache.metadata(&Key::root()).is_some());
     assert!(store.capabilities().immutable);
     assert_eq!(store.capabilities().listing, ListingSupport::BestEffort);
-    assert_eq!((store.label(), store.extent().keys), ("memory", 1));
+    let extent = store.info().unwrap().extent();
+    assert_eq!((store.label(), extent.keys), ("memory", 1));
 }
 
 #[test]

@@ -93,11 +93,9 @@ impl Store for Server {
             open_infallible: false,
             is_remote: true,
             listing: ListingSupport::BestEffort,
+            joins_prefetches: false,
+            lists_without_requests: false,
         }
-    }
-
-    fn extent(&self) -> Extent {
-        self.values().extent()
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {

@@ -11,7 +11,7 @@ use crate::store::icechunk::id::ObjectId;
 use crate::store::icechunk::{IcechunkError, IcechunkOptions, detect_local, open};
 use crate::store::reference::{BaseLocation, ReferenceStore};
 use crate::store::{
-    AccessHint, Key, KeyClasses, OpenOptions, Store, StoreError, read_to_end, visit_all,
+    AccessHint, Key, KeyClasses, OpenOptions, SourceInfo, Store, StoreError, read_to_end, visit_all,
 };
 
 const DEFAULT: &str = r#"{"name": "default", "configuration": {"separator": "/"}}"#;
