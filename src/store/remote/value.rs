@@ -39,7 +39,8 @@ pub(super) struct RemoteObject {
     key: Key,
     value: FetchedValue,
     is_exact: bool,
-    blocks: Blocks,
+    /// The blocks of a value that is not read whole, from the first read.
+    blocks: OnceLock<Blocks>,
     /// Whether a read was answered.
     is_read: AtomicBool,
     /// Whether the whole value was fetched for this object; it is not fetched whole again.
@@ -59,13 +60,19 @@ impl RemoteObject {
         Self {
             source: Arc::clone(source),
             key: key.clone(),
-            blocks: Blocks::new(source, key, &value.meta, 0..value.meta.size_bytes),
+            blocks: OnceLock::new(),
             value,
             is_exact,
             is_read: AtomicBool::new(false),
             is_fetched: AtomicBool::new(false),
             held: OnceLock::new(),
         }
+    }
+
+    fn blocks(&self) -> &Blocks {
+        let meta = &self.value.meta;
+        let blocks = || Blocks::new(&self.source, &self.key, meta, 0..meta.size_bytes);
+        self.blocks.get_or_init(blocks)
     }
 
     /// Cuts a range at the end of the object.
@@ -267,7 +274,7 @@ impl Object for RemoteObject {
             (false, true) => self.read_whole(&range).await,
             (false, false) => match self.in_memory(&range) {
                 Some(whole) => whole,
-                None => self.blocks.read(range).await,
+                None => self.blocks().read(range).await,
             },
         }
     }
