@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::versions::identity_of;
 use super::*;
 use crate::runtime::block_on;
-use crate::store::{Listed, visit_all};
+use crate::store::{AccessHint, Listed, Store, visit_all};
 use crate::sync::Mutex;
 
 /// An in-memory database that can be replaced; if `is_busy`, its lock is never free.
