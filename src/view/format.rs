@@ -1,7 +1,9 @@
 //! The table of view formats: name, kind of node, and the pure function that renders it.
 //!
-//! A new format is one file with one function, and one row in `format/table.rs`.
+//! Each format is a module with its `ROWS`, its header code and its tests. A new format is such a module, and a line in
+//! `format/table.rs`.
 
+mod chunks;
 mod classic_netcdf;
 pub(super) mod csv;
 mod fits;
@@ -21,6 +23,7 @@ pub(super) mod packed;
 mod parquet;
 pub(super) mod plain_hdf5;
 pub(super) mod png;
+mod row;
 mod sidecar;
 mod table;
 
@@ -30,7 +33,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use self::metadata::readme::shell_quoted;
-use self::table::{FormatRow, TABLE, ViewName};
+use self::row::{FormatRow, Listing, ViewName};
+use self::table::TABLE;
 use super::group_tree::{GroupTree, TreeScope};
 use super::layout::VirtualFile;
 use crate::array::Engine;
@@ -151,6 +155,16 @@ impl Format {
     /// Returns whether directories list the format whatever `--formats` says.
     pub(super) fn is_always_listed(self) -> bool {
         matches!(self.renderer(), Renderer::Node(_) | Renderer::Readme)
+    }
+
+    /// Returns whether a directory lists the format by default: that of the node's views (`is_of_array`), or that of
+    /// the node's group.
+    fn is_listed_by_default(self, is_of_array: bool) -> bool {
+        match self.row().listing {
+            Listing::ByName => false,
+            Listing::Views => is_of_array,
+            Listing::ViewsAndGroup => true,
+        }
     }
 
     /// Returns whether the format applies to groups.
@@ -368,40 +382,15 @@ impl fmt::Display for Format {
     }
 }
 
-/// Other words for formats, as programs and file names have them.
-const OTHER_WORDS: [(&str, &str); 20] = [
-    ("netcdf", "nc"),
-    ("netcdf4", "nc"),
-    ("nc4", "nc"),
-    ("netcdf3", "cdf"),
-    ("geotiff", "tif"),
-    ("gtiff", "tif"),
-    ("tiff", "tif"),
-    ("numpy", "npy"),
-    ("ome.tiff", "ome"),
-    ("ome-tiff", "ome"),
-    ("ome-tif", "ome"),
-    ("imagej.tiff", "imagej"),
-    ("nifti", "nii"),
-    ("hdf5", "h5"),
-    ("hdf", "h5"),
-    ("anndata", "h5ad"),
-    ("nrrd", "nhdr"),
-    ("envi", "hdr"),
-    ("pq", "parquet"),
-    ("fit", "fits"),
-];
-
 impl FromStr for Format {
     type Err = String;
 
     /// Parses the name of a format, its suffix, or another word for it.
     fn from_str(name: &str) -> Result<Self, String> {
         let word = name.trim_start_matches('.').to_ascii_lowercase();
-        let word = OTHER_WORDS
-            .iter()
-            .find(|(other, _)| *other == word)
-            .map_or(&*word, |(_, own)| own);
+        let mut all = Self::all();
+        let named = all.find(|format| format.row().other_words.iter().any(|other| *other == word));
+        let word = named.map_or(&*word, |format| format.name());
         let mut found = Self::all().filter(|format| format.name() == word);
         let mut by_suffix = Self::all().filter(|format| match format.row().file_name {
             ViewName::Own(own) | ViewName::Member(own) => own.eq_ignore_ascii_case(word),
@@ -410,7 +399,7 @@ impl FromStr for Format {
         found.next().or_else(|| by_suffix.next()).ok_or_else(|| {
             let translations = Target::ALL.iter().map(|target| target.name());
             let names: Vec<&str> = Self::all().map(Self::name).chain(translations).collect();
-            let others = OTHER_WORDS.iter().map(|(other, _)| *other);
+            let others = Self::all().flat_map(|format| format.row().other_words.iter().copied());
             let near = nearest(word, names.iter().copied().chain(others));
             let near = near.map(|near| format!("did you mean `{near}`? "));
             format!(
@@ -440,9 +429,10 @@ mod tests {
                 assert!(taken || format(suffix) == other, "{suffix}");
             }
         }
-        for (word, own) in OTHER_WORDS {
-            assert_eq!(format(word), format(own), "{word}");
-            assert_eq!(format(own).name(), own);
+        for own in Format::all() {
+            for word in own.row().other_words {
+                assert_eq!(format(word), own, "{word}");
+            }
         }
         let error = "parqet".parse::<Format>().unwrap_err();
         assert!(error.contains("did you mean `parquet`?"), "{error}");

@@ -10,6 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::header::{Header, NcType, Variable};
+use super::Renderer;
+use super::row::{CF, FormatRow, ViewName};
 use crate::array::ArrayReader;
 use crate::conventions::cf::attributes::is_of_values;
 use crate::conventions::cf::{self, names};
@@ -19,10 +21,32 @@ use crate::view::dataset::{
     self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType, proven_type,
 };
 use crate::view::group_tree::GroupTree;
+use crate::view::group_tree::TreeScope;
 use crate::view::layout::{
     self, ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, VirtualFile,
 };
 use crate::view::padding::Padding;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[
+    FormatRow::new(
+        "cdf",
+        ViewName::Suffix(".cdf.nc"),
+        "classic NetCDF of the arrays of the group",
+        "ncdump -h",
+        Renderer::Group(TreeScope::Group, metadata_prove, render),
+    )
+    .expressing(CF)
+    .also_called(&["netcdf3"]),
+    FormatRow::new(
+        "cdf5",
+        ViewName::Suffix(".cdf5.nc"),
+        "CDF-5 of the arrays of the group",
+        "ncdump -h",
+        Renderer::Group(TreeScope::Group, metadata_prove, render_cdf5),
+    )
+    .expressing(CF),
+];
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its
 /// first page returns that page, and netCDF-C takes the missing rest of the block for the end of the file, which
@@ -48,7 +72,7 @@ enum Version {
 }
 
 /// Returns whether metadata alone prove that an array is a variable of a file.
-pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
+fn metadata_prove(node: &ViewNode) -> bool {
     let (Some(item), Some(view)) = (proven_type(node), node.array_view()) else {
         return false;
     };
@@ -65,7 +89,7 @@ pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// Returns why the format cannot express the group.
-pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf2)
 }
 
@@ -73,7 +97,7 @@ pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the group.
-pub(in crate::view) fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
+fn render_cdf5(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_version(tree, Version::Cdf5)
 }
 

@@ -9,11 +9,24 @@ use std::borrow::Cow;
 use self::cell::CellFormat;
 pub(in crate::view) use self::rows::Rows;
 use self::rows::{CsvColumn, QuotedTexts};
+use super::Renderer;
+use super::row::{COLUMNS, FormatRow, ViewName};
 use crate::node::{Number, Value, ViewNode};
+use crate::view::group_table;
 use crate::view::group_table::{ColumnData, Table};
 use crate::view::group_tree::GroupTree;
 use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
 use crate::zarr::Fixed;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "csv",
+    ViewName::Suffix(".csv"),
+    "the same table as text",
+    "head -n 5",
+    Renderer::Table(group_table::metadata_prove, render),
+)
+.expressing(COLUMNS)];
 
 /// The maximum length of a row in bytes; each row is rendered in memory.
 const MAX_ROW_BYTES: u64 = 1 << 20;
@@ -28,10 +41,7 @@ const MAX_ALL_EXPANDED_BYTES: u64 = 64 << 20;
 ///
 /// # Errors
 /// Returns why the group has no table.
-pub(in crate::view) fn render(
-    tree: &GroupTree,
-    along: Option<&ViewNode>,
-) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, check)?;
     leave_out_expanded(&mut table);
     leave_out_long_texts(&mut table);

@@ -1,8 +1,11 @@
 //! FITS 4.0 (fits.gsfc.nasa.gov): one image in the primary unit, its header in records of 2880 bytes.
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
+use super::Renderer;
+use super::row::{FormatRow, Listing, ViewName, proven};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
+use crate::conventions::description::Field;
 use crate::conventions::description::{Axis, Transform};
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::shown;
@@ -12,6 +15,29 @@ use crate::node::{
 };
 use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "fits",
+    ViewName::Suffix(".fits"),
+    "FITS",
+    "python3 -c 'import astropy.io.fits, sys; astropy.io.fits.info(sys.argv[1])'",
+    Renderer::ArrayWithNodes(|view, _| proven(check(view)), render),
+)
+.expressing(&[
+    Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Transform,
+    Field::Coordinates,
+    Field::Missing,
+    Field::Packing,
+    Field::HeaderPacking,
+    Field::ValueUnits,
+])
+.also_called(&["fit"])
+.listed(Listing::ByName)];
 
 const RECORD_BYTES: u64 = 2880;
 const CARD_CHARACTERS: usize = 80;
@@ -24,10 +50,7 @@ const MAX_AXES: usize = 999;
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn render(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     check(view)?;
     let pixels = PixelType::of(&element_type(view))?;
     let mut notes = Notes::default();
@@ -53,7 +76,7 @@ pub(in crate::view) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+fn check(view: &ArrayView<'_>) -> Result<(), String> {
     let pixels = PixelType::of(&element_type(view))?;
     let rank = view.shape().len();
     if rank == 0 || rank > MAX_AXES {

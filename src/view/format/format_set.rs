@@ -13,21 +13,6 @@ pub struct FormatSet {
     translations: Vec<Target>,
 }
 
-/// The formats of arrays that the directory of their group lists by default.
-const OF_GROUPS: [&str; 3] = ["nc", "tif", "npy"];
-/// The formats of arrays that only `all` lists. Few arrays are medical, microscopy or astronomy images, or
-/// have chunks in the encoding of other formats.
-const BY_NAME: [&str; 8] = [
-    "ome",
-    "imagej",
-    "nii",
-    "mrc",
-    "fits",
-    "png",
-    "packed-tif",
-    "packed-nc",
-];
-
 impl FormatSet {
     /// Returns whether the directory of an array, or of a group, lists a format. Formats of every node are
     /// always listed.
@@ -35,8 +20,8 @@ impl FormatSet {
         format.is_always_listed()
             || match &self.formats {
                 Some(formats) => formats.contains(&format),
-                None if is_of_array => !format.is_of_node() && !BY_NAME.contains(&format.name()),
-                None => OF_GROUPS.contains(&format.name()),
+                None if is_of_array && format.is_of_node() => false,
+                None => format.is_listed_by_default(is_of_array),
             }
     }
 

@@ -7,7 +7,9 @@ mod packed;
 
 use std::sync::Arc;
 
+use super::Renderer;
 use super::packed::swapped;
+use super::row::{FormatRow, GDAL, Listing, ViewName};
 use crate::array::ArrayReader;
 use crate::conventions::georef::context::{Context, Groups, Notes};
 use crate::conventions::georef::overview::{FullImage, overviews};
@@ -23,14 +25,33 @@ use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
 pub(in crate::view) use packed::{check as check_packed, render as render_packed};
 
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[
+    FormatRow::new(
+        "tif",
+        ViewName::Suffix(".tif"),
+        "GeoTIFF",
+        "gdalinfo",
+        Renderer::ArrayWithNodes(metadata_prove, render),
+    )
+    .expressing(GDAL)
+    .also_called(&["geotiff", "gtiff", "tiff"])
+    .listed(Listing::ViewsAndGroup),
+    FormatRow::new(
+        "aux",
+        ViewName::Suffix(".tif.aux.xml"),
+        "the coordinate reference system of the .tif file, for GDAL",
+        "gdalinfo",
+        Renderer::UncheckedArray(render_aux),
+    )
+    .read_through(".tif"),
+];
+
 /// Returns whether the metadata of an array and its groups prove that the array has a GeoTIFF.
 ///
 /// # Errors
 /// Returns why the array has no GeoTIFF, or an error of the store.
-pub(in crate::view) fn metadata_prove(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<bool, ContentError> {
+fn metadata_prove(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<bool, ContentError> {
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
     let raster = RasterMetadata::raster(&Context::new(view, nodes, &groups))?;
     let (main, _) = tiff::image(&pixels(&raster), view.reader, 0)?;
@@ -43,10 +64,7 @@ pub(in crate::view) fn metadata_prove(
 ///
 /// # Errors
 /// Returns why the array has no GeoTIFF, or an error of the store.
-pub(in crate::view) fn render(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     render_with(view, nodes, false, |level, source| {
         let (image, mut extent) = tiff::image(&pixels(level.raster), level.view.reader, source)?;
         extent.conversion = level.conversion.or(extent.conversion);
@@ -184,10 +202,7 @@ fn note_crs(georef: &Georef, notes: &mut Notes) {
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(in crate::view) fn render_aux(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render_aux(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     let mut notes = Notes::default();
     let groups = Groups::above(view, nodes, &mut notes)?;
     let context = Context::new(view, nodes, &groups);

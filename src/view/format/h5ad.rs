@@ -1,10 +1,24 @@
 //! AnnData: its layouts in Zarr and in HDF5 are the same tree of groups, arrays and attributes (anndata,
 //! "On-disk format").
 
+use super::Renderer;
 use super::plain_hdf5;
+use super::row::{CF, FormatRow, ViewName};
+use crate::conventions::anndata::is_anndata;
 use crate::conventions::anndata::is_none;
 use crate::view::group_tree::GroupTree;
 use crate::view::layout::VirtualFile;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "h5ad",
+    ViewName::Suffix(".h5ad"),
+    "AnnData",
+    "python3 -c 'import anndata, sys; print(anndata.read_h5ad(sys.argv[1]))'",
+    Renderer::GroupOfKind(is_anndata, render),
+)
+.expressing(CF)
+.also_called(&["anndata"])];
 
 /// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.
 ///
@@ -13,7 +27,7 @@ use crate::view::layout::VirtualFile;
 ///
 /// # Errors
 /// Returns which array cannot be in the file, and why.
-pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let mut tree = tree.clone();
     tree.arrays
         .retain(|array| array.node.name() != "raw" || !is_none(&array.node));

@@ -7,10 +7,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::Renderer;
 use super::image_stack::axes::{AxisStep, StackAxes, StackAxis};
 use super::image_stack::{ImageStack, pixels, with_stack};
+use super::row::{FormatRow, Listing, ViewName};
 use crate::conventions::description::Channel;
 use crate::conventions::description::Description;
+use crate::conventions::description::Field;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::is_plain;
 use crate::conventions::units::{metres, seconds};
@@ -19,14 +22,34 @@ use crate::view::encode::tiff::{self, FieldValue, tag};
 use crate::view::layout::{FileLayout, MovedAxis, Segment, VirtualFile};
 use crate::zarr::ByteOrder;
 
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "imagej",
+    ViewName::Suffix(".imagej.tif"),
+    "a hyperstack of ImageJ",
+    "imagej",
+    Renderer::Image(render),
+)
+.expressing(&[
+    Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Coordinates,
+    Field::Packing,
+    Field::HeaderPacking,
+    Field::ValueUnits,
+    Field::ChannelNames,
+    Field::ChannelColors,
+])
+.also_called(&["imagej.tiff"])
+.listed(Listing::ByName)];
+
 /// Renders an array, or the finest level of an OME-NGFF image, as a TIFF file for ImageJ: one level, in strips.
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(
-    node: &ViewNode,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     with_stack(node, nodes, |stack, notes| {
         let layout = layout(stack, notes)?;
         Ok((layout, vec![Arc::clone(stack.context.view.reader)]))

@@ -4,9 +4,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use super::Renderer;
+use super::row::{FormatRow, JSON_TOOL, ViewName};
 use crate::array::Elements;
 use crate::codec::Element;
 use crate::zarr::{ByteOrder, DataType, Fixed, Scalar, Variable};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "json",
+    ViewName::Suffix(".json"),
+    "the elements, which have variable length",
+    JSON_TOOL,
+    Renderer::Elements,
+)
+.expressing(&[])];
 
 /// Renders an array as nested lists, one element per line: text as strings, bytes in base64, arrays as lists,
 /// objects unchanged.

@@ -1,13 +1,32 @@
 //! MRC2014 (ccpem.ac.uk/mrc_format/mrc2014.php): a header of 1024 bytes and the elements, for tomograms and
 //! movies of electron microscopy. Lengths are in angstroms.
 
+use super::Renderer;
+use super::row::{FormatRow, Listing, ViewName, proven};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
+use crate::conventions::description::Field;
 use crate::conventions::description::{Axis, AxisKind};
 use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
 use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "mrc",
+    ViewName::Suffix(".mrc"),
+    "MRC",
+    "python3 -c 'import mrcfile, sys; mrcfile.mmap(sys.argv[1]).print_header()'",
+    Renderer::ArrayWithNodes(|view, _| proven(check(view)), render),
+)
+.expressing(&[
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Coordinates,
+])
+.listed(Listing::ByName)];
 
 const HEADER_BYTES: usize = 1024;
 
@@ -15,10 +34,7 @@ const HEADER_BYTES: usize = 1024;
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn render(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     check(view)?;
     let (mode, conversion, order) = mode(&element_type(view))?;
     let mut notes = Notes::default();
@@ -49,7 +65,7 @@ pub(in crate::view) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+fn check(view: &ArrayView<'_>) -> Result<(), String> {
     mode(&element_type(view))?;
     Counts::of(view.shape(), AxisKind::Unknown).map(drop)
 }

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 pub(in crate::view) use self::compound::needs_encoding;
 use self::compound::{NamedTypes, NetCdfMembers};
 use self::storage::DatasetElements;
+use super::Renderer;
 use super::packed::{StoredChunks, swapped};
+use super::row::{CF, FormatRow, Listing, ViewName};
 use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::view::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
@@ -21,9 +23,22 @@ use crate::view::encode::hdf5::{
     self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload,
 };
 use crate::view::group_tree::GroupTree;
+use crate::view::group_tree::TreeScope;
 use crate::view::layout::VirtualFile;
 use crate::view::padding::Padding;
 use crate::zarr::ByteOrder;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "nc",
+    ViewName::Suffix(".nc"),
+    "NetCDF-4 of the group and all groups below it",
+    "ncdump -h",
+    Renderer::Group(TreeScope::Subtree, metadata_prove, render),
+)
+.expressing(CF)
+.also_called(&["netcdf", "netcdf4", "nc4"])
+.listed(Listing::ViewsAndGroup)];
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
 const MAX_PADDED_BYTES: usize = 16 << 20;
@@ -45,7 +60,7 @@ pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// No array can be a variable, or the file would be too long.
-pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     render_tree(tree, false)
 }
 

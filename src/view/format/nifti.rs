@@ -8,8 +8,11 @@ mod geometry;
 mod header;
 mod stored;
 
+use super::Renderer;
+use super::row::{FormatRow, Listing, ViewName, proven};
 use super::sidecar::element_type;
 use crate::conventions::description::Description;
+use crate::conventions::description::Field;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::nifti_header;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
@@ -21,14 +24,33 @@ use axes::Axes;
 use geometry::Geometry;
 use header::Header;
 
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "nii",
+    ViewName::Suffix(".nii"),
+    "NIfTI",
+    "python3 -c 'import nibabel, sys; print(nibabel.load(sys.argv[1]))'",
+    Renderer::ArrayWithNodes(|view, _| proven(check(view)), render),
+)
+.expressing(&[
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Orientation,
+    Field::Transform,
+    Field::Coordinates,
+    Field::Packing,
+    Field::HeaderPacking,
+    Field::ValueUnits,
+])
+.also_called(&["nifti"])
+.listed(Listing::ByName)];
+
 /// Renders an array as a NIfTI file.
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn render(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     let (datatype, conversion) = number(view)?;
     check(view)?;
     let mut notes = Notes::default();
@@ -75,7 +97,7 @@ pub(in crate::view) fn render(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check(view: &ArrayView<'_>) -> Result<(), String> {
+fn check(view: &ArrayView<'_>) -> Result<(), String> {
     number(view)?;
     let rank = view.shape().len();
     if !(2..=7).contains(&rank) {

@@ -1,14 +1,28 @@
 //! NumPy's file format (NEP 1, `numpy/lib/format.py`): a header and the elements in C order.
 
+use super::Renderer;
+use super::row::{FormatRow, Listing, ViewName};
 use crate::node::ArrayView;
 use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "npy",
+    ViewName::Suffix(".npy"),
+    "NumPy",
+    r#"python3 -c 'import numpy, sys; print(numpy.load(sys.argv[1], mmap_mode="r"))'"#,
+    Renderer::Array(render),
+)
+.expressing(&[])
+.also_called(&["numpy"])
+.listed(Listing::ViewsAndGroup)];
 
 /// Renders a whole array as a `.npy` file.
 ///
 /// # Errors
 /// The file would exceed 2^63 - 1 bytes.
-pub(in crate::view) fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+fn render(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let header = header(view.data_type(), view.shape())?;
     let elements =
         ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None).map(Segment::Array);

@@ -4,20 +4,41 @@ mod xml;
 
 use std::sync::Arc;
 
+use super::Renderer;
 use super::image_stack::{pixels, with_stack};
+use super::row::{FormatRow, Listing, ViewName};
+use crate::conventions::description::Field;
 use crate::conventions::georef::overview::{FullImage, overviews};
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::view::encode::tiff::{self, Directories, FieldValue, tag};
 use crate::view::layout::VirtualFile;
 
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "ome",
+    ViewName::Suffix(".ome.tif"),
+    "OME-TIFF with the levels of the pyramid",
+    "tiffinfo",
+    Renderer::Image(render),
+)
+.expressing(&[
+    Field::ImageName,
+    Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Coordinates,
+    Field::ChannelNames,
+    Field::ChannelColors,
+])
+.also_called(&["ome.tiff", "ome-tiff", "ome-tif"])
+.listed(Listing::ByName)];
+
 /// Renders an array, or the finest level of an OME-NGFF image with the other levels, as an OME-TIFF.
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(super) fn render(
-    node: &ViewNode,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     with_stack(node, nodes, |stack, notes| {
         let raster = &stack.metadata.raster;
         let reader = stack.context.view.reader;

@@ -3,13 +3,37 @@
 
 use std::sync::Arc;
 
-use super::netcdf4;
+use super::Renderer;
+use super::row::{CF, FormatRow, GDAL, Listing, ViewName};
+use super::{geotiff, netcdf4};
 use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
 use crate::node::{ArrayView, ContentError, Number, NumberKind, ViewNode};
 use crate::view::encode::hdf5::{Filter, MAX_FILTERS};
 use crate::view::nodes::Nodes;
 use crate::zarr::{ByteOrder, Scalar};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[
+    FormatRow::new(
+        "packed-tif",
+        ViewName::Suffix(".packed.tif"),
+        "GeoTIFF with the chunks as they are stored",
+        "gdalinfo",
+        Renderer::StoredArray(geotiff::check_packed, geotiff::render_packed),
+    )
+    .expressing(GDAL)
+    .listed(Listing::ByName),
+    FormatRow::new(
+        "packed-nc",
+        ViewName::Suffix(".packed.nc"),
+        "NetCDF-4 with the chunks as they are stored",
+        "ncdump -hs",
+        Renderer::StoredChunks(netcdf4::render_packed),
+    )
+    .expressing(CF)
+    .listed(Listing::ByName),
+];
 
 /// The stored chunks of an array, in their HDF5 form.
 #[derive(Debug, Clone)]

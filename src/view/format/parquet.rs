@@ -6,15 +6,29 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::Renderer;
+use super::row::{COLUMNS, FormatRow, ViewName};
 use crate::conventions::text::shown;
 use crate::node::ViewNode;
 use crate::view::encode::parquet::{
     ColumnSource, ColumnType, FileColumn, MAGIC, RowGroup, RowGroups, dictionary, footer, nullable,
     page_header,
 };
+use crate::view::group_table;
 use crate::view::group_table::{Column, ColumnData, Table};
 use crate::view::group_tree::GroupTree;
 use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "parquet",
+    ViewName::Suffix(".parquet"),
+    "the arrays that share their only dimension as a Parquet table",
+    "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'",
+    Renderer::Table(group_table::metadata_prove, render),
+)
+.expressing(COLUMNS)
+.also_called(&["pq"])];
 
 /// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.
 const GROUP_ROWS: u64 = 1 << 20;
@@ -38,10 +52,7 @@ const ALIGNMENT_BYTES: u64 = 8192;
 ///
 /// # Errors
 /// Returns why the group has no table, or why the format cannot express it.
-pub(in crate::view) fn render(
-    tree: &GroupTree,
-    along: Option<&ViewNode>,
-) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, String> {
     let mut table = Table::of(tree, along, |data| column_type(data).map(drop))?;
     for column in &mut table.columns {
         table.notes.extend(leave_out_missing(column));

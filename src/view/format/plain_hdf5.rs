@@ -10,9 +10,12 @@ use serde_json::{Map, Value as Json};
 
 use self::attributes::HeapTexts;
 use self::types::PlainMembers;
+use super::Renderer;
 use super::netcdf4::storage;
+use super::row::{FormatRow, ViewName};
 use crate::array::ArrayReader;
 use crate::conventions::cf;
+use crate::conventions::description::Field;
 use crate::node::{NodeElements, ViewNode};
 use crate::store::StoreError;
 use crate::view::encode::hdf5::file_body::{self, ArrayContent, DatasetValues, StoredArray};
@@ -20,12 +23,42 @@ use crate::view::encode::hdf5::record_encoding::RecordEncoding;
 use crate::view::encode::hdf5::{
     self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage,
 };
+use crate::view::group_tree::TreeScope;
 use crate::view::group_tree::{GroupArray, GroupTree};
 use crate::view::layout::VirtualFile;
 use crate::zarr::{self, FillValue, Node, Variable};
 
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "h5",
+    ViewName::Suffix(".h5"),
+    "HDF5 of the group and all that is below it, as it is",
+    "h5dump -H",
+    Renderer::Group(TreeScope::RawSubtree, metadata_prove, render),
+)
+.expressing(&[
+    Field::ImageName,
+    Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Orientation,
+    Field::Transform,
+    Field::Coordinates,
+    Field::UnevenCoordinates,
+    Field::Missing,
+    Field::Packing,
+    Field::HeaderPacking,
+    Field::ValueUnits,
+    Field::ChannelNames,
+    Field::ChannelColors,
+    Field::ReferenceSystem,
+    Field::UnplacedSystem,
+])
+.also_called(&["hdf5", "hdf"])];
+
 /// Returns whether metadata alone prove that an array is in the file of its group.
-pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
+fn metadata_prove(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
     };
@@ -38,7 +71,7 @@ pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
 ///
 /// # Errors
 /// The group has no node that the file can contain, or the file would be too long.
-pub(in crate::view) fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
+fn render(tree: &GroupTree) -> Result<VirtualFile, String> {
     let (file, omitted) = render_tree(tree)?;
     let notes = [omitted, file.notes].concat();
     Ok(VirtualFile { notes, ..file })

@@ -10,10 +10,13 @@ mod plane;
 
 use std::sync::Arc;
 
+use super::Renderer;
 use super::image_stack;
+use super::row::{FormatRow, Listing, ViewName};
 use crate::array::ArrayReader;
 use crate::conventions::cf;
 use crate::conventions::description::Description;
+use crate::conventions::description::Field;
 use crate::conventions::description::{AxisKind, are_rgb};
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::axis::reinterpret;
@@ -29,6 +32,23 @@ use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
 pub(in crate::view) use plane::Block;
 use plane::{ElementLayout, MAX_SIDE, Plane, SampledAxis};
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "png",
+    ViewName::Suffix(".png"),
+    "a quick look as a picture of at most 1024 x 1024 pixels",
+    "python3 -c 'import PIL.Image, sys; PIL.Image.open(sys.argv[1]).show()'",
+    Renderer::Image(render),
+)
+.expressing(&[
+    Field::Missing,
+    Field::Packing,
+    Field::HeaderPacking,
+    Field::ValueUnits,
+    Field::ChannelColors,
+])
+.listed(Listing::ByName)];
 
 /// The metadata of a picture, from which its samples are read and rendered.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,10 +95,7 @@ const SUFFICIENT_SIDE: u64 = MAX_SIDE / 2;
 ///
 /// # Errors
 /// Returns why the file cannot be made, or an error of the store.
-pub(in crate::view) fn render(
-    node: &ViewNode,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     let finest = match node.is_array() {
         true => None,
         false => Some(image_stack::finest_level(node, nodes)?),
@@ -346,22 +363,22 @@ impl Picture {
     }
 
     /// Returns the number of samples of the picture.
-    pub(in crate::view) fn sample_count(&self) -> u64 {
+    fn sample_count(&self) -> u64 {
         let pixels = u64::from(self.format.width) * u64::from(self.format.height);
         pixels * self.format.colours.pixel_bytes() as u64
     }
 
-    pub(in crate::view) fn element_bytes(&self) -> usize {
+    fn element_bytes(&self) -> usize {
         self.own.size_bytes
     }
 
     /// Returns the ranges of the array that contain its samples; `None` if an offset overflows.
-    pub(in crate::view) fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
+    fn blocks(&self, reader: &ArrayReader) -> Option<Vec<Block>> {
         self.plane.blocks(stored(reader, &largest_chunk(reader)))
     }
 
     /// Returns the index of a sample in the picture, by row, column and channel.
-    pub(in crate::view) fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
+    fn place(&self, [row, column, channel]: [u64; 3]) -> u64 {
         let (height, width) = (u64::from(self.format.height), u64::from(self.format.width));
         let flipped_index = |is_flipped, place: u64, length: u64| match is_flipped {
             true => length.saturating_sub(1).saturating_sub(place),
@@ -374,7 +391,7 @@ impl Picture {
     }
 
     /// Returns the value of an element; NaN for missing data.
-    pub(in crate::view) fn sample(&self, element: &[u8]) -> Option<f64> {
+    fn sample(&self, element: &[u8]) -> Option<f64> {
         let value = self.own.read(element)?;
         Some(match self.missing.contains(&value) {
             true => f64::NAN,
@@ -383,7 +400,7 @@ impl Picture {
     }
 
     /// Returns the file after its header, with these samples; `None` if their number is wrong.
-    pub(in crate::view) fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
+    fn body(&self, samples: &[f64]) -> Option<Vec<u8>> {
         let Some(legend) = &self.legend else {
             let pixels: Vec<u8> = samples.iter().map(|sample| byte(*sample)).collect();
             return self.format.body("", 0, &pixels);

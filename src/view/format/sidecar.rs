@@ -5,7 +5,10 @@ mod fields;
 
 use std::fmt::Write as _;
 
+use super::Renderer;
+use super::row::{FormatRow, GDAL, ViewName, proven};
 use crate::conventions::cf;
+use crate::conventions::description::Field;
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::escape;
@@ -13,6 +16,59 @@ use crate::node::{ArrayView, ContentError, NodeResolver, Number, NumberKind};
 use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
+
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[
+    FormatRow::new(
+        "bin",
+        ViewName::Suffix(".bin"),
+        "the elements in row-major order, without a header",
+        "od -A d -t x1 -N 64",
+        Renderer::Array(bin),
+    )
+    .expressing(&[]),
+    FormatRow::new(
+        "hdr",
+        ViewName::Suffix(".hdr"),
+        "the ENVI header of the .bin file",
+        "gdalinfo",
+        Renderer::ArrayWithNodes(|view, _| proven(check_envi(view)), envi),
+    )
+    .expressing(&[
+        Field::Coordinates,
+        Field::Missing,
+        Field::Packing,
+        Field::HeaderPacking,
+        Field::ReferenceSystem,
+    ])
+    .read_through(".bin")
+    .also_called(&["envi"]),
+    FormatRow::new(
+        "vrt",
+        ViewName::Suffix(".vrt"),
+        "a GDAL virtual raster of the .bin file",
+        "gdalinfo",
+        Renderer::ArrayWithNodes(|view, _| proven(check_vrt(view)), vrt),
+    )
+    .expressing(GDAL),
+    FormatRow::new(
+        "nhdr",
+        ViewName::Suffix(".nhdr"),
+        "the NRRD header of the .bin file",
+        "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'",
+        Renderer::ArrayWithNodes(|view, _| proven(check_nrrd(view)), nrrd),
+    )
+    .expressing(&[
+        Field::AxisNames,
+        Field::Spacing,
+        Field::Origin,
+        Field::AxisUnits,
+        Field::Orientation,
+        Field::Transform,
+        Field::Coordinates,
+    ])
+    .also_called(&["nrrd"]),
+];
 
 /// Returns the name of the data file that the headers refer to.
 fn data_name(view: &ArrayView<'_>) -> String {
@@ -23,7 +79,7 @@ fn data_name(view: &ArrayView<'_>) -> String {
 ///
 /// # Errors
 /// The file would exceed 2^63 - 1 bytes.
-pub(in crate::view) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
+fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
     let elements = ArrayExtent::new(0, view.reader, ElementOrder::RowMajor, None);
     VirtualFile::of_array(view.reader, elements.map(Segment::Array))
 }
@@ -32,10 +88,7 @@ pub(in crate::view) fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> 
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn envi(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn envi(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     let mut text = envi_header(&element_type(view), view.shape())?;
     let mut notes = Notes::default();
     let metadata = RasterMetadata::of_planes(view, nodes)?;
@@ -52,7 +105,7 @@ pub(in crate::view) fn envi(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
+fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
     envi_header(&element_type(view), view.shape()).map(drop)
 }
 
@@ -60,10 +113,7 @@ pub(in crate::view) fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn vrt(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn vrt(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     check_vrt(view)?;
     let metadata = RasterMetadata::of_planes(view, nodes)?;
     let mut notes = Notes::default();
@@ -88,7 +138,7 @@ fn note_without_place(metadata: Option<&RasterMetadata>, notes: &mut Notes) {
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
+fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
     vrt_band(&element_type(view), view.shape()).map(drop)
 }
 
@@ -96,10 +146,7 @@ pub(in crate::view) fn check_vrt(view: &ArrayView<'_>) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
-pub(in crate::view) fn nrrd(
-    view: &ArrayView<'_>,
-    nodes: &dyn NodeResolver,
-) -> Result<VirtualFile, ContentError> {
+fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     check_nrrd(view)?;
     let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
     let mut notes = Notes::default();
@@ -114,7 +161,7 @@ pub(in crate::view) fn nrrd(
 ///
 /// # Errors
 /// Returns why the format does not support them.
-pub(in crate::view) fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
+fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
     nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }
 
