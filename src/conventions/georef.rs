@@ -16,10 +16,11 @@ pub(crate) mod scale;
 pub(crate) mod transform;
 
 use crate::conventions::cf::grid_mapping;
+use crate::conventions::geozarr;
 use crate::node::{ArrayView, ContentError, NodeResolver};
 use context::{Context, Groups, Notes};
 use grid::Grid;
-use raster::{Raster, spatial_names};
+use raster::Raster;
 use samples::SampleMetadata;
 use transform::Georef;
 
@@ -52,7 +53,7 @@ impl RasterMetadata {
     /// # Errors
     /// Returns why the array is no raster.
     pub(crate) fn raster(context: &Context<'_>) -> Result<Raster, String> {
-        let names = context.find("spatial:dimensions").and_then(spatial_names);
+        let names = geozarr::spatial_axes(context);
         Raster::of(context.view, names.as_ref())
     }
 

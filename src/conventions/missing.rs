@@ -7,6 +7,7 @@
 
 use super::cf::names::{ADD_OFFSET, FILL_VALUE, MISSING_VALUE, SCALE_FACTOR};
 use super::cf::stated;
+use crate::conventions::gdal;
 use crate::conventions::text::shown;
 use crate::node::{ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::{ARRAY_DIMENSIONS, Array, DataType, FillValue, Scalar, ZarrFormat};
@@ -150,7 +151,7 @@ fn attribute(
 /// Returns the nodata value of an array that GDAL wrote: the fill value of a v3 array, which is `null`
 /// without a nodata value. Georeferenced arrays of GDAL have the attribute `_CRS`.
 fn of_gdal(array: &Array, own: Number) -> Option<Value> {
-    let is_of_gdal = array.format == ZarrFormat::V3 && has(array, "_CRS");
+    let is_of_gdal = array.format == ZarrFormat::V3 && gdal::is_writer(array);
     is_of_gdal.then(|| fixed_fill(array, own)).flatten()
 }
 
@@ -217,8 +218,7 @@ fn evidence(node: &ViewNode) -> ZeroFill {
 
 /// Returns whether the attributes of an array show that its `fill_value` was chosen: it is packed, or of GDAL.
 fn is_marked(array: &Array) -> bool {
-    let names = [SCALE_FACTOR, ADD_OFFSET, "_CRS"];
-    names.iter().any(|name| has(array, name))
+    has(array, SCALE_FACTOR) || has(array, ADD_OFFSET) || gdal::is_writer(array)
 }
 
 fn is_coordinate(node: &ViewNode, array: &Array) -> bool {

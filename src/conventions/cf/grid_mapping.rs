@@ -6,8 +6,9 @@ use serde_json::Value as Json;
 
 use super::names::GRID_MAPPING;
 use crate::conventions::georef::context::{Context, Notes, short};
-use crate::conventions::georef::crs_metadata::{has_crs, may_have_crs, says_crs};
+use crate::conventions::georef::crs_metadata::{has_crs, may_have_crs};
 use crate::conventions::georef::raster::Raster;
+use crate::conventions::geozarr::says_crs;
 use crate::node::{ContentError, ViewNode};
 use crate::zarr::Array;
 

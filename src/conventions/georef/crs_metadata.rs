@@ -5,11 +5,13 @@ use serde_json::{Map, Value as Json};
 use super::axis::Axis;
 use super::context::{AttributeSource, Context, Notes, number, some};
 use super::raster::{Direction, Raster};
-use super::transform::has_axes;
+use crate::conventions::cf::names::GRID_MAPPING;
 use crate::conventions::cf::wkt as cf_wkt;
 use crate::conventions::crs::Crs;
 use crate::conventions::crs::epsg::CrsKind;
 use crate::conventions::crs::proj_text::is_proj_text;
+use crate::conventions::gdal;
+use crate::conventions::geozarr::{self, PROJ, says_crs};
 use crate::node::ViewNode;
 
 /// Returns the coordinate reference system on which all metadata that declare one agree.
@@ -22,10 +24,9 @@ pub(crate) fn crs(
 ) -> Option<Crs> {
     let mut systems = Vec::new();
     for (source, members) in context.sources().filter(|(_, members)| says_crs(members)) {
-        let names_axes = some(members, "spatial:dimensions").is_some();
         if source != AttributeSource::Own
-            && names_axes
-            && !has_axes(context, source, members, raster)
+            && geozarr::names_axes(members)
+            && !geozarr::has_axes(context, source, members, raster)
         {
             notes.add("the system of the group is that of other axes (spatial:dimensions)");
             continue;
@@ -36,15 +37,8 @@ pub(crate) fn crs(
             break;
         }
     }
-    // GDAL: the Zarr driver, "SRS encoding".
-    if let Some(value) = context.own("_CRS") {
-        systems.push(match value {
-            Json::Object(members) => one_of(members, &["url", "wkt", "projjson"], notes),
-            _ => {
-                notes.add("_CRS is no object");
-                None
-            }
-        });
+    if let Some(members) = gdal::system(context, notes) {
+        systems.push(members.and_then(|members| one_of(members, &gdal::SYSTEM, notes)));
     }
     let kind = match grid_mapping.map(|node| node.metadata().attributes()) {
         None => None,
@@ -113,10 +107,6 @@ fn agreed(systems: &[Option<Crs>], notes: &mut Notes) -> Option<Crs> {
     first.clone()
 }
 
-/// The members that declare a system in zarr-conventions/geo-proj, and in the STAC extension "projection",
-/// whose version 1 has `proj:epsg` (as the EOPF products of Sentinel have).
-pub(crate) const PROJ: [&str; 4] = ["proj:code", "proj:epsg", "proj:wkt2", "proj:projjson"];
-
 /// Attributes of a grid mapping that declare a system: WKT (CF 1.11, 5.6.1; GDAL) and codes.
 const TEXTS: [&str; 3] = ["crs_wkt", "spatial_ref", "epsg_code"];
 /// Attributes that count only without those of [`TEXTS`]: WKT of ESRI, PROJ strings.
@@ -150,37 +140,27 @@ fn own_texts(members: &Map<String, Json>) -> Option<&'static [&'static str]> {
         })
     };
     let names = texts(members)?;
-    let is_system = some(members, "grid_mapping").is_none() && names.iter().any(is_text);
+    let is_system = some(members, GRID_MAPPING).is_none() && names.iter().any(is_text);
     is_system.then_some(names)
 }
 
 /// Returns whether attributes may declare a system.
 pub(crate) fn may_have_crs(context: &Context<'_>) -> bool {
-    let is_own = |name: &&str| context.own(name).is_some();
     let own = context.view.array.attributes.as_ref();
-    ["grid_mapping", "_CRS"].iter().any(is_own)
+    context.own(GRID_MAPPING).is_some()
+        || own.is_ok_and(gdal::has_system)
         || own.is_ok_and(|members| own_texts(members).is_some())
         || context.sources().any(|(_, members)| says_crs(members))
 }
 
 /// Returns whether a node may declare a system for itself or its arrays by other conventions than CF.
 pub(crate) fn may_give_crs(node: &ViewNode) -> bool {
-    let levels_say = |members: &Map<String, Json>| {
-        let layout = members.get("multiscales").and_then(|it| it.get("layout"));
-        let mut levels = layout.and_then(Json::as_array).into_iter().flatten();
-        levels.any(|level| level.as_object().is_some_and(says_crs))
-    };
     node.metadata().attributes().is_ok_and(|members| {
         says_crs(members)
-            || some(members, "_CRS").is_some()
+            || gdal::has_system(members)
             || (node.is_array() && own_texts(members).is_some())
-            || levels_say(members)
+            || geozarr::levels_say_crs(members)
     })
-}
-
-/// Returns whether one of [`PROJ`] exists.
-pub(crate) fn says_crs(members: &Map<String, Json>) -> bool {
-    PROJ.iter().any(|name| some(members, name).is_some())
 }
 
 /// The system of a grid mapping.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::context::{Context, Groups, Notes, short, some};
-use super::raster::{Raster, spatial_names};
+use super::raster::Raster;
 use super::samples::SampleMetadata;
-use super::scale::{Vectors, are_scales, of_ome, ome_image, vector};
+use super::scale::{of_ome, ome_image};
 use super::transform::{self, Georef, Transform, count};
+use crate::conventions::geozarr;
 use crate::node::{ContentError, Conversion, ViewNode};
 
 /// An overview with the conversion of its numbers.
@@ -71,7 +72,7 @@ fn overview(
     let mut notes = Notes::default();
     let groups = Groups::above(&view, context.nodes, &mut notes)?;
     let level = Context::new(&view, context.nodes, &groups);
-    let names = level.find("spatial:dimensions").and_then(spatial_names);
+    let names = geozarr::spatial_axes(&level);
     let coarse = match Raster::of(&view, names.as_ref()) {
         Ok(coarse) => coarse,
         Err(why) => return Ok(Err(why)),
@@ -269,7 +270,7 @@ fn declared(
 ) -> Result<Option<LevelScales>, &'static str> {
     let (scale, start) = match some(entry, "coordinateTransformations") {
         Some(steps) => of_ome(steps).ok_or("its coordinateTransformations are not known")?,
-        None => match of_layout(entry, entries)? {
+        None => match geozarr::scales(entry, entries)? {
             Some(found) => found,
             None => return Ok(None),
         },
@@ -298,68 +299,12 @@ fn declared(
     }))
 }
 
-/// Reads GeoZarr: the `transform` of a level, relative to the level that it is `derived_from`.
-fn of_layout(
-    entry: &Map<String, Json>,
-    entries: &[&Map<String, Json>],
-) -> Result<Option<Vectors>, &'static str> {
-    let unknown = "its transform is not known";
-    let (mut scale, mut start): Vectors = (Vec::new(), Vec::new());
-    let mut entry = entry;
-    // A chain that is longer than the list has a cycle.
-    for _ in 0..=entries.len() {
-        let parent = some(entry, "derived_from").and_then(Json::as_str);
-        let transform = some(entry, "transform");
-        if let Some(transform) = transform {
-            let own = transform.get("scale").and_then(vector).ok_or(unknown)?;
-            let shift = match transform.get("translation") {
-                Some(shift) => vector(shift).ok_or(unknown)?,
-                None => vec![0.0; own.len()],
-            };
-            if scale.is_empty() {
-                (scale, start) = (vec![1.0; own.len()], vec![0.0; own.len()]);
-            }
-            if own.len() != scale.len() || shift.len() != scale.len() || !are_scales(&own) {
-                return Err(unknown);
-            }
-            for (((scale, start), own), shift) in
-                scale.iter_mut().zip(&mut start).zip(own).zip(shift)
-            {
-                *start = *start * own + shift;
-                *scale *= own;
-            }
-        }
-        let Some(parent) = parent else {
-            let is_first = entries.iter().all(|other| {
-                some(other, "derived_from").is_some()
-                    || some(other, "asset") == some(entry, "asset")
-            });
-            if scale.is_empty()
-                && is_first
-                && entries
-                    .iter()
-                    .any(|other| some(other, "transform").is_some())
-            {
-                return Ok(Some((vec![1.0; 2], vec![0.0; 2])));
-            }
-            return Ok((!scale.is_empty()).then_some((scale, start)));
-        };
-        if transform.is_none() {
-            return Ok(None);
-        }
-        let mut named = entries
-            .iter()
-            .filter(|other| some(other, "asset").and_then(Json::as_str) == Some(parent));
-        entry = named.next().ok_or(unknown)?;
-    }
-    Err(unknown)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::conventions::geozarr;
     use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 

@@ -1,7 +1,5 @@
 //! An array as a raster: its spatial axes and its samples.
 
-use serde_json::Value as Json;
-
 use super::context::short;
 use crate::conventions::cf;
 use crate::node::{ArrayView, Conversion, Number, NumberKind};
@@ -279,14 +277,6 @@ fn spatial_axes_position(
                 axes.join(", ")
             ))
         }
-    }
-}
-
-/// Returns the names of the y and x axes in `spatial:dimensions`.
-pub(crate) fn spatial_names(value: &Json) -> Option<(String, String)> {
-    match value.as_array()?.as_slice() {
-        [.., y, x] => Some((y.as_str()?.to_owned(), x.as_str()?.to_owned())),
-        _ => None,
     }
 }
 

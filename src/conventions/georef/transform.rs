@@ -3,15 +3,16 @@
 use serde_json::{Map, Value as Json};
 
 use super::axis::{Axis, Steps};
-use super::context::{AttributeSource, Context, Notes, number, some};
-use super::crs_metadata::{crs as agreed_crs, may_have_crs, says_crs};
-use super::raster::{Direction, Raster, direction_of, spatial_names};
+use super::context::{Context, Notes};
+use super::crs_metadata::{crs as agreed_crs, may_have_crs};
+use super::raster::{Direction, Raster};
 use super::scale::ome_image;
 use crate::conventions::cf::grid_mapping::{
     DEFAULT_GRID_MAPPING, default_grid_mapping, grid_mapping,
 };
 use crate::conventions::crs::Crs;
-use crate::conventions::ome;
+use crate::conventions::geozarr::{self, SpatialConvention, says_crs};
+use crate::conventions::{gdal, ome};
 use crate::node::ContentError;
 
 /// `x = a * column + b * row + c`, `y = d * column + e * row + f`, relative to the corner of the first pixel,
@@ -58,7 +59,10 @@ impl Georef {
 }
 
 /// Returns the coordinates of the corners of an image.
-fn corners(affine: &Transform, raster: &Raster) -> impl Iterator<Item = (f64, f64)> + use<> {
+pub(crate) fn corners(
+    affine: &Transform,
+    raster: &Raster,
+) -> impl Iterator<Item = (f64, f64)> + use<> {
     let (width, height) = (count(raster.width), count(raster.height));
     let [a, b, c, d, e, f] = *affine;
     [(0.0, 0.0), (width, 0.0), (0.0, height), (width, height)]
@@ -77,7 +81,7 @@ pub(crate) fn find(
 ) -> Result<Georef, ContentError> {
     let mut place = Georef::default();
     let grid_mapping = grid_mapping(context, raster, notes)?;
-    let convention = declared(context, raster, notes);
+    let convention = geozarr::transform(context, raster, notes);
     let needs_numbers = matches!(convention, SpatialConvention::Nothing);
     if let SpatialConvention::At(affine, is_point) = convention {
         place.transform = Some(affine);
@@ -149,7 +153,7 @@ pub(crate) fn flipped_axes(
     raster: &Raster,
 ) -> Result<(bool, bool), ContentError> {
     let mut notes = Notes::default();
-    let transform = match declared(context, raster, &mut notes) {
+    let transform = match geozarr::transform(context, raster, &mut notes) {
         SpatialConvention::At(affine, _) => Some(affine),
         SpatialConvention::Refused => return Ok((false, false)),
         SpatialConvention::Nothing => None,
@@ -228,201 +232,13 @@ pub(crate) fn declared_crs(
     Ok(agreed_crs(context, raster, grid_mapping, axes, &mut notes))
 }
 
-/// The transform of the convention `spatial:`.
-enum SpatialConvention {
-    Nothing,
-    /// The transform is invalid or ambiguous, and no other metadata replace it.
-    Refused,
-    /// The transform, and whether it is relative to the centre of the first pixel.
-    At(Transform, bool),
-}
-
-/// Reads the convention `spatial:` (zarr-conventions/spatial, `spatial:transform`).
-fn declared(context: &Context<'_>, raster: &Raster, notes: &mut Notes) -> SpatialConvention {
-    let mut found: Option<(AttributeSource, Transform, bool)> = None;
-    for (source, members) in context.sources() {
-        let is_wider = matches!(source, AttributeSource::Group | AttributeSource::Pyramid);
-        let transform = some(members, "spatial:transform");
-        let says_more = ["spatial:transform_type", "spatial:shape"]
-            .iter()
-            .any(|name| some(members, name).is_some());
-        if source == AttributeSource::Pyramid || (transform.is_none() && (is_wider || !says_more)) {
-            continue;
-        }
-        // The attributes of the array must agree with those of its level and group.
-        if matches!(found, Some((AttributeSource::Own, ..))) {
-            break;
-        }
-        if source != AttributeSource::Own && !has_axes(context, source, members, raster) {
-            notes.add("spatial:transform is of other axes (spatial:dimensions)");
-            continue;
-        }
-        if is_wider && some(members, "spatial:shape").is_some_and(|shape| !is_shape(shape, raster))
-        {
-            notes.add("spatial:transform is of another spatial:shape");
-            continue;
-        }
-        match source_transform(context, (source, members), raster) {
-            Ok(None) => {}
-            Ok(Some((affine, is_point))) => match found {
-                Some((_, other, was_point))
-                    if was_point != is_point || !is_same(&other, &affine, raster) =>
-                {
-                    notes.add("the layout and the group of the level say different transforms");
-                    return SpatialConvention::Refused;
-                }
-                Some(_) => {}
-                None => found = Some((source, affine, is_point)),
-            },
-            Err(why) => {
-                notes.add(why);
-                return SpatialConvention::Refused;
-            }
-        }
-    }
-    let own_box = context.own("spatial:bbox");
-    match (found, own_box) {
-        (Some((_, affine, is_point)), Some(own_box))
-            if !is_box(own_box, &affine, is_point, raster) =>
-        {
-            notes.add("spatial:bbox is not where spatial:transform is: no place");
-            SpatialConvention::Refused
-        }
-        (Some((_, affine, is_point)), _) => SpatialConvention::At(affine, is_point),
-        (None, Some(_)) => {
-            notes.add("spatial:bbox alone does not say which row is the first");
-            SpatialConvention::Nothing
-        }
-        (None, None) => SpatialConvention::Nothing,
-    }
-}
-
-/// Returns the transform of one source of attributes.
-///
-/// # Errors
-/// Returns why the attribute is no transform.
-fn source_transform(
-    context: &Context<'_>,
-    (source, members): (AttributeSource, &Map<String, Json>),
-    raster: &Raster,
-) -> Result<Option<(Transform, bool)>, &'static str> {
-    if some(members, "spatial:transform_type").is_some_and(|kind| kind.as_str() != Some("affine")) {
-        return Err("spatial:transform is not affine");
-    }
-    if some(members, "spatial:shape").is_some_and(|shape| !is_shape(shape, raster)) {
-        return Err("spatial:transform is of another spatial:shape");
-    }
-    let Some(value) = some(members, "spatial:transform") else {
-        return Ok(None);
-    };
-    let affine =
-        affine(value).ok_or("spatial:transform is not six numbers of an invertible transform")?;
-    let registration = some(members, "spatial:registration");
-    // The layout is part of the attributes of the pyramid.
-    let registration = match source {
-        AttributeSource::Level => {
-            registration.or_else(|| some(context.pyramid()?, "spatial:registration"))
-        }
-        _ => registration,
-    };
-    let is_point = match registration.map(Json::as_str) {
-        None | Some(Some("pixel")) => false,
-        Some(Some("node")) => true,
-        _ => return Err("spatial:registration is neither pixel nor node: no place"),
-    };
-    match some(members, "spatial:bbox") {
-        Some(value) if !is_box(value, &affine, is_point, raster) => {
-            Err("spatial:bbox is not where spatial:transform is: no place")
-        }
-        _ => Ok(Some((affine, is_point))),
-    }
-}
-
-/// Returns whether the attributes of a group or pyramid apply to the axes of this array.
-pub(crate) fn has_axes(
-    context: &Context<'_>,
-    source: AttributeSource,
-    members: &Map<String, Json>,
-    raster: &Raster,
-) -> bool {
-    let declared = some(members, "spatial:dimensions");
-    let declared = match source {
-        AttributeSource::Level => {
-            declared.or_else(|| some(context.pyramid()?, "spatial:dimensions"))
-        }
-        _ => declared,
-    };
-    match declared {
-        Some(declared) => spatial_names(declared).is_some_and(|(down, across)| {
-            raster.down == Some(down) && raster.across == Some(across)
-        }),
-        None if some(members, "spatial:shape").is_some() => true,
-        None => {
-            let is_in = |name: &Option<String>, direction| {
-                let name = name.as_deref();
-                name.is_none_or(|name| direction_of(name) == Some(direction))
-            };
-            is_in(&raster.down, Direction::Down) && is_in(&raster.across, Direction::Across)
-        }
-    }
-}
-
-/// Returns whether `spatial:bbox` is the extent of a raster, with a tolerance of half a pixel, or of one
-/// pixel if the box may be that of pixel centres.
-fn is_box(value: &Json, affine: &Transform, is_point: bool, raster: &Raster) -> bool {
-    let values = value
-        .as_array()
-        .map(|values| values.iter().map(number).collect());
-    let Some(values): Option<Option<Vec<f64>>> = values else {
-        return false;
-    };
-    let (west, south, east, north) = match values.as_deref() {
-        Some([west, south, east, north] | [west, south, _, east, north, _]) => {
-            (*west, *south, *east, *north)
-        }
-        _ => return false,
-    };
-    let [a, b, _, d, e, _] = affine.map(f64::abs);
-    let part = if is_point { 1.001 } else { 0.501 };
-    let fold = |start: f64, pick: fn((f64, f64)) -> f64, choose: fn(f64, f64) -> f64| {
-        corners(affine, raster).map(pick).fold(start, choose)
-    };
-    let is_near = |one: f64, other: f64, pixel: f64| (one - other).abs() <= part * pixel;
-    is_near(fold(f64::INFINITY, |at| at.0, f64::min), west, a + b)
-        && is_near(fold(f64::NEG_INFINITY, |at| at.0, f64::max), east, a + b)
-        && is_near(fold(f64::INFINITY, |at| at.1, f64::min), south, d + e)
-        && is_near(fold(f64::NEG_INFINITY, |at| at.1, f64::max), north, d + e)
-}
-
-fn is_shape(shape: &Json, raster: &Raster) -> bool {
-    let lengths = shape.as_array().map(Vec::as_slice);
-    matches!(lengths, Some([.., height, width])
-        if number(height) == Some(count(raster.height)) && number(width) == Some(count(raster.width)))
-}
-
 #[expect(clippy::cast_precision_loss, reason = "at most 2^31")]
 pub(crate) fn count(length: u64) -> f64 {
     length as f64
 }
 
-fn affine(value: &Json) -> Option<Transform> {
-    let values = value.as_array()?;
-    // Some writers write the whole 3 x 3 matrix.
-    let values = match values.get(6..)? {
-        [] => values.get(..6)?,
-        [g, h, i] => {
-            let last = (number(g), number(h), number(i));
-            values
-                .get(..6)
-                .filter(|_| last == (Some(0.0), Some(0.0), Some(1.0)))?
-        }
-        _ => return None,
-    };
-    let values: Option<Vec<f64>> = values.iter().map(number).collect();
-    invertible(Transform::try_from(values?).ok()?)
-}
-
-fn invertible(affine: Transform) -> Option<Transform> {
+/// Returns a transform that has an inverse.
+pub(crate) fn invertible(affine: Transform) -> Option<Transform> {
     let [a, b, c, d, e, f] = affine;
     let is_finite = [a, b, c, d, e, f].iter().all(|value| value.is_finite());
     let determinant = a * e - b * d;
@@ -438,11 +254,7 @@ fn computed(
     grid_mapping: Option<&Map<String, Json>>,
     notes: &mut Notes,
 ) -> Option<Transform> {
-    let value = grid_mapping.and_then(|members| some(members, "GeoTransform"));
-    let geo_transform = value.and_then(geo_transform);
-    if value.is_some() && geo_transform.is_none() {
-        notes.add("GeoTransform is not six numbers of an invertible transform");
-    }
+    let geo_transform = grid_mapping.and_then(|members| gdal::geo_transform(members, notes));
     let coordinates = match (across.steps, down.steps) {
         (Steps::Regular(x, dx), Steps::Regular(y, dy)) => {
             invertible([dx, 0.0, x - dx / 2.0, 0.0, dy, y - dy / 2.0])
@@ -493,27 +305,13 @@ fn is_along(steps: Steps, distance: f64, first: f64, length: u64) -> bool {
 }
 
 /// Returns whether all corners have the same coordinates, with a tolerance of a small part of a pixel.
-fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
+pub(crate) fn is_same(one: &Transform, other: &Transform, raster: &Raster) -> bool {
     let [a, b, _, d, e, _] = one.map(f64::abs);
     corners(one, raster)
         .zip(corners(other, raster))
         .all(|(one, other)| {
             (one.0 - other.0).abs() <= 0.05 * (a + b) && (one.1 - other.1).abs() <= 0.05 * (d + e)
         })
-}
-
-/// Parses `c a b f d e`, as a text or a list.
-fn geo_transform(value: &Json) -> Option<Transform> {
-    let values: Option<Vec<f64>> = match value {
-        Json::String(text) => text
-            .split_whitespace()
-            .map(|word| word.parse().ok())
-            .collect(),
-        Json::Array(values) => values.iter().map(number).collect(),
-        _ => None,
-    };
-    let [c, a, b, f, d, e] = <[f64; 6]>::try_from(values?).ok()?;
-    invertible([a, b, c, d, e, f])
 }
 
 #[cfg(test)]
@@ -523,28 +321,6 @@ mod tests {
     use super::*;
     use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
-
-    #[test]
-    fn transforms_are_six_numbers_that_can_be_inverted() {
-        let good = [10.0, 0.0, 500_000.0, 0.0, -10.0, 5e6];
-        assert_eq!(affine(&json!([10, 0, 500_000, 0, -10, 5e6])), Some(good));
-        assert_eq!(
-            affine(&json!([10, 0, 500_000, 0, -10, 5e6, 0, 0, 1])),
-            Some(good)
-        );
-        for wrong in [
-            json!([10, 0, 0, 0, -10]),
-            json!([10, 0, 0, 0, 0, 0]),
-            json!([10, 0, "0", 0, -10, 0]),
-            json!([10, 0, 0, 0, -10, 0, 0, 1, 1]),
-            json!("10"),
-        ] {
-            assert_eq!(affine(&wrong), None, "{wrong}");
-        }
-        assert_eq!(geo_transform(&json!("500000 10 0 5e6 0 -10")), Some(good));
-        assert_eq!(geo_transform(&json!("500000 10 0 nan 0 -10")), None);
-        assert_eq!(geo_transform(&json!("1 2")), None);
-    }
 
     #[test]
     fn rows_in_south_to_north_order_are_flipped() {
@@ -582,24 +358,5 @@ mod tests {
             place(Steps::Unknown, Steps::Regular(705.0, 10.0), 1 << 22),
             None
         );
-    }
-
-    #[test]
-    fn a_bbox_matches_the_extent_within_half_a_pixel() {
-        let number = Number::new(NumberKind::UInt, 1, ByteOrder::Little);
-        let raster = Raster::of_planes(&[], 20, 30, number);
-        let affine = [10.0, 0.0, 500.0, 0.0, -10.0, 900.0];
-        let check = |value: Json| is_box(&value, &affine, false, &raster);
-        assert!(check(json!([500, 700, 800, 900])));
-        assert!(check(json!([505, 705, 795, 895])));
-        assert!(check(json!([500, 700, 0, 800, 900, 0])));
-        for other in [
-            json!([0, 0, 300, 200]),
-            json!([500, 700, 800]),
-            json!([500, 700, 800, "900"]),
-            json!("box"),
-        ] {
-            assert!(!check(other.clone()), "{other}");
-        }
     }
 }
