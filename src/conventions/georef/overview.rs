@@ -304,7 +304,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::conventions::geozarr;
     use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
