@@ -25,3 +25,5 @@ pub(crate) const STANDARD_NAME: &str = "standard_name";
 pub(crate) const AXIS: &str = "axis";
 /// The variable with the coordinate reference system (CF 1.13, 5.6).
 pub(crate) const GRID_MAPPING: &str = "grid_mapping";
+/// The coordinate reference system of a grid mapping as WKT (CF 1.13, 5.6.1).
+pub(crate) const CRS_WKT: &str = "crs_wkt";

@@ -30,6 +30,18 @@ pub(crate) fn wkt(members: &Map<String, Json>, assumes_wgs84: bool) -> Result<St
     }
 }
 
+/// Grid mappings of CF that the netCDF driver of GDAL does not read: it takes the sphere for the system.
+const NOT_READ_BY_GDAL: [&str; 1] = ["sinusoidal"];
+
+/// Returns the WKT of a grid mapping that GDAL reads only by WKT, if its attributes have none.
+pub(crate) fn wkt_for_gdal(members: &Map<String, Json>) -> Option<String> {
+    let name = some(members, "grid_mapping_name").and_then(Json::as_str)?;
+    let has_wkt = ["crs_wkt", "spatial_ref"]
+        .iter()
+        .any(|name| members.contains_key(*name));
+    (NOT_READ_BY_GDAL.contains(&name) && !has_wkt).then(|| wkt(members, false).ok())?
+}
+
 /// Returns the name of the grid mapping; as in GDAL, a north pole of a grid makes it a rotated one.
 pub(crate) fn mapping_name(members: &Map<String, Json>) -> Option<&str> {
     let is_rotated = || some(members, "grid_north_pole_longitude").is_some();
@@ -505,6 +517,25 @@ mod tests {
         }));
         let crs = Crs::of_wkt(&rotated.unwrap()).unwrap();
         assert_eq!(crs.kind, CrsKind::RotatedPole);
+    }
+
+    #[test]
+    fn a_sinusoidal_grid_mapping_has_wkt_for_gdal() {
+        let of = |members: Json| wkt_for_gdal(members.as_object().unwrap());
+        let sinusoidal = json!({
+            "grid_mapping_name": "sinusoidal", "longitude_of_projection_origin": 0.0,
+            "earth_radius": 6_371_007.181,
+        });
+        assert!(of(sinusoidal.clone()).unwrap().contains("Sinusoidal"));
+        for (name, value) in [
+            ("crs_wkt", "PROJCS[]"),
+            ("grid_mapping_name", "polar_stereographic"),
+            ("earth_radius", "unknown"),
+        ] {
+            let mut other = sinusoidal.clone();
+            other[name] = value.into();
+            assert_eq!(of(other), None, "{name}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::{Attribute, AttributeValue, VariableType};
 use crate::conventions::cf::attributes::{is_of_the_type, is_of_values, is_packed};
+use crate::conventions::cf::wkt::wkt_for_gdal;
 use crate::conventions::cf::{self, names, number_or_special, special};
 use crate::conventions::nczarr::is_of_the_library;
 use crate::node::{Number, NumberKind, Value};
@@ -103,6 +104,10 @@ pub(super) fn of_variable(
             Err(why) => note(format!("attribute {name:?} is not in it: {why}")),
         }
     }
+    found.extend(wkt_for_gdal(members).map(|wkt| Attribute {
+        name: names::CRS_WKT.to_owned(),
+        value: AttributeValue::Text(wkt),
+    }));
     found
 }
 
