@@ -271,13 +271,6 @@ def mrc(path, node):
         return of_steps(node, [float(size[a]) * 1e-10 for a in side], [float(origin[a]) * 1e-10 for a in side], True)
 
 
-def system(crs):
-    """The code of a reference system, else the method of its projection."""
-    # WKT of version 1 has no codes for all parts.
-    code = crs.to_epsg(min_confidence=20)
-    return f"EPSG:{code}" if code else crs.coordinate_operation.method_name
-
-
 def raster(path, node):
     import pyproj
     import rasterio
@@ -295,7 +288,8 @@ def raster(path, node):
             else:
                 found["even"] = even if is_same else list(t)
         if file.crs:
-            found["crs"] = system(pyproj.CRS(file.crs.to_wkt()))
+            # WKT of version 1 has no codes for all parts.
+            found["crs"] = f"EPSG:{pyproj.CRS(file.crs.to_wkt()).to_epsg(min_confidence=20)}"
         if file.nodata is not None:
             found["missing"] = file.nodata
         if (file.scales[0], file.offsets[0]) != (1, 0):
@@ -335,9 +329,7 @@ def netcdf(path, node):
             found["value_unit"] = attributes["units"]
         mapping = file.variables.get(attributes.get("grid_mapping"))
         if mapping is not None:
-            found["crs"] = system(pyproj.CRS.from_cf(mapping.attrs))
-            if not path.endswith(".cdf5.nc"):
-                found["crs"] = raster(f'NETCDF:"{path}":{name}', node).get("crs")
+            found["crs"] = f"EPSG:{pyproj.CRS.from_cf(mapping.attrs).to_epsg()}"
         return found
 
 
@@ -472,7 +464,7 @@ def check(node, table, bad):
 
 
 # The names of conventions whose stores are several.
-CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "rioxarray": "rioxarray", "cf": "CF", "gdal": "GDAL", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr"}
+CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "rioxarray": "rioxarray", "gdal": "GDAL", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr"}
 
 
 def markdown(table):

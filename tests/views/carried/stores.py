@@ -131,21 +131,6 @@ def gdal():
     expect("gdal/gdal", "YX", even=even, crs=f"EPSG:{code}")
 
 
-def grid_mappings():
-    """Systems that only attributes of CF have."""
-    import pyproj
-    import xarray
-
-    for name, text in {"sinusoidal": "+proj=sinu +lon_0=0 +R=6371007.181", "polar": "EPSG:3031", "cylindrical": "EPSG:6933"}.items():
-        attributes = pyproj.CRS(text).to_cf()
-        del attributes["crs_wkt"]
-        sides = {n: (n, UTM[n], {"standard_name": f"projection_{n}_coordinate", "units": "m"}) for n in "yx"}
-        values = xarray.DataArray(VOLUME[0], dims=("y", "x"), coords=sides, attrs={"grid_mapping": "crs"})
-        xarray.Dataset({"t": values, "crs": ((), 0, attributes)}).to_zarr(path(f"cf-{name}"), zarr_format=2, consolidated=False)
-        read = pyproj.CRS.from_cf(attributes)
-        expect(f"cf-{name}/t", "yx", even=UTM, crs=text if "EPSG" in text else read.coordinate_operation.method_name)
-
-
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
 
 
@@ -259,7 +244,7 @@ def geozarr():
 
 
 def main():
-    for write in (nifti_zarr, webknossos, tensorstore_n5, ome_zarr, rioxarray, grid_mappings, gdal, xarray_store, spatialdata, geozarr):
+    for write in (nifti_zarr, webknossos, tensorstore_n5, ome_zarr, rioxarray, gdal, xarray_store, spatialdata, geozarr):
         write()
     shutil.rmtree(path("scan"), ignore_errors=True)
     with open(sys.argv[2], "w") as file:
