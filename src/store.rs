@@ -13,7 +13,7 @@
 //! [`Store::stat`], [`Store::open`] and [`Store::list`] answer about one key. What the value of a chunk means is in
 //! another value, the document of its array, and both can be replaced at any time. The modules above therefore read
 //! chunks through a [`DocumentStore`], which returns a [`Fetched`] once it has checked that the document was the same
-//! after the read. A store with caches says how old they are ([`document_store::Freshness`]); no other module judges
+//! after the read. A store with caches says how old they are (`document_store::Freshness`); no other module judges
 //! that.
 //!
 //! # Caches

@@ -1,8 +1,8 @@
 //! What a mount does not show, and why: the one list that `README.txt`, `views.json`, `check`, `tree` and
 //! `info` print.
 //!
-//! A source can have content that no file name leads to ([`Store::omissions`]), and metadata can name
-//! members of a group that do not exist: levels of a pyramid, wells of a plate, columns of a table, nodes of
+//! A source can have content that no file name leads to
+//! ([`SourceInfo::omissions`](crate::store::SourceInfo::omissions)), and metadata can name members of a group that do not exist: levels of a pyramid, wells of a plate, columns of a table, nodes of
 //! consolidated metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
