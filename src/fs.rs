@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 use tokio::sync::Mutex;
 
 pub use crate::store::{Data, Kind, StoreError, Visited};
-pub use crate::tree::{Entry, Ino, Node};
+pub use crate::tree::{Answer, Entry, Ino, Node};
 
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat};
@@ -91,6 +91,9 @@ pub struct Policy {
     /// The number of threads that read local files outside of the page cache.
     pub local_io_threads: usize,
 }
+
+/// An answer to a request of the kernel.
+pub type FsAnswer<'a, T> = Answer<'a, T, FsError>;
 
 /// An opened file.
 #[derive(Debug)]
@@ -239,24 +242,15 @@ impl Fs {
         !self.is_remote || self.tree.store().capabilities().listing == ListingSupport::Complete
     }
 
-    /// As [`Fs::lookup`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::lookup`].
-    pub fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, FsError>> {
-        if name.len() > MAX_COMPONENT_BYTES {
-            return Some(Err(FsError::NameTooLong));
-        }
-        let found = self.tree.try_lookup(parent, name)?;
-        Some(found.map_err(Into::into))
-    }
-
     /// Finds a name in a directory.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if the absence of the name is proven.
-    pub async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, FsError> {
-        Ok(self.tree.lookup(parent, name).await?)
+    pub fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> FsAnswer<'a, Node> {
+        match name.len() > MAX_COMPONENT_BYTES {
+            true => Answer::now(Err(FsError::NameTooLong)),
+            false => (self.tree.lookup(parent, name)).map(|found| found.map_err(Into::into)),
+        }
     }
 
     /// Records that the kernel has forgotten `lookups` lookups of an inode number.
@@ -287,52 +281,30 @@ impl Fs {
         *count = count.saturating_add(1);
     }
 
-    /// As [`Fs::getattr`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::getattr`].
-    pub fn try_getattr(&self, ino: Ino, handle: Option<Handle>) -> Option<Result<Node, FsError>> {
-        let open = handle.and_then(|handle| self.files.get(handle));
-        let stat = match open {
-            Some(object) => Some(object.stat()),
-            None => self.tree.try_stat(ino),
-        };
-        // A mounted root always exists, and its attributes need no request.
-        let stat = match (stat, self.root) {
-            (None, Some(root)) if ino == Ino::ROOT => Ok(root),
-            (stat, _) => stat?,
-        };
-        Some(stat.map(|stat| Node { ino, stat }).map_err(Into::into))
-    }
-
     /// Returns the attributes of an inode number; with a handle, those of the opened file.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the file has been replaced.
-    pub async fn getattr(&self, ino: Ino, handle: Option<Handle>) -> Result<Node, FsError> {
+    pub fn getattr(&self, ino: Ino, handle: Option<Handle>) -> FsAnswer<'_, Node> {
         let open = handle.and_then(|handle| self.files.get(handle));
         let stat = match open {
-            Some(object) => object.stat(),
-            None => self.tree.stat(ino).await,
+            Some(object) => Answer::now(object.stat()),
+            None => self.tree.stat(ino),
         };
-        Ok(Node { ino, stat: stat? })
-    }
-
-    /// As [`Fs::open`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::open`].
-    pub fn try_open(&self, ino: Ino) -> Option<Result<OpenedFile, FsError>> {
-        let object = self.tree.try_open(ino)?;
-        Some(self.opened(object))
+        // A mounted root always exists, and its attributes need no request.
+        let stat = match (stat, self.root) {
+            (Answer::Later(_), Some(root)) if ino == Ino::ROOT => Answer::now(Ok(root)),
+            (stat, _) => stat,
+        };
+        stat.map(move |stat| Ok(Node { ino, stat: stat? }))
     }
 
     /// Opens a file.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`], for example, if the file can never be read.
-    pub async fn open(&self, ino: Ino) -> Result<OpenedFile, FsError> {
-        self.opened(self.tree.open(ino).await)
+    pub fn open(&self, ino: Ino) -> FsAnswer<'_, OpenedFile> {
+        (self.tree.open(ino)).map(|object| self.opened(object))
     }
 
     fn opened(&self, object: Result<Arc<dyn Object>, StoreError>) -> Result<OpenedFile, FsError> {
@@ -346,21 +318,12 @@ impl Fs {
         self.files.remove(handle);
     }
 
-    /// As [`Fs::opendir`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::opendir`].
-    pub fn try_opendir(&self, ino: Ino) -> Option<Result<Handle, FsError>> {
-        let directory = self.tree.try_open_dir(ino)?;
-        Some(self.opened_dir(directory))
-    }
-
     /// Opens a directory.
     ///
     /// # Errors
     /// [`FsError::NotADirectory`].
-    pub async fn opendir(&self, ino: Ino) -> Result<Handle, FsError> {
-        self.opened_dir(self.tree.open_dir(ino).await)
+    pub fn opendir(&self, ino: Ino) -> FsAnswer<'_, Handle> {
+        (self.tree.open_dir(ino)).map(|directory| self.opened_dir(directory))
     }
 
     fn opened_dir(
@@ -379,32 +342,10 @@ impl Fs {
     ///
     /// # Errors
     /// As [`Fs::opendir`]; [`FsError::BadHandle`].
-    pub async fn directory(&self, ino: Ino, handle: Option<Handle>) -> Result<OpenDir, FsError> {
+    pub fn directory(&self, ino: Ino, handle: Option<Handle>) -> FsAnswer<'_, OpenDir> {
         match handle {
-            Some(handle) => self.directories.get(handle).ok_or(FsError::BadHandle),
-            None => Ok(Arc::new(Mutex::new(self.tree.open_dir(ino).await?))),
-        }
-    }
-
-    /// As [`Fs::directory`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::directory`].
-    pub fn try_directory(
-        &self,
-        ino: Ino,
-        handle: Option<Handle>,
-    ) -> Option<Result<OpenDir, FsError>> {
-        match handle {
-            Some(handle) => Some(self.directories.get(handle).ok_or(FsError::BadHandle)),
-            None => {
-                let opened = self.tree.try_open_dir(ino)?;
-                Some(
-                    opened
-                        .map(|stream| Arc::new(Mutex::new(stream)))
-                        .map_err(Into::into),
-                )
-            }
+            Some(handle) => Answer::now(self.directories.get(handle).ok_or(FsError::BadHandle)),
+            None => (self.tree.open_dir(ino)).map(|stream| Ok(Arc::new(Mutex::new(stream?)))),
         }
     }
 
@@ -445,7 +386,7 @@ impl Fs {
                 self.add_placeholder(entry.ino);
                 EntryAttributes::Placeholder(entry.ino)
             };
-            let attributes = match self.tree.try_lookup_entry(ino, &entry) {
+            let attributes = match self.tree.lookup_entry(ino, &entry) {
                 Some(Ok(node)) => EntryAttributes::Current(node),
                 _ => known().unwrap_or_else(placeholder),
             };

@@ -26,11 +26,20 @@
 //!
 //! # A request
 //!
-//! A session thread calls the functions that begin with `try_`, which wait at most for a system call, and
-//! replies if they return a result. Otherwise it builds the future of the request and polls it once. A
-//! pending future is polled by the CPU pool when it is woken, and replies from there; reads of local files
-//! that would block run on the local I/O pool. If the caller has a fatal signal or the deadline has passed,
-//! the future is dropped, and with it each network request that no other future waits for.
+//! A session thread asks each layer once. [`tree::Answer`] says whether the result is at hand: attributes, names
+//! and opens of local stores and of caches are, and the session thread replies with them. It also reads the keys
+//! of a directory or an archive in place, if the kernel has their pages ([`store::ReadMode::NonBlocking`]);
+//! otherwise the same read runs on the local I/O pool and replies from there.
+//!
+//! Any other request is one future, and a read of a view one `async fn read` in each of `view`, `array` and
+//! `store`. The session thread polls it once. That poll is ready, and the session thread replies, if the decoded
+//! chunks or the fetched blocks are in memory, or local chunks that need no decoding in the page cache. Work that
+//! a session thread must not do is preceded by [`runtime::leave_session_thread`]: the pending future is polled by
+//! the CPU pool, as it is when a chunk is decoded or a response arrives, and replies from there. Nothing is done
+//! twice, because the same future continues.
+//!
+//! If the caller has a fatal signal or the deadline has passed, the future is dropped, and with it each network
+//! request that no other future waits for.
 //!
 //! Outside of this order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view
 //! to a file, [`errno`] maps errors to errno values, [`recent_errors`] stores the last failed requests,

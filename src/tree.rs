@@ -12,6 +12,7 @@
 //! changes, the key gets another number. So data that the kernel caches for a number are never
 //! wrong, and no handle ever reads two contents.
 
+mod answer;
 mod hashed;
 mod indexed;
 mod key_order;
@@ -20,6 +21,7 @@ mod mux;
 mod translations;
 mod views;
 
+pub use answer::Answer;
 pub use hashed::HashedTree;
 pub use indexed::IndexedTree;
 pub use mux::{MountedTrees, MuxTree};
@@ -127,31 +129,20 @@ const DOTS: u64 = 2;
 pub type Visit<'a> = dyn FnMut(Entry<'_>) -> ControlFlow<()> + 'a;
 
 /// A namespace over a store.
-///
-/// The methods that begin with `try_` return `None` if the result needs a network request, a
-/// decoder, or more than a system call.
 #[async_trait]
 pub trait Tree: Debug + Send + Sync {
-    /// As [`Tree::lookup`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Tree::lookup`].
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>>;
-
     /// Looks up a name and increments the lookup count of its number, until [`Tree::forget`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`] only if the absence is proven.
-    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        ready(self.try_lookup(parent, name))
-    }
+    fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node>;
 
     /// Increments the lookup count of a listed name, as [`Tree::lookup`] does. `None` if its
     /// attributes are not available without waiting.
     ///
     /// # Errors
     /// As [`Tree::lookup`].
-    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
+    fn lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>>;
 
     /// Increments the lookup count of a number that the kernel holds, and returns the attributes that the kernel
     /// has cached; a listing must not contain others. `None` if the kernel does not hold the number.
@@ -160,19 +151,11 @@ pub trait Tree: Debug + Send + Sync {
     /// Decrements the lookup count of a number.
     fn forget(&self, ino: Ino, lookups: u64);
 
-    /// As [`Tree::stat`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Tree::stat`].
-    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>>;
-
     /// Returns the attributes of a number.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the content of its key has changed.
-    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        ready(self.try_stat(ino))
-    }
+    fn stat(&self, ino: Ino) -> Answer<'_, Stat>;
 
     /// Returns the key of a number.
     ///
@@ -180,31 +163,17 @@ pub trait Tree: Debug + Send + Sync {
     /// [`StoreError::Stale`] if the number is unknown.
     fn key(&self, ino: Ino) -> Result<Key, StoreError>;
 
-    /// As [`Tree::open`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Tree::open`].
-    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>>;
-
     /// Opens the value of a number.
     ///
     /// # Errors
     /// The errors of [`Tree::stat`] and [`Store::open`].
-    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError>;
-
-    /// As [`Tree::open_dir`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Tree::open_dir`].
-    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>>;
+    fn open(&self, ino: Ino) -> Answer<'_, Arc<dyn Object>>;
 
     /// Opens a directory.
     ///
     /// # Errors
     /// As [`Tree::stat`].
-    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
-        ready(self.try_open_dir(ino))
-    }
+    fn open_dir(&self, ino: Ino) -> Answer<'_, Box<dyn DirStream>>;
 
     /// Returns the metadata of the node of a number, by name.
     ///
@@ -242,11 +211,6 @@ pub trait Tree: Debug + Send + Sync {
 
     /// Returns the number of inodes that take memory, for the statistics.
     fn known_inodes(&self) -> usize;
-}
-
-/// Unwraps the result of a `try_` method of a tree that never waits.
-fn ready<T>(answer: Option<Result<T, StoreError>>) -> Result<T, StoreError> {
-    answer.unwrap_or_else(|| Err(StoreError::internal("an answer that is not ready")))
 }
 
 /// Returns the native tree: exactly the keys of the store below `root`.

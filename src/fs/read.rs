@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Fs, FsError, Handle};
+use super::{Answer, Fs, FsAnswer, FsError, Handle};
 use crate::store::{Data, LocalReadError, Object, ReadMode, StoreError, read_owned};
 use crate::tree::Ino;
 
@@ -17,32 +17,26 @@ pub struct Reader {
 }
 
 impl Fs {
-    /// Returns the read of a file by its handle, or by its inode number if it has no handle. `None`
-    /// if opening the file would block.
+    /// Returns the read of a file by its handle, or by its inode number if it has no handle.
     ///
     /// # Errors
     /// [`FsError::BadHandle`], or those of [`Fs::open`].
-    pub fn try_reader(
+    pub fn reader(
         &self,
         ino: Ino,
         handle: Option<Handle>,
         offset: u64,
         size: usize,
-    ) -> Option<Result<Reader, FsError>> {
-        let object = match handle {
-            Some(handle) => self.files.get(handle).ok_or(FsError::BadHandle),
-            None => self.tree.try_open(ino)?.map_err(Into::into),
-        };
-        Some(object.map(|object| Reader::new(object, ino, offset, size)))
-    }
-
-    /// As [`Fs::try_reader`], for a file without a handle.
-    ///
-    /// # Errors
-    /// As [`Fs::open`].
-    pub async fn reader(&self, ino: Ino, offset: u64, size: usize) -> Result<Reader, FsError> {
-        let object = self.tree.open(ino).await?;
-        Ok(Reader::new(object, ino, offset, size))
+    ) -> FsAnswer<'_, Reader> {
+        match handle {
+            Some(handle) => {
+                let object = self.files.get(handle).ok_or(FsError::BadHandle);
+                Answer::now(object.map(|object| Reader::new(object, ino, offset, size)))
+            }
+            None => {
+                (self.tree.open(ino)).map(move |object| Ok(Reader::new(object?, ino, offset, size)))
+            }
+        }
     }
 
     /// Runs a blocking read on the local I/O pool. Unless a file can be read in parallel, its reads

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Fs, FsError};
+use super::{Answer, Fs, FsAnswer, FsError};
 use crate::tree::Ino;
 
 /// The largest size of an extended attribute's value, and of the list of names, in bytes.
@@ -74,33 +74,27 @@ impl Fs {
         Ok(names)
     }
 
-    /// As [`Fs::getxattr`], or `None` if it would block.
-    ///
-    /// # Errors
-    /// As [`Fs::getxattr`].
-    pub fn try_getxattr(&self, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>, FsError>> {
-        let is_of_node = name.starts_with(NODE_PREFIX.as_bytes());
-        match is_of_node || name == VIEWS.as_bytes() || name == NAME.as_bytes() {
-            true => None,
-            false => Some(self.own_attribute(ino, name)),
-        }
-    }
-
     /// Returns the value of an extended attribute.
     ///
     /// # Errors
     /// [`FsError::NoAttribute`], or [`FsError::NoSuchAttributeSpace`] for a namespace other than
     /// `user.*`, after which callers such as ls(1) request no more of them.
-    pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        if name == VIEWS.as_bytes() || name == NAME.as_bytes() {
+    pub fn getxattr<'a>(&'a self, ino: Ino, name: &'a [u8]) -> FsAnswer<'a, Vec<u8>> {
+        let is_of_node = name.starts_with(NODE_PREFIX.as_bytes());
+        match is_of_node || name == VIEWS.as_bytes() || name == NAME.as_bytes() {
+            true => Answer::later(self.attribute_of_node(ino, name)),
+            false => Answer::now(self.own_attribute(ino, name)),
+        }
+    }
+
+    /// Returns an attribute of the node of a directory, or the place of its views.
+    async fn attribute_of_node(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, FsError> {
+        let Some(name) = name.strip_prefix(NODE_PREFIX.as_bytes()) else {
             let views = self.tree.views(ino).await?.ok_or(FsError::NoAttribute)?;
             return Ok(match name == NAME.as_bytes() {
                 true => views.name.into_bytes(),
                 false => views.path.into(),
             });
-        }
-        let Some(name) = name.strip_prefix(NODE_PREFIX.as_bytes()) else {
-            return self.own_attribute(ino, name);
         };
         let attributes = self.tree.attributes(ino).await?;
         let found = attributes.into_iter().find(|(found, value)| {

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::future::Future;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use fuser::{
 use super::Service;
 use super::in_flight::{ErrorReply, RequestId};
 use super::reply::{file_attr, report, send_xattr, without_attributes};
-use crate::fs::{Fs, FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
+use crate::fs::{Answer, Fs, FsAnswer, FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
 
 /// A request that has a single reply.
 pub(super) trait Operation {
@@ -33,10 +32,7 @@ pub(super) trait Operation {
         None
     }
 
-    /// Runs the operation, or returns `None` if it would block.
-    fn try_run(&self, fs: &Fs) -> Option<Result<Self::Output, FsError>>;
-
-    fn run(&self, fs: &Fs) -> impl Future<Output = Result<Self::Output, FsError>> + Send;
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Self::Output>;
 
     fn answer(&self, service: &Service, output: Self::Output, reply: Self::Reply);
 
@@ -54,7 +50,7 @@ impl Service {
         operation: O,
         reply: O::Reply,
     ) {
-        match operation.try_run(&self.fs) {
+        match operation.run(&self.fs).at_hand() {
             Some(Ok(output)) => operation.answer(self, output, reply),
             Some(Err(error)) => {
                 let (ino, name) = (operation.ino(), operation.name());
@@ -111,14 +107,9 @@ impl Operation for Lookup<'_> {
         Some(&self.name)
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Option<Node>, FsError>> {
-        let found = fs.try_lookup(Ino(self.parent.0), self.name.as_bytes())?;
-        Some(negative(fs, found))
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<Option<Node>, FsError> {
-        let found = fs.lookup(Ino(self.parent.0), self.name.as_bytes()).await;
-        negative(fs, found)
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Option<Node>> {
+        let found = fs.lookup(Ino(self.parent.0), self.name.as_bytes());
+        found.map(|found| negative(fs, found))
     }
 
     fn answer(&self, service: &Service, found: Option<Node>, reply: ReplyEntry) {
@@ -170,12 +161,8 @@ impl Operation for Getattr {
         self.ino
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Node, FsError>> {
-        fs.try_getattr(Ino(self.ino.0), self.handle)
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<Node, FsError> {
-        fs.getattr(Ino(self.ino.0), self.handle).await
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Node> {
+        fs.getattr(Ino(self.ino.0), self.handle)
     }
 
     fn answer(&self, service: &Service, found: Node, reply: ReplyAttr) {
@@ -204,12 +191,8 @@ impl Operation for Open {
         self.0
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<OpenedFile, FsError>> {
-        fs.try_open(Ino(self.0.0))
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<OpenedFile, FsError> {
-        fs.open(Ino(self.0.0)).await
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, OpenedFile> {
+        fs.open(Ino(self.0.0))
     }
 
     fn answer(&self, service: &Service, opened: OpenedFile, mut reply: ReplyOpen) {
@@ -256,12 +239,8 @@ impl Operation for Opendir {
         self.0
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Handle, FsError>> {
-        fs.try_opendir(Ino(self.0.0))
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<Handle, FsError> {
-        fs.opendir(Ino(self.0.0)).await
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Handle> {
+        fs.opendir(Ino(self.0.0))
     }
 
     fn answer(&self, _: &Service, handle: Handle, reply: ReplyOpen) {
@@ -298,12 +277,8 @@ impl Operation for Getxattr<'_> {
         Some(&self.name)
     }
 
-    fn try_run(&self, fs: &Fs) -> Option<Result<Vec<u8>, FsError>> {
-        fs.try_getxattr(Ino(self.ino.0), self.name.as_bytes())
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<Vec<u8>, FsError> {
-        fs.getxattr(Ino(self.ino.0), self.name.as_bytes()).await
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Vec<u8>> {
+        fs.getxattr(Ino(self.ino.0), self.name.as_bytes())
     }
 
     fn answer(&self, _: &Service, value: Vec<u8>, reply: ReplyXattr) {
@@ -335,12 +310,8 @@ impl Operation for Listxattr {
         self.ino
     }
 
-    fn try_run(&self, _: &Fs) -> Option<Result<Vec<String>, FsError>> {
-        None
-    }
-
-    async fn run(&self, fs: &Fs) -> Result<Vec<String>, FsError> {
-        fs.listxattr(Ino(self.ino.0)).await
+    fn run<'a>(&'a self, fs: &'a Fs) -> FsAnswer<'a, Vec<String>> {
+        Answer::later(fs.listxattr(Ino(self.ino.0)))
     }
 
     fn answer(&self, _: &Service, names: Vec<String>, reply: ReplyXattr) {

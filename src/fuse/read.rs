@@ -81,7 +81,7 @@ impl Service {
             ino: INodeNo(ino.0),
             reply: Some(reply),
         };
-        let reader = match self.fs.try_reader(ino, handle, offset, size) {
+        let reader = match self.fs.reader(ino, handle, offset, size).at_hand() {
             Some(Ok(reader)) => Some(reader),
             Some(Err(error)) => return reply.answer(Err(error)),
             None => None,
@@ -112,7 +112,7 @@ impl Service {
                 starting.poll(async move {
                     let reader = match reader {
                         Some(reader) => Ok(reader),
-                        None => service.fs.reader(ino, offset, size).await,
+                        None => service.fs.reader(ino, handle, offset, size).await,
                     };
                     match reader {
                         Ok(reader) => guard.answer(reader.read().await),

@@ -197,7 +197,7 @@ impl Service {
         page: P,
     ) {
         let mut filled = FilledReply::new(&self.fs, page);
-        match self.try_list(part, &mut filled) {
+        match self.list_at_hand(part, &mut filled) {
             Some(Err(error)) if !filled.has_names => {
                 let errno = report(&self.fs, P::OPERATION, part.ino, None, &error);
                 filled.refuse(errno);
@@ -209,12 +209,13 @@ impl Service {
     }
 
     /// Adds names to the buffer; returns `None` if more names have to be fetched.
-    fn try_list<P: DirectoryReply>(
+    fn list_at_hand<P: DirectoryReply>(
         &self,
         part: DirectoryRange,
         filled: &mut FilledReply<P>,
     ) -> Option<Result<(), FsError>> {
-        let directory = match self.fs.try_directory(Ino(part.ino.0), part.handle)? {
+        let directory = self.fs.directory(Ino(part.ino.0), part.handle);
+        let directory = match directory.at_hand()? {
             Ok(directory) => directory,
             Err(error) => return Some(Err(error)),
         };

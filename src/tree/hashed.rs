@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 
 use super::key_order::KeyOrders;
 use super::key_readahead::KeyReadahead;
-use super::{DirStream, Entry, Ino, Node, Tree, Visit, unknown};
+use super::{Answer, DirStream, Entry, Ino, Node, Tree, Visit, unknown};
 use crate::store::{
     self, AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
     StoreError, Version, Visited, check_component,
@@ -272,6 +272,15 @@ impl HashedTree {
     }
 }
 
+impl HashedTree {
+    /// Returns the node of a key that was looked up, and counts the lookup.
+    fn found(&self, key: Key, stat: Result<Stat, StoreError>) -> Result<Node, StoreError> {
+        let stat = stat?;
+        self.looked_up(&key, &stat);
+        Ok(self.intern(key, stat))
+    }
+}
+
 fn changed(key: Key) -> StoreError {
     StoreError::Stale {
         key,
@@ -281,35 +290,30 @@ fn changed(key: Key) -> StoreError {
 
 #[async_trait]
 impl Tree for HashedTree {
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+    fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node> {
         let key = match self.child(parent, name) {
             Ok(key) => key,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Answer::now(Err(error)),
         };
-        let stat = self.store.try_stat(&key)?;
-        if let Ok(stat) = &stat {
-            self.looked_up(&key, stat);
+        match self.store.try_stat(&key) {
+            Some(stat) => Answer::now(self.found(key, stat)),
+            None => Answer::later(async move {
+                if let Some(values) = &self.values {
+                    values.anticipate(&key);
+                }
+                let stat = self.store.stat(&key).await;
+                self.found(key, stat)
+            }),
         }
-        Some(stat.map(|stat| self.intern(key, stat)))
     }
 
-    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        let key = self.child(parent, name)?;
-        if let Some(values) = &self.values {
-            values.anticipate(&key);
-        }
-        let stat = self.store.stat(&key).await?;
-        self.looked_up(&key, &stat);
-        Ok(self.intern(key, stat))
-    }
-
-    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match entry.stat {
             Some(stat) => {
                 let key = self.child(parent, entry.name);
                 Some(key.map(|key| self.intern(key, stat)))
             }
-            None => self.try_lookup(parent, entry.name),
+            None => self.lookup(parent, entry.name).at_hand(),
         }
     }
 
@@ -334,56 +338,54 @@ impl Tree for HashedTree {
         }
     }
 
-    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+    fn stat(&self, ino: Ino) -> Answer<'_, Stat> {
         let key = match self.key(ino) {
             Ok(key) => key,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Answer::now(Err(error)),
         };
-        let stat = self.store.try_stat(&key)?;
-        Some(stat.and_then(|stat| self.current(ino, stat)))
-    }
-
-    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        let stat = self.store.stat(&self.key(ino)?).await?;
-        self.current(ino, stat)
+        match self.store.try_stat(&key) {
+            Some(stat) => Answer::now(stat.and_then(|stat| self.current(ino, stat))),
+            None => Answer::later(async move {
+                let stat = self.store.stat(&key).await?;
+                self.current(ino, stat)
+            }),
+        }
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
         Ok(self.find(ino)?.0)
     }
 
-    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+    fn open(&self, ino: Ino) -> Answer<'_, Arc<dyn Object>> {
         let (key, _, version) = match self.find(ino) {
             Ok(found) => found,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Answer::now(Err(error)),
         };
-        let opened = self.store.try_open(&key, AccessHint::Ranges)?;
-        Some(opened.and_then(|object| self.opened(&key, version, object)))
-    }
-
-    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let (key, _, version) = self.find(ino)?;
-        if let Some(values) = &self.values {
-            values.anticipate_open(&key);
+        if let Some(opened) = self.store.try_open(&key, AccessHint::Ranges) {
+            return Answer::now(opened.and_then(|object| self.opened(&key, version, object)));
         }
-        let object = self.store.open(&key, AccessHint::Ranges).await?;
-        self.opened(&key, version, object)
+        Answer::later(async move {
+            if let Some(values) = &self.values {
+                values.anticipate_open(&key);
+            }
+            let object = self.store.open(&key, AccessHint::Ranges).await?;
+            self.opened(&key, version, object)
+        })
     }
 
-    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
-        let store = self.store.as_sync()?;
+    fn open_dir(&self, ino: Ino) -> Answer<'_, Box<dyn DirStream>> {
         let key = match self.key(ino) {
             Ok(key) => key,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Answer::now(Err(error)),
         };
-        let listing = store.list(&key);
-        Some(listing.map(|listing| self.directory(ino, key, listing)))
-    }
-
-    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
-        let key = self.key(ino)?;
-        let listing = self.store.list(&key).await?;
-        Ok(self.directory(ino, key, listing))
+        if let Some(store) = self.store.as_sync() {
+            let listing = store.list(&key);
+            return Answer::now(listing.map(|listing| self.directory(ino, key, listing)));
+        }
+        Answer::later(async move {
+            let listing = self.store.list(&key).await?;
+            Ok(self.directory(ino, key, listing))
+        })
     }
 
     fn store(&self) -> &dyn Store {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::hashed::InodeRange;
 use super::key_order::KeyOrders;
 use super::key_readahead::KeyReadahead;
-use super::{DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
+use super::{Answer, DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
 use crate::store::{
     Index, Key, Kind, Object, Position, Prefetch, Stat, Store, StoreError, Visited,
 };
@@ -129,24 +129,24 @@ impl IndexedTree {
 
 #[async_trait]
 impl Tree for IndexedTree {
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
-        Some(self.find(parent, name))
+    fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node> {
+        Answer::now(self.find(parent, name))
     }
 
-    fn try_lookup_entry(&self, _: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn lookup_entry(&self, _: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         let position = self.position(entry.ino);
         Some(position.and_then(|position| self.node(position)))
     }
 
     fn count_lookup(&self, ino: Ino) -> Option<Stat> {
-        self.try_stat(ino)?.ok()
+        self.stat(ino).at_hand()?.ok()
     }
 
     fn forget(&self, _: Ino, _: u64) {}
 
-    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+    fn stat(&self, ino: Ino) -> Answer<'_, Stat> {
         let node = self.position(ino).and_then(|position| self.node(position));
-        Some(node.map(|node| node.stat))
+        Answer::now(node.map(|node| node.stat))
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
@@ -155,23 +155,18 @@ impl Tree for IndexedTree {
         Ok(self.index().key(position))
     }
 
-    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+    fn open(&self, ino: Ino) -> Answer<'_, Arc<dyn Object>> {
         match self.object(ino) {
-            Ok(object) if object.size_bytes() == 0 => None,
-            opened => Some(opened),
+            Ok(object) if object.size_bytes() == 0 => Answer::later(async move {
+                object.verify_empty().await?;
+                Ok(object)
+            }),
+            opened => Answer::now(opened),
         }
     }
 
-    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let object = self.object(ino)?;
-        if object.size_bytes() == 0 {
-            object.verify_empty().await?;
-        }
-        Ok(object)
-    }
-
-    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
-        Some(self.directory(ino))
+    fn open_dir(&self, ino: Ino) -> Answer<'_, Box<dyn DirStream>> {
+        Answer::now(self.directory(ino))
     }
 
     fn store(&self) -> &dyn Store {

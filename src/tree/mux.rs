@@ -17,7 +17,7 @@ use async_trait::async_trait;
 
 use super::translations::Translations;
 use super::views::{ListedDir, ListedName, VIEWS_DIR, ViewTree};
-use super::{DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, Visit};
+use super::{Answer, DirStream, Entry, HashedTree, Ino, Node, Tree, ViewsOfDir, Visit};
 use crate::node::attributes_at;
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Kind, ListingSupport, Object, Stat, Store, StoreError, Visited};
@@ -180,57 +180,66 @@ impl MuxTree {
         }
     }
 
-    async fn lookup_native(&self, outer: Ino, ino: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        let is_hidden = name == VIEWS_DIR;
-        if !is_hidden || !self.views_hide_keys() {
-            match self.native.lookup(ino, name).await {
-                Err(StoreError::NotFound { .. }) if is_hidden => {}
+    /// Looks up [`VIEWS_DIR`] in a native directory: `outer` is its number in the mount, `inner` in the tree.
+    async fn lookup_views_dir(&self, outer: Ino, inner: Ino) -> Result<Node, StoreError> {
+        if !self.views_hide_keys() {
+            match self.native.lookup(inner, VIEWS_DIR).await {
+                Err(StoreError::NotFound { .. }) => {}
                 found => return found,
             }
         }
-        self.views
-            .lookup_views_dir(&self.native.key(ino)?, outer)
-            .await
+        let key = self.native.key(inner)?;
+        self.views.lookup_views_dir(&key, outer).await
+    }
+
+    /// Opens the root of [`MountedTrees::Both`].
+    async fn open_root_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
+        let views = self.views.group_number().await?;
+        let names = [(NATIVE, NATIVE_ROOT), (VIEWS, views)];
+        let names = names.map(|(name, ino)| ListedName::directory(name, ino));
+        Ok(Box::new(ListedDir {
+            ino,
+            parent: ino,
+            names: names.into(),
+        }))
     }
 }
 
 #[async_trait]
 impl Tree for MuxTree {
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
+    fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node> {
         match self.owner(parent) {
-            Owner::Both => None,
-            Owner::Native(_) if name == VIEWS_DIR => None,
-            Owner::Native(parent) => self.native.try_lookup(parent, name),
-            Owner::Views(views) => views.try_lookup(parent, name),
-            Owner::Translation(tree) => tree.try_lookup(parent, name),
-        }
-    }
-
-    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        match self.owner(parent) {
-            Owner::Both => self.lookup_root(name).await,
-            Owner::Native(native) => self.lookup_native(parent, native, name).await,
-            Owner::Views(views) => match views.lookup(parent, name).await {
-                Err(StoreError::NotFound { key }) if views.is_of_root(parent) => {
-                    let root = self.translations.root(name).await?;
-                    root.ok_or(StoreError::NotFound { key })
-                }
+            Owner::Both => Answer::later(self.lookup_root(name)),
+            Owner::Native(native) if name == VIEWS_DIR => {
+                Answer::later(self.lookup_views_dir(parent, native))
+            }
+            Owner::Native(native) => self.native.lookup(native, name),
+            Owner::Views(views) => match views.lookup(parent, name) {
+                Answer::Later(found) if views.is_of_root(parent) => Answer::later(async move {
+                    match found.await {
+                        Err(StoreError::NotFound { key }) => {
+                            let root = self.translations.root(name).await?;
+                            root.ok_or(StoreError::NotFound { key })
+                        }
+                        found => found,
+                    }
+                }),
                 found => found,
             },
-            Owner::Translation(tree) => tree.lookup(parent, name).await,
+            Owner::Translation(tree) => tree.lookup(parent, name),
         }
     }
 
-    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         match self.owner(parent) {
             Owner::Native(parent) if entry.name != VIEWS_DIR => {
-                self.native.try_lookup_entry(parent, entry)
+                self.native.lookup_entry(parent, entry)
             }
             // The attributes have to be read first.
             Owner::Translation(_) if entry.stat.is_none() => None,
-            Owner::Translation(tree) => tree.try_lookup_entry(parent, entry),
-            Owner::Views(views) => views.try_lookup_entry(parent, entry),
-            _ => self.try_lookup(parent, entry.name),
+            Owner::Translation(tree) => tree.lookup_entry(parent, entry),
+            Owner::Views(views) => views.lookup_entry(parent, entry),
+            _ => self.lookup(parent, entry.name).at_hand(),
         }
     }
 
@@ -244,14 +253,9 @@ impl Tree for MuxTree {
         tree.forget(ino, lookups);
     }
 
-    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
+    fn stat(&self, ino: Ino) -> Answer<'_, Stat> {
         let (tree, ino) = self.tree(ino);
-        tree.try_stat(ino)
-    }
-
-    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        let (tree, ino) = self.tree(ino);
-        tree.stat(ino).await
+        tree.stat(ino)
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
@@ -259,50 +263,27 @@ impl Tree for MuxTree {
         tree.key(ino)
     }
 
-    fn try_open(&self, ino: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
+    fn open(&self, ino: Ino) -> Answer<'_, Arc<dyn Object>> {
         let (tree, ino) = self.tree(ino);
-        tree.try_open(ino)
+        tree.open(ino)
     }
 
-    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let (tree, ino) = self.tree(ino);
-        tree.open(ino).await
-    }
-
-    fn try_open_dir(&self, ino: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
+    fn open_dir(&self, ino: Ino) -> Answer<'_, Box<dyn DirStream>> {
         match self.owner(ino) {
-            Owner::Native(inner) if !self.is_listed => {
-                let opened = self.native.try_open_dir(inner)?;
-                Some(opened.map(|stream| {
-                    let directory = self.native_dir(ino, stream);
-                    Box::new(directory) as Box<dyn DirStream>
-                }))
-            }
-            Owner::Translation(tree) => tree.try_open_dir(ino),
-            _ => None,
-        }
-    }
-
-    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
-        match self.owner(ino) {
-            Owner::Both => {
-                let views = self.views.group_number().await?;
-                let names = [(NATIVE, NATIVE_ROOT), (VIEWS, views)];
-                let names = names.map(|(name, ino)| ListedName::directory(name, ino));
-                Ok(Box::new(ListedDir {
-                    ino,
-                    parent: ino,
-                    names: names.into(),
-                }))
-            }
-            Owner::Native(inner) => Ok(Box::new(self.open_native_dir(ino, inner).await?)),
-            Owner::Views(views) if views.is_of_root(ino) => {
+            Owner::Both => Answer::later(self.open_root_dir(ino)),
+            Owner::Native(inner) if self.is_listed => Answer::later(async move {
+                let directory = self.open_native_dir(ino, inner).await?;
+                Ok(Box::new(directory) as Box<dyn DirStream>)
+            }),
+            Owner::Native(inner) => (self.native.open_dir(inner))
+                .map(move |stream| Ok(Box::new(self.native_dir(ino, stream?)) as _)),
+            Owner::Views(views) if views.is_of_root(ino) => Answer::later(async move {
                 let formats = &self.nodes.options().formats;
                 let translations = self.translations.listed(formats).await;
                 views.open_dir_with(ino, translations).await
-            }
-            Owner::Views(views) => views.open_dir(ino).await,
-            Owner::Translation(tree) => tree.open_dir(ino).await,
+            }),
+            Owner::Views(views) => views.open_dir(ino),
+            Owner::Translation(tree) => tree.open_dir(ino),
         }
     }
 

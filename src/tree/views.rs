@@ -19,11 +19,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 
+use self::find::find_chunk;
 use self::listing::ChunkDirStream;
 pub(super) use self::listing::{ListedDir, ListedName};
 use self::view::{FoundView, View, ViewKind};
 use super::mux::{NATIVE_ROOT, VIEW_BIT};
-use super::{DirStream, Entry, Ino, Node, Tree, ViewsOfDir, unknown};
+use super::{Answer, DirStream, Entry, Ino, Node, Tree, ViewsOfDir, unknown};
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, Object, Stat, Store, StoreError};
 use crate::sync::{Mutex, MutexGuard};
@@ -209,31 +210,33 @@ impl ViewTree {
 
 #[async_trait]
 impl Tree for ViewTree {
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Option<Result<Node, StoreError>> {
-        if parent == Ino::ROOT {
-            return None;
-        }
-        match self.looked_up(parent) {
-            Ok((view, _)) => {
-                let found = self.try_find(&view, name)?;
-                Some(found.and_then(|found| self.intern(found, parent)))
+    fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node> {
+        let known = match parent {
+            Ino::ROOT => None,
+            _ => Some(self.looked_up(parent)),
+        };
+        match known {
+            Some(Err(error)) => return Answer::now(Err(error)),
+            Some(Ok((view, _))) => {
+                if let Some(found) = find_chunk(&view, name) {
+                    return Answer::now(found.and_then(|found| self.intern(found, parent)));
+                }
             }
-            Err(error) => Some(Err(error)),
+            None => {}
         }
+        Answer::later(async move {
+            let view = self.view(parent).await?;
+            self.intern(self.find(&view, name).await?, parent)
+        })
     }
 
-    async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Node, StoreError> {
-        let view = self.view(parent).await?;
-        self.intern(self.find(&view, name).await?, parent)
-    }
-
-    fn try_lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+    fn lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
         if parent == Ino::ROOT {
             return None;
         }
         let (view, _) = self.looked_up(parent).ok()?;
         if !self.is_cached(&view, entry.name) {
-            return self.try_lookup(parent, entry.name);
+            return self.lookup(parent, entry.name).at_hand();
         }
         let found = self.find(&view, entry.name).now_or_never()?;
         Some(found.and_then(|found| self.intern(found, parent)))
@@ -264,24 +267,27 @@ impl Tree for ViewTree {
         drop(forgotten);
     }
 
-    fn try_stat(&self, ino: Ino) -> Option<Result<Stat, StoreError>> {
-        if ino == Ino::ROOT {
-            return None;
-        }
-        match self.looked_up(ino) {
-            Ok((view, object)) if self.is_current(&view) => Some(Ok(view.stat(object.as_deref()))),
-            Ok(_) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    async fn stat(&self, ino: Ino) -> Result<Stat, StoreError> {
-        let (view, object) = match ino {
-            Ino::ROOT => (self.group().await?, None),
-            _ => self.looked_up(ino)?,
+    fn stat(&self, ino: Ino) -> Answer<'_, Stat> {
+        let known = match ino {
+            Ino::ROOT => None,
+            _ => Some(self.looked_up(ino)),
         };
-        self.check(&view).await?;
-        Ok(view.stat(object.as_deref()))
+        let known = match known {
+            Some(Err(error)) => return Answer::now(Err(error)),
+            Some(Ok((view, object))) if self.is_current(&view) => {
+                return Answer::now(Ok(view.stat(object.as_deref())));
+            }
+            Some(Ok(known)) => Some(known),
+            None => None,
+        };
+        Answer::later(async move {
+            let (view, object) = match known {
+                Some(known) => known,
+                None => (self.group().await?, None),
+            };
+            self.check(&view).await?;
+            Ok(view.stat(object.as_deref()))
+        })
     }
 
     fn key(&self, ino: Ino) -> Result<Key, StoreError> {
@@ -291,29 +297,23 @@ impl Tree for ViewTree {
         }
     }
 
-    fn try_open(&self, _: Ino) -> Option<Result<Arc<dyn Object>, StoreError>> {
-        None
+    fn open(&self, ino: Ino) -> Answer<'_, Arc<dyn Object>> {
+        Answer::later(async move {
+            let (view, object) = match ino {
+                Ino::ROOT => (self.group().await?, None),
+                _ => self.looked_up(ino)?,
+            };
+            self.check(&view).await?;
+            let not_a_file = || StoreError::NotAPrefix { key: view.key() };
+            let object = object.ok_or_else(not_a_file)?;
+            let opened = object.open().await?;
+            object.check_beginning(&*opened).await?;
+            Ok(opened)
+        })
     }
 
-    async fn open(&self, ino: Ino) -> Result<Arc<dyn Object>, StoreError> {
-        let (view, object) = match ino {
-            Ino::ROOT => (self.group().await?, None),
-            _ => self.looked_up(ino)?,
-        };
-        self.check(&view).await?;
-        let not_a_file = || StoreError::NotAPrefix { key: view.key() };
-        let object = object.ok_or_else(not_a_file)?;
-        let opened = object.open().await?;
-        object.check_beginning(&*opened).await?;
-        Ok(opened)
-    }
-
-    fn try_open_dir(&self, _: Ino) -> Option<Result<Box<dyn DirStream>, StoreError>> {
-        None
-    }
-
-    async fn open_dir(&self, ino: Ino) -> Result<Box<dyn DirStream>, StoreError> {
-        self.open_dir_with(ino, Vec::new()).await
+    fn open_dir(&self, ino: Ino) -> Answer<'_, Box<dyn DirStream>> {
+        Answer::later(self.open_dir_with(ino, Vec::new()))
     }
 
     async fn attributes(&self, ino: Ino) -> Result<Vec<(String, Vec<u8>)>, StoreError> {

@@ -33,25 +33,22 @@ pub struct Part {
 
 /// LOOKUP; `None` means proven absence.
 pub fn lookup(fs: &Fs, parent: Ino, name: &[u8]) -> Result<Option<Node>, FsError> {
-    let found = fs.try_lookup(parent, name);
-    match found.unwrap_or_else(|| block_on(fs.lookup(parent, name))) {
+    match block_on(fs.lookup(parent, name)) {
         Err(FsError::Store(StoreError::NotFound { .. })) => Ok(None),
         found => found.map(Some),
     }
 }
 
 pub fn getattr(fs: &Fs, ino: Ino, handle: Option<Handle>) -> Result<Node, FsError> {
-    let found = fs.try_getattr(ino, handle);
-    found.unwrap_or_else(|| block_on(fs.getattr(ino, handle)))
+    block_on(fs.getattr(ino, handle))
 }
 
 pub fn open(fs: &Fs, ino: Ino) -> Result<OpenedFile, FsError> {
-    fs.try_open(ino).unwrap_or_else(|| block_on(fs.open(ino)))
+    block_on(fs.open(ino))
 }
 
 pub fn opendir(fs: &Fs, ino: Ino) -> Result<Handle, FsError> {
-    let opened = fs.try_opendir(ino);
-    opened.unwrap_or_else(|| block_on(fs.opendir(ino)))
+    block_on(fs.opendir(ino))
 }
 
 /// READ with a handle, or without one if opens are not requested.
@@ -62,10 +59,7 @@ pub fn read(
     offset: u64,
     size: usize,
 ) -> Result<Vec<u8>, FsError> {
-    let reader = match fs.try_reader(ino, handle, offset, size) {
-        Some(reader) => reader?,
-        None => block_on(fs.reader(ino, offset, size))?,
-    };
+    let reader = block_on(fs.reader(ino, handle, offset, size))?;
     let read = match reader.read_at_hand() {
         Some(read) => read,
         None if reader.is_local() => reader.read_blocking(),
@@ -77,7 +71,7 @@ pub fn read(
 /// READDIR or READDIRPLUS; an empty reply means the end of the directory.
 pub fn list(fs: &Fs, part: Part) -> Result<Vec<Name>, FsError> {
     let mut names = Vec::new();
-    let listed = match try_list(fs, part, &mut names) {
+    let listed = match list_at_hand(fs, part, &mut names) {
         Some(listed) => listed,
         None if !names.is_empty() => Ok(()),
         None => block_on(list_pending(fs, part, &mut names)),
@@ -89,8 +83,8 @@ pub fn list(fs: &Fs, part: Part) -> Result<Vec<Name>, FsError> {
     }
 }
 
-fn try_list(fs: &Fs, part: Part, names: &mut Vec<Name>) -> Option<Result<(), FsError>> {
-    let directory = match fs.try_directory(part.ino, part.handle)? {
+fn list_at_hand(fs: &Fs, part: Part, names: &mut Vec<Name>) -> Option<Result<(), FsError>> {
+    let directory = match fs.directory(part.ino, part.handle).at_hand()? {
         Ok(directory) => directory,
         Err(error) => return Some(Err(error)),
     };

@@ -9,32 +9,28 @@ use crate::node::{ContentError, ViewNode};
 use crate::store::{Kind, StoreError};
 use crate::view::{ChunkEntry, ChunkNames, Content, Format, ParsedName, alias};
 
-impl ViewTree {
-    /// Finds a name in a directory of chunks; `None` in any other directory.
-    pub(super) fn try_find(
-        &self,
-        view: &View,
-        name: &[u8],
-    ) -> Option<Result<FoundView, StoreError>> {
-        let ViewKind::Chunks { names, dir, inner } = &view.kind else {
-            return None;
-        };
-        let kind = names.find(*dir, name).map(|entry| match entry {
-            ChunkEntry::Directory(dir) => ViewKind::Chunks {
-                names: Arc::clone(names),
-                dir,
-                inner: *inner,
-            },
-            ChunkEntry::Chunk(number) if *inner => ViewKind::Inner(number),
-            ChunkEntry::Chunk(number) => ViewKind::Chunk(number),
-        });
-        let found = kind.map(|kind| view.with(kind).into());
-        Some(found.ok_or_else(|| absent(view, name)))
-    }
+/// Finds a name in a directory of chunks; `None` in any other directory.
+pub(super) fn find_chunk(view: &View, name: &[u8]) -> Option<Result<FoundView, StoreError>> {
+    let ViewKind::Chunks { names, dir, inner } = &view.kind else {
+        return None;
+    };
+    let kind = names.find(*dir, name).map(|entry| match entry {
+        ChunkEntry::Directory(dir) => ViewKind::Chunks {
+            names: Arc::clone(names),
+            dir,
+            inner: *inner,
+        },
+        ChunkEntry::Chunk(number) if *inner => ViewKind::Inner(number),
+        ChunkEntry::Chunk(number) => ViewKind::Chunk(number),
+    });
+    let found = kind.map(|kind| view.with(kind).into());
+    Some(found.ok_or_else(|| absent(view, name)))
+}
 
+impl ViewTree {
     /// Finds the view of a name in a directory of views.
     pub(super) async fn find(&self, view: &View, name: &[u8]) -> Result<FoundView, StoreError> {
-        if let Some(found) = self.try_find(view, name) {
+        if let Some(found) = find_chunk(view, name) {
             return found;
         }
         let node = &view.node;
