@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, StatxFlags};
+
 use crate::compare::*;
 use crate::servers::{Nginx, Request};
 use crate::support::*;
@@ -52,6 +54,31 @@ fn an_array_is_read_with_a_request_for_each_chunk_and_two_more() {
     // The second read comes from memory.
     read(mounted.join("zlib/.zarrfs/zlib.bin")).unwrap();
     assert_eq!(nginx.requests().len(), before + requests.len());
+    mounted.unmount();
+}
+
+#[test]
+fn a_view_is_found_with_requests_for_its_node_and_its_attributes_with_none() {
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("v3");
+    // Reads the group.
+    fs::metadata(mounted.join(".zarrfs")).unwrap();
+    let before = nginx.requests().len();
+    let view = mounted.join(".zarrfs/zstd.npy");
+    let size = fs::metadata(&view).unwrap().len();
+    let requests = nginx.requests().split_off(before);
+    assert!(
+        requests.iter().all(|r| r.path.contains("/zstd")),
+        "{requests:?}"
+    );
+    for _ in 0..3 {
+        let (flags, wanted) = (AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+        let stat = rustix::fs::statx(rustix::fs::CWD, &view, flags, wanted).unwrap();
+        assert_eq!(stat.stx_size, size);
+    }
+    let asked = nginx.requests().split_off(before + requests.len());
+    assert!(asked.is_empty(), "{asked:?}");
     mounted.unmount();
 }
 
