@@ -5,7 +5,9 @@
 //! become strips of rows.
 
 mod blocks;
-mod ifd;
+mod directory;
+mod field;
+mod header;
 
 use std::sync::Arc;
 
@@ -14,8 +16,10 @@ use crate::node::{Conversion, Number, NumberKind};
 use crate::view::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
-pub(in crate::view) use ifd::{Directories, FieldValue, Image, tag};
-use ifd::{FileContents, Header};
+pub(in crate::view) use directory::Image;
+pub(in crate::view) use field::{FieldValue, tag};
+pub(in crate::view) use header::Directories;
+use header::{FileContents, Header};
 
 /// The pixels of an image.
 #[derive(Debug, Clone)]
@@ -91,7 +95,7 @@ pub(in crate::view) fn encode_directories<E: Clone + Into<Segment>>(
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
     with_contents(images, directories, first, |contents| {
-        ifd::encode(contents, order)
+        header::encode(contents, order)
     })
 }
 
@@ -105,7 +109,7 @@ pub(in crate::view) fn encode_first_plane(
     order: ByteOrder,
 ) -> Result<FileLayout, String> {
     with_contents(&[image], Directories::Planes(&[0]), first, |contents| {
-        ifd::encode_first(contents, order)
+        header::encode_first(contents, order)
     })
 }
 

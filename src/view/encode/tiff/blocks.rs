@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::PixelLayout;
-use super::ifd::{FieldValue, tag};
+use super::field::{FieldValue, tag};
 use crate::array::ChunkTable;
 use crate::view::layout::ElementOrder;
 
