@@ -1,6 +1,7 @@
 //! Loads the input of a file: the nodes below a group ([`GroupTree`]), and the elements that the file needs.
 
 mod grid_mappings;
+mod proof;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,6 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::dataset::MAX_DIMENSIONS;
 use super::group_column::GroupColumn;
 use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 use super::nodes::Nodes;
@@ -16,7 +16,7 @@ use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::georef::{RasterMetadata, crs_metadata};
 use crate::conventions::missing::{ZeroFill, values_in_tables, zero_fill};
-use crate::node::{ContentError, NodeElements, ViewNode};
+use crate::node::{ContentError, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
 use crate::zarr::{Array, Node};
@@ -27,11 +27,6 @@ const MAX_NODES: usize = 4096;
 const MAX_BYTES: u64 = 256 << 20;
 /// The maximum depth of nested groups.
 const MAX_DEPTH: usize = 64;
-/// The maximum number of remote nodes that are read to find out whether there is any array.
-const MAX_LOOKED_AT: usize = 256;
-/// The maximum size of the arrays of one file, in bytes, for which metadata alone prove that the file exists.
-/// Gaps and wider numbers cannot bring such a file to the size limit.
-const MAX_PROVEN_BYTES: u64 = 1 << 58;
 
 /// The remaining budget of one file.
 #[derive(Debug)]
@@ -535,67 +530,6 @@ impl Nodes {
         let names = list_prefixes(&**self.store(), node.key(), most).await?;
         let keys = names.iter().filter_map(|name| node.key().join(name).ok());
         Ok(keys.collect())
-    }
-
-    /// Returns whether metadata alone prove that a file of a group can be made. `metadata_prove` returns whether
-    /// metadata prove that an array is a variable. No elements are read.
-    ///
-    /// # Errors
-    /// [`ContentError::Absent`] if the file has too many nodes; errors of the store.
-    pub(super) async fn metadata_prove_group(
-        self: &Arc<Self>,
-        node: &Arc<ViewNode>,
-        scope: TreeScope,
-        metadata_prove: fn(&ViewNode) -> bool,
-    ) -> Result<bool, ContentError> {
-        if self.store().capabilities().is_remote {
-            // Each node may take a remote request.
-            return match self.finds_proof(node, scope, metadata_prove).await? {
-                true => self.check_names(node).await.map(|()| true),
-                false => Ok(false),
-            };
-        }
-        let tree = self.group_tree_with(node, scope, false).await?;
-        let arrays = tree.all_arrays();
-        let views = || arrays.iter().filter_map(|array| array.node.array_view());
-        // Each axis may have its own dimension, and complex parts or characters add one more.
-        let dimensions: usize = views().map(|view| view.shape().len() + 1).sum();
-        let bytes = views().try_fold(0_u64, |sum, view| {
-            sum.checked_add(view.reader.chunk_major_bytes())
-        });
-        let is_within_limits =
-            dimensions <= MAX_DIMENSIONS && bytes.is_some_and(|bytes| bytes <= MAX_PROVEN_BYTES);
-        Ok(is_within_limits && arrays.iter().any(|array| metadata_prove(&array.node)))
-    }
-
-    /// Returns whether `metadata_prove` is true for an array in a group, or below it. Also true if the group has
-    /// more than [`MAX_LOOKED_AT`] nodes.
-    async fn finds_proof(
-        &self,
-        node: &ViewNode,
-        scope: TreeScope,
-        metadata_prove: fn(&ViewNode) -> bool,
-    ) -> Result<bool, StoreError> {
-        let mut left = MAX_LOOKED_AT;
-        let mut groups = vec![node.key().clone()];
-        while let Some(key) = groups.pop() {
-            let group = self.node(&key).await?;
-            let children = self.child_keys(&group, left).await?;
-            for key in children.into_iter().filter(has_text_name) {
-                let Some(rest) = left.checked_sub(1) else {
-                    return Ok(true);
-                };
-                left = rest;
-                let child = self.node(&key).await?;
-                match &child.elements {
-                    _ if child.broken().is_some() => {}
-                    NodeElements::None if !scope.is_one_group() => groups.push(key),
-                    _ if metadata_prove(&child) => return Ok(true),
-                    _ => {}
-                }
-            }
-        }
-        Ok(false)
     }
 }
 
