@@ -25,7 +25,7 @@
 //! | the side of a patient | the header in the array `nifti`; `orientation` of RFC-4; names x, y and z; the order | nifti-zarr reads its own header; nibabel takes x, y and z for right, anterior and superior |
 //! | the coordinate system of an image | the output of the transforms of its levels; others are left out with a note | it is the native one (OME-Zarr 0.6), and files have one |
 //! | missing values | `_FillValue`; `missing_value`; `fill_value` of v2 unless it is the default 0 of zarr-python (`missing`); `fill_value` of v3 beside `_CRS` | xarray reads `fill_value` of v2 as `_FillValue`, and not that of v3 |
-//! | scale and offset | `scale_factor`, `add_offset` | no other convention has them |
+//! | scale and offset | `scale_factor`, `add_offset`; the header in the array `nifti` | CF is written for the array, the header for its whole image |
 //! | reference system | `proj:` and `spatial:` of `zarr_conventions`; `_CRS` of GDAL; the grid mapping of CF; contradictions give none, with a note | the order of GDAL; a wrong place is worse than none |
 //! | columns of a table | `_index` and `column-order` of a dataframe of AnnData; the array of the dimension, then the others by name | pandas and anndata have this order |
 //! | colours | `omero.channels` of OME-Zarr; an axis of channels without colours is shown as red, green and blue | viewers of OME-Zarr do so |

@@ -42,6 +42,12 @@ fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile,
     let header = header(view.shape(), &metadata.axes, mode, order)?;
     for axis in metadata.axes.iter().rev().take(3) {
         let is_side = matches!(axis.kind, AxisKind::Space | AxisKind::Unknown);
+        if is_side && axis.metres().is_some() && axis.spacing.is_some_and(|step| step < 0.0) {
+            notes.add(format!(
+                "the coordinates along {} decrease, which MRC cannot say: read the size of its pixels as negative",
+                axis.name.as_deref().unwrap_or("an axis without a name")
+            ));
+        }
         if is_side && axis.spacing.is_some() && axis.metres().is_none() {
             notes.add(format!(
                 "the spacing along {} is left out: its unit is no known length",
