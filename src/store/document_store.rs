@@ -187,25 +187,6 @@ impl DocumentStore {
         Ok(current.fetched(read?))
     }
 
-    /// Reads values as [`DocumentStore::fetch`], from a store that answers without waiting; `None` for other stores,
-    /// or if `read` returns `None`.
-    ///
-    /// # Errors
-    /// As [`DocumentStore::fetch`].
-    pub fn try_fetch<T>(
-        &self,
-        read: impl FnOnce(&dyn SyncStore) -> Result<Option<T>, StoreError>,
-    ) -> Result<Option<Fetched<T>>, StoreError> {
-        let Some(store) = self.store.as_sync() else {
-            return Ok(None);
-        };
-        let read = read(store);
-        if let Some((key, version)) = &self.document {
-            self.record(compare(key, *version, store.stat(key)))?;
-        }
-        Ok(read?.map(|value| self.current().fetched(value)))
-    }
-
     /// Reads values so that the store caches them. They are checked when they are fetched.
     pub async fn prefetch<'a, F>(&'a self, read: impl FnOnce(DocumentReads<'a>) -> F)
     where
