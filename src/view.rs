@@ -17,7 +17,7 @@ mod group_table;
 mod group_tree;
 mod layout;
 mod load_tree;
-mod missing_times;
+mod null_rows;
 mod nodes;
 mod padding;
 mod read;
