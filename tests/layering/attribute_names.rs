@@ -160,8 +160,8 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "zarr/n5.rs",
-        &["pixelResolution", "multiScale", "downsamplingFactors"],
-        "these members tell a group of N5 from another directory",
+        &["axes", "pixelResolution", "multiScale", "downsamplingFactors"],
+        "axes are the dimension names of an N5 array; the others tell a group of N5 from another directory",
     ),
     ("zarr/", &["dtype"], "a member of .zarray"),
     (
@@ -189,6 +189,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "inspect/info_text.rs",
         &["axes", "axis", "orientation"],
         "members of the JSON of descriptions",
+    ),
+    (
+        "store/remote/hf/url.rs",
+        &["datasets"],
+        "a kind of repositories of Hugging Face",
     ),
     ("view/format", &["ome", "nifti"], "names of formats"),
     ("view/source_name.rs", &["ome"], "an ending of file names"),

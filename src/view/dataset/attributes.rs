@@ -84,7 +84,7 @@ pub(super) fn of_variable(
             continue;
         }
         // Units of axes, as in N5: programs would take them for the unit of the values.
-        if name == "units" && json.is_array() {
+        if name == names::UNITS && json.is_array() {
             note("attribute \"units\" is not in it: it is a list".to_owned());
             continue;
         }
