@@ -160,7 +160,12 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "zarr/n5.rs",
-        &["axes", "pixelResolution", "multiScale", "downsamplingFactors"],
+        &[
+            "axes",
+            "pixelResolution",
+            "multiScale",
+            "downsamplingFactors",
+        ],
         "axes are the dimension names of an N5 array; the others tell a group of N5 from another directory",
     ),
     ("zarr/", &["dtype"], "a member of .zarray"),
