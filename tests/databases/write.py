@@ -141,7 +141,8 @@ def update(kind, path, seconds):
         database.put(values_of(number))
         if number == 1:
             print("ready", flush=True)
-        time.sleep(0.002)
+        # A program that reads has time to open a value between two transactions, also on a busy machine.
+        time.sleep(0.02)
     print(number % 256, flush=True)
     database.close()
 
