@@ -30,7 +30,7 @@ macro_rules! topics {
 }
 
 /// The topics of the manual, in listing order.
-pub const TOPICS: [Topic; 23] = topics![
+pub const TOPICS: [Topic; 24] = topics![
     "commands",
     "options",
     "views",
@@ -43,6 +43,7 @@ pub const TOPICS: [Topic; 23] = topics![
     "credentials",
     "caching",
     "n5",
+    "semantics",
     "errors",
     "environment",
     "json",
@@ -57,7 +58,7 @@ pub const TOPICS: [Topic; 23] = topics![
 ];
 
 /// Search words for each topic.
-const RELATED: [(&str, &[&str]); 10] = [
+const RELATED: [(&str, &[&str]); 11] = [
     (
         "netcdf",
         &["nc", "cdf", "ncdump", "cdo", "nco", "h5", "hdf5"],
@@ -73,6 +74,10 @@ const RELATED: [(&str, &[&str]); 10] = [
     ("hpc", &["slurm", "apptainer", "jupyter", "cluster"]),
     ("containers", &["docker", "podman", "kubernetes"]),
     ("admin", &["fstab", "systemd", "root", "overlay"]),
+    (
+        "semantics",
+        &["posix", "consistency", "mmap", "inode", "inodes", "stat"],
+    ),
     ("errors", &["eio", "estale", "messages", "diagnostics"]),
 ];
 
