@@ -41,6 +41,9 @@
 //! If the caller has a fatal signal or the deadline has passed, the future is dropped, and with it each network
 //! request that no other future waits for.
 //!
+//! The heads of modules continue from here: `view::read` with a read of a view, [`tree`] with a listing and with a
+//! change of the source, [`daemon`] with the end of a daemon.
+//!
 //! Outside of this order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view
 //! to a file, [`errno`] maps errors to errno values, [`recent_errors`] stores the last failed requests,
 //! [`units`] parses sizes and times, and [`machine`] returns the number of cores and the memory.

@@ -11,6 +11,47 @@
 //! **Architecture Invariant:** an inode number stands for one content of one key. When the content
 //! changes, the key gets another number. So data that the kernel caches for a number are never
 //! wrong, and no handle ever reads two contents.
+//!
+//! # A listing
+//!
+//! [`Tree::open_dir`] makes a [`DirStream`], which `fs` keeps until the kernel closes the directory. The stream of a
+//! native directory wraps a listing of the store, with the store's cookies, or counts in its index. `mux` gives `.` and
+//! `..` the numbers of the mount, and adds `.zarrfs` if it is listed. The names of views are computed when their
+//! directory is opened, those of chunks one by one as they are read.
+//!
+//! Each request visits names from a cookie on and writes them into its reply. A reply with names is sent as soon as
+//! the next name needs waiting, so the first page of a long listing is shown while the source sends the second. Only a
+//! request that has no name yet becomes a future: it locks the stream, awaits [`DirStream::load`] and visits again.
+//! Requests for the same open directory wait for that lock. If the kernel wants attributes, [`Tree::lookup_entry`]
+//! returns those at hand and counts a lookup, as if the name had been looked up. A name whose attributes need a request
+//! gets those that the kernel has cached ([`Tree::count_lookup`]), or none: a listing sends no request for each name.
+//! Every count is undone if its reply is not sent.
+//!
+//! A failure before the first name is the errno of the request. After names it is not reported: the kernel asks for
+//! the rest, and that request fails. A store that cannot list takes names from metadata ([`crate::hierarchy`]); a chunk
+//! that is only a name there may turn out to be absent when it is looked up.
+//!
+//! # A change of the source
+//!
+//! No source reports its changes. The next request that looks finds them: a lookup after `--ttl`, or a read that
+//! reaches the source, because it proves its version ([`crate::store::DocumentStore`]). A lookup of a native key gets
+//! the version of the store. If that is another one, the name gets another number. The kernel then uses the new inode;
+//! the old one keeps its pages until it is forgotten, and its requests read the old content or fail with
+//! [`StoreError::Stale`].
+//!
+//! A view follows its node. If the documents of the node have another version, so has the number of each of its views,
+//! and opens of the old number fail, after which the kernel looks the name up again. A read that finds another document
+//! marks its array as outdated, so that this lookup reads the new node also within `--ttl`. If only a chunk is
+//! replaced, the number stays: `array::served` compares what the inode has served with the source at the next open. If
+//! a chunk differs, or the comparison takes too long, the kernel drops its pages at that open. If another handle is
+//! still open, the two would share pages; then the inode is retired, the open is [`StoreError::Stale`], and the next
+//! lookup takes another number.
+//!
+//! Listings are read from the store each time, because the kernel caches no directories. The store may have cached
+//! names for `--ttl`, and drops them when a key below has changed or a document was written later. If consolidated
+//! metadata name the keys, the own documents of the nodes decide (`hierarchy::listing`). Archives are pinned: their
+//! numbers never change, and every read of an archive that was overwritten is [`StoreError::Stale`] until the next
+//! mount.
 
 mod answer;
 mod hashed;

@@ -1,4 +1,27 @@
 //! Reads the segments of a layout.
+//!
+//! # A read, from the request to the chunk
+//!
+//! An open has checked that the metadata of the inode are current, and has counted a handle in the record of the
+//! versions that the inode has served ([`ServedVersions`]). A read finds the file by its handle and becomes one future,
+//! which a session thread polls once. [`VirtualFile::read`] asks the layout which segments the range covers. Headers
+//! and gaps are copied in place. Elements come from [`ArrayReader::read`]; if the range lies within one array, and its
+//! elements need no conversion, the bytes of the array are the reply.
+//!
+//! The array tells readahead about the read, once. It then waits for its turn among all readers of views, for memory
+//! for the versions of the chunks, and for the chunks, in batches. Memory comes before chunks, because a read that
+//! waits for memory must hold none. Of each chunk, the chunk cache has the bytes, or another read loads it and this one
+//! waits, or this one leads: its task on the CPU pool opens the key, reserves memory, reads, decodes, and completes all
+//! waiters with one result. Remote chunks of a batch are fetched at the same time. At the end of each load, the store
+//! checks that the document of the array is still the same ([`crate::store::DocumentStore::fetch`]). Long parts of
+//! unencoded chunks are read into the reply without the cache, under the same checks (`array::read_direct`).
+//!
+//! What can fail, and how: another document, or another version than this inode has served, is
+//! [`StoreError::Stale`]. A chunk that alone exceeds the memory limit is [`StoreError::TooLarge`] at once; memory that
+//! others do not release in time is [`StoreError::TimedOut`]. Damaged bytes are [`StoreError::Corrupt`] for all waiters
+//! of the chunk; the failure is not cached. Only a proven absence gives fill values. If a leader panics or is dropped,
+//! a waiter leads, twice at most. If the read itself is cancelled, its future is dropped, and with it the requests for
+//! remote chunks that no other read waits for.
 
 use std::ops::Range;
 use std::sync::Arc;
