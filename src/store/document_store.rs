@@ -11,9 +11,9 @@
 //! ([`Freshness`]): a remote store sends a request only if it cannot prove the order of both from earlier responses,
 //! and an immutable store has no checks.
 //!
-//! A check that fails is also how most changes are noticed: [`DocumentStore::is_outdated`] makes the next lookup read
-//! the document again before `--ttl` ends, and [`DocumentStore::expire`] makes reads compare each cached chunk with the
-//! store. The head of `tree` says how that reaches views, the pages of the kernel and listings.
+//! After a check that fails, [`DocumentStore::is_outdated`] makes the next lookup read the document again before `--ttl`
+//! ends. After a chunk of another version than expected, [`DocumentStore::expire`] makes reads compare each cached chunk
+//! with the store. The head of `tree` says how a change reaches views, the pages of the kernel and listings.
 //!
 //! **Architecture Invariant:** only this module makes a [`Fetched`], after the check.
 
