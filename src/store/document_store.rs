@@ -25,7 +25,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 
 use super::{
-    AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, SyncStore, Ttl, Version,
+    AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version,
     list_prefixes,
 };
 use crate::sync::Mutex;

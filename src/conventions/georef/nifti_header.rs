@@ -6,14 +6,15 @@ use crate::conventions::nifti_zarr::{HEADER, Header};
 use crate::conventions::ome::{self, Level};
 use crate::node::{ArrayView, ContentError, NodeResolver, NumberKind, Value};
 
+/// A header, and the level as it places it; or why the header is not that of the image.
+type PlacedLevel = Result<(Header, Level), &'static str>;
+
 /// Returns the header beside a level of an image, and the level as the header places it; `None` without a header. The
 /// inner error says why the header is not that of the image.
 ///
 /// # Errors
 /// Errors of the store.
-pub(crate) fn placed(
-    context: &Context<'_>,
-) -> Result<Option<Result<(Header, Level), &'static str>>, ContentError> {
+pub(crate) fn placed(context: &Context<'_>) -> Result<Option<PlacedLevel>, ContentError> {
     let view = context.view;
     let Some((image, entry)) = ome_image(context).zip(context.level_entry()) else {
         return Ok(None);

@@ -160,7 +160,7 @@ impl RemoteSource {
             let lookup = LoadPurpose::Lookup(early);
             let value = own.load_whole(&wanted, limit, lookup).await;
             drop(reserved);
-            // The receiver is gone if the headers have already received_at the lookup.
+            // The receiver is gone if the headers have already answered the lookup.
             let _ = done.send(value.map(|value| value.meta));
         });
         let meta = match select(headers, end).await {
