@@ -144,7 +144,8 @@ pub enum EntryAttributes {
     Current(Node),
     /// The present attributes need waiting; these are the ones that the kernel has cached. The kernel applies
     /// attributes of a listing to the inode, whatever their time to live. Others, such as a size of 0, would
-    /// truncate a file that is being read.
+    /// truncate a file that is being read: `cp` would end early with status 0, and a mapped file with SIGBUS. GDAL
+    /// lists the directory of each file that it opens.
     Cached(Node),
     /// The present attributes need waiting, and the tree does not have the number. The kernel makes an inode
     /// of it, which it looks up before use.
@@ -274,7 +275,8 @@ impl Fs {
         }
     }
 
-    /// Counts a lookup of a listed name without attributes.
+    /// Counts a lookup of a listed name without attributes. Its FORGET may arrive after the kernel has looked the
+    /// name up again, and would otherwise remove the number of an open file.
     fn add_placeholder(&self, ino: Ino) {
         let mut placeholders = self.placeholders.lock();
         let count = placeholders.entry(ino).or_insert(0);
@@ -386,6 +388,7 @@ impl Fs {
                 self.add_placeholder(entry.ino);
                 EntryAttributes::Placeholder(entry.ino)
             };
+            // A name whose attributes cannot be read is listed all the same, so that an access to it fails visibly.
             let attributes = match self.tree.lookup_entry(ino, &entry) {
                 Some(Ok(node)) => EntryAttributes::Current(node),
                 _ => known().unwrap_or_else(placeholder),

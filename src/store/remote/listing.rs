@@ -325,7 +325,7 @@ impl RemoteListing {
                 return Ok(complete(source.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
-            // Some servers list in no order.
+            // Directory buckets of S3 list in no order, so that the last name says nothing about the rest.
             let is_sorted = page.objects.is_sorted_by_key(|(key, _)| key);
             if is_sorted
                 && page.prefixes.is_empty()

@@ -19,7 +19,8 @@ const SOURCE_CHECK_MAX_AGE: Duration = Duration::from_millis(200);
 /// How long after a check of a document the time of a value is taken as a proof that it is older.
 const MODIFIED_TIME_WINDOW: Duration = Duration::from_secs(1);
 /// How long after the response about a value its document may be checked. Programs that read keys check no
-/// documents; a view that reads the same key later compares its version again.
+/// documents; a view that reads the same key later compares its version again. Otherwise a chunk of another array that
+/// had the same keys for a while would be decoded with the metadata of the array that was restored.
 const UNCHECKED_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// A point in time for [`RemoteSource::attrs_as_of`].

@@ -48,7 +48,7 @@ pub(super) struct Speculation {
     /// Number of lookups that wait for a response.
     lookups_in_flight: AtomicU32,
     /// Number of lookups, since the last open of any value, that began while no other was in flight: the
-    /// threads of a program look up their first keys at the same time.
+    /// threads of a program look up their first keys at the same time (zarr-python does, before its first read).
     lookups_without_open: AtomicU32,
     /// Size in bytes of the largest of the latest values; 0 if none is known.
     typical_bytes: AtomicU64,

@@ -302,7 +302,8 @@ impl Store for RemoteStore {
             let key = prefix.clone();
             match self.source.cached_attrs(prefix) {
                 Some(Attrs::Object(_)) => return Err(StoreError::NotAPrefix { key }),
-                // A web server can have no value at a key, and a page for the directory.
+                // A web server can have no value at a key, and a page for the directory: `rclone serve http` answers
+                // 404 without a slash at the end.
                 Some(Attrs::Absent) if self.source.lists_completely() => {
                     return Err(StoreError::NotFound { key });
                 }

@@ -366,7 +366,7 @@ impl Web {
                 end.host_str().unwrap_or_default()
             )));
         }
-        // WebDAV servers do not support GET for a directory without a slash at the end.
+        // `rclone serve webdav` answers 405 to GET for a directory without a slash at the end.
         let may_be_directory =
             response::is_page(&response) || status == StatusCode::METHOD_NOT_ALLOWED;
         if may_be_directory && self.is_listed_directory(key).await? {

@@ -159,7 +159,7 @@ impl HttpService for Service {
         let response: http::Response<reqwest::Body> = self.send(request).await?.into();
         let (mut parts, body) = response.into_parts();
         headers_received(&parts.headers);
-        // Some servers send a range with status 200. The library still compares the returned range with
+        // `rclone serve s3` sends a range with status 200. The library still compares the returned range with
         // the requested one.
         if requests_range
             && parts.status == StatusCode::OK
@@ -180,6 +180,7 @@ impl HttpService for Service {
         let bytes = match Limited::new(body, MAX_TEXT_BYTES).collect().await {
             Ok(bytes) => bytes.to_bytes(),
             Err(error) => {
+                // Transient: without a retry, one broken connection of a listing made a mount fail.
                 info.is_cut_off = !error.is::<LengthLimitError>();
                 record(info);
                 return Err(HttpError::new_boxed(HttpErrorKind::Decode, error));

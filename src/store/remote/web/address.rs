@@ -156,6 +156,7 @@ pub(super) fn is_directory_of(url: &Url, next: &Url, location: &str) -> bool {
     if path.ends_with(b"/") {
         return false;
     }
+    // nginx and Caddy redirect to a URL with fewer escapes (`+`, `[`, `'`, `#`), so paths are compared without them.
     // Behind a proxy, a server may not know its own scheme and port.
     let next_path = decoded(next.path());
     let is_slashed = url.host() == next.host() && next_path.strip_suffix(b"/") == Some(&path[..]);

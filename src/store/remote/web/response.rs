@@ -87,6 +87,7 @@ pub(in crate::store::remote) fn refusal(status: StatusCode, headers: &HeaderMap)
             what: status.to_string(),
             status: Some(status.as_u16()),
         }),
+        // No other status proves absence, such as 410, or 403 without `--missing-status`.
         404 => RequestError::NotFound,
         412 => RequestError::Changed("it has another ETag by now".into()),
         408 | 425 | 429 | 500 | 502..=504 | 506..=599 => RequestError::Failed(Failed {
