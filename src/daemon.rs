@@ -208,11 +208,13 @@ fn serve(
         signals,
         socket.clone(),
     );
-    let (session, entry) = session.inspect_err(|_| {
+    // A mount that fails leaves nothing mounted.
+    let unmount = || {
         if let Some(mountpoint) = &mountpoint {
             let _ = kernel::unmount(mountpoint, true);
         }
-    })?;
+    };
+    let (session, entry) = session.inspect_err(|_| unmount())?;
     created.keep();
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let shown = shown.display().to_string();
@@ -223,7 +225,7 @@ fn serve(
     if is_background() {
         mount_target::close_inherited(&inherited, path);
     }
-    report_ready(&report, is_wanted, mountpoint.as_deref(), options)?;
+    report_ready(&report, is_wanted, mountpoint.as_deref(), options).inspect_err(|_| unmount())?;
     let has_log = options.log_file.is_some() || is_background();
     let ended = outcome::run(session, &shown, entry.as_ref(), has_log);
     socket.iter().for_each(|socket| socket.close());

@@ -237,6 +237,17 @@ fn j08_a_mount_starts_with_closed_standard_streams() {
 }
 
 #[test]
+fn a_mount_whose_report_cannot_be_written_is_a_failure_that_leaves_nothing() {
+    let place = Place::new();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", r#"exec "$@" >/dev/full"#, "bash"]);
+    shell.arg(zarrfs().get_program()).args(["--json", "-f"]);
+    let failed = output_of(shell.arg(place.store()).arg(&place.path));
+    assert_eq!(failed.code, Some(32), "{failed:?}");
+    place.assert_untouched();
+}
+
+#[test]
 fn j08_a_mount_starts_in_a_deleted_working_directory() {
     let place = Place::new();
     let script = r#"cd "$1"; rmdir "$1"; shift; exec "$@""#;
