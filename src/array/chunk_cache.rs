@@ -32,7 +32,7 @@ pub(super) struct Chunk {
     pub(super) bytes: Option<Arc<Vec<u8>>>,
     /// The version of the stored chunk that was decoded; `None` if the store has none.
     pub(super) version: Option<Version>,
-    /// When the version was last known to be current, as [`now_ms`] counts.
+    /// When the version was last known to be current, as [`now_ms`](crate::store::now_ms) counts.
     checked_ms: AtomicU64,
     memory: Option<(Reservation, Arc<BufferPool>)>,
 }
@@ -65,7 +65,7 @@ impl Chunk {
         }
     }
 
-    /// Returns when the chunk was last known to be current, as [`now_ms`] counts.
+    /// Returns when the chunk was last known to be current, as [`now_ms`](crate::store::now_ms) counts.
     pub(super) fn checked_ms(&self) -> u64 {
         self.checked_ms.load(Ordering::Relaxed)
     }

@@ -202,7 +202,7 @@ impl Nodes {
     /// Returns all numbers of a small array in C order.
     ///
     /// # Errors
-    /// As [`NodeResolver::numbers`](super::resolve::NodeResolver::numbers).
+    /// As [`NodeResolver::numbers`](crate::node::NodeResolver::numbers).
     pub(super) async fn numbers(
         &self,
         node: &ViewNode,
