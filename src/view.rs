@@ -23,16 +23,16 @@ mod padding;
 mod read;
 mod render;
 mod resolve;
+mod segment_content;
 mod source_name;
 mod texts;
+mod whole_file;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 pub use content::{CachedFile, Content, ContentId};
-pub use encode::hdf5::ChunkIndex;
 pub use file::ViewFile;
 pub use format::format_set::FormatSet;
 pub(crate) use format::metadata::readme::shell_quoted;
-pub use format::png::Picture;
 pub use format::{ESCAPE, Format, ParsedName, RenderHierarchy, Renderer};
 pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 pub use layout::{
@@ -40,3 +40,4 @@ pub use layout::{
     VirtualFile,
 };
 pub use nodes::{Nodes, NodesOptions, alias};
+pub use segment_content::{RenderedContent, SegmentContent};

@@ -1,7 +1,6 @@
 //! View files, and their open handles.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -9,6 +8,7 @@ use async_trait::async_trait;
 use super::beginning::LastRead;
 use super::content::{CachedFile, Content, ContentId};
 use super::nodes::Nodes;
+use super::whole_file::WholeFile;
 use crate::array::{ArrayReader, OpenReader, Selection, ServedHandle, ServedVersions};
 use crate::node::ViewNode;
 use crate::store::{Data, Kind, Object, Stat, StoreError, Version};
@@ -28,37 +28,9 @@ enum FileContent {
     Text(Arc<Vec<u8>>),
     Elements(Arc<Nodes>, Arc<ViewNode>, ContentId),
     File(Arc<Nodes>, Arc<CachedFile>, LastRead),
-    Picture(OpenPicture),
+    Whole(WholeFile),
     Chunk(Arc<ArrayReader>, u64),
     Inner(Arc<ArrayReader>, u64),
-}
-
-/// A picture. The ID of its cached content is renewed when the versions of its chunks may have changed.
-#[derive(Debug)]
-struct OpenPicture {
-    nodes: Arc<Nodes>,
-    file: Arc<CachedFile>,
-    id: AtomicU64,
-}
-
-impl OpenPicture {
-    fn new(nodes: &Arc<Nodes>, file: Arc<CachedFile>) -> Self {
-        Self {
-            nodes: Arc::clone(nodes),
-            file,
-            id: AtomicU64::new(nodes.new_picture_id()),
-        }
-    }
-
-    fn id(&self) -> u64 {
-        self.id.load(Ordering::Relaxed)
-    }
-
-    /// Makes the next read render the content again.
-    fn renew(&self) {
-        self.id
-            .store(self.nodes.new_picture_id(), Ordering::Relaxed);
-    }
 }
 
 impl ViewFile {
@@ -81,8 +53,8 @@ impl ViewFile {
             Content::Elements(content_id) => {
                 FileContent::Elements(Arc::clone(nodes), Arc::clone(node), content_id)
             }
-            Content::File(file) if file.file.layout.picture().is_some() => {
-                FileContent::Picture(OpenPicture::new(nodes, file))
+            Content::File(file) if file.file.layout.whole_read_bytes().is_some() => {
+                FileContent::Whole(WholeFile::new(nodes, file))
             }
             Content::File(file) => FileContent::File(Arc::clone(nodes), file, LastRead::default()),
             Content::Chunks(..) | Content::Inner(..) => return None,
@@ -135,10 +107,10 @@ impl ViewFile {
                 .unwrap_or_default(),
             what: "a chunk may have changed; another inode has the present content".into(),
         })?;
-        if let FileContent::Picture(picture) = &self.content
+        if let FileContent::Whole(whole) = &self.content
             && !handle.keeps_pages()
         {
-            picture.renew();
+            whole.renew();
         }
         Ok(handle)
     }
@@ -179,7 +151,7 @@ impl FileContent {
         match self {
             Self::Text(_) | Self::Elements(..) => &[],
             Self::File(_, file, _) => &file.file.sources,
-            Self::Picture(picture) => &picture.file.file.sources,
+            Self::Whole(whole) => &whole.file.file.sources,
             Self::Chunk(reader, _) | Self::Inner(reader, _) => std::slice::from_ref(reader),
         }
     }
@@ -191,7 +163,7 @@ impl ViewFile {
             FileContent::Text(text) => text.len() as u64,
             FileContent::Elements(_, _, content_id) => content_id.size_bytes,
             FileContent::File(_, file, _) => file.size_bytes(),
-            FileContent::Picture(picture) => picture.file.size_bytes(),
+            FileContent::Whole(whole) => whole.file.size_bytes(),
             FileContent::Chunk(reader, chunk) => reader.chunk_bytes(*chunk),
             FileContent::Inner(reader, _) => reader.read_chunk_bytes(),
         }
@@ -241,10 +213,9 @@ impl Object for OpenView {
                 Ok(Data::part_of(&text, offset, size))
             }
             FileContent::File(_, file, _) => file.file.read(offset, size, served).await,
-            FileContent::Picture(picture) => {
-                let (nodes, file) = (&picture.nodes, &picture.file);
-                let content = nodes.picture(picture.id(), file, self.file.served.as_ref());
-                Ok(Data::part_of(&content.await?, offset, size))
+            FileContent::Whole(whole) => {
+                let bytes = whole.bytes(self.file.served.as_ref()).await?;
+                Ok(Data::part_of(&bytes, offset, size))
             }
             FileContent::Chunk(reader, chunk) => {
                 reader

@@ -1,12 +1,12 @@
 //! The layout of a virtual file: segments whose sizes follow by arithmetic.
+//!
+//! The variants of [`Segment`] are general. Content that only one format or encoder has implements
+//! [`SegmentContent`] beside it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::encode::hdf5::ChunkIndex;
-use super::encode::parquet::{EncodedArray, RowGroups};
-use super::format::csv::Rows;
-use super::format::png::Picture;
+use super::segment_content::{RenderedContent, SegmentContent};
 use crate::array::{ArrayReader, ChunkTable};
 use crate::node::Conversion;
 use crate::store::{StoreError, in_memory, part};
@@ -115,7 +115,7 @@ impl MovedAxis {
 }
 
 /// A segment of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Segment {
     /// Literal bytes.
     Bytes(Vec<u8>),
@@ -125,23 +125,22 @@ pub enum Segment {
     Array(ArrayExtent),
     /// The stored chunks of an array.
     Stored(StoredExtent),
-    /// The chunk index of an array.
-    ChunkIndex(ChunkIndex),
     /// The elements of an array with one axis moved inwards.
     Moved(MovedAxis),
     /// A number of records, each with a slice of every array.
     Records(u64, Vec<RecordSlice>),
-    /// The body of a picture of the first array; `format/png/pictures.rs` renders it as a whole.
-    Picture(Arc<Picture>),
-    /// The row groups of a Parquet file.
-    RowGroups(RowGroups),
-    /// The rows of a CSV file.
-    Rows(Rows),
+    /// Content of one format or encoder.
+    Content(Arc<dyn SegmentContent>),
     /// A number of bytes that cannot be read, for the reason with this index in `Readability::errors`.
     Unread(usize, u64),
 }
 
 impl Segment {
+    /// Returns a segment with the content of one format or encoder.
+    pub(super) fn content(content: impl SegmentContent + 'static) -> Self {
+        Self::Content(Arc::new(content))
+    }
+
     /// Returns the size in bytes; `None` if it overflows.
     fn size_bytes(&self) -> Option<u64> {
         match self {
@@ -150,11 +149,8 @@ impl Segment {
             Self::Array(extent) => Some(extent.size_bytes),
             Self::Moved(moved) => Some(moved.extent.size_bytes),
             Self::Stored(extent) => Some(extent.table.size_bytes()),
-            Self::ChunkIndex(index) => Some(index.size_bytes()),
             Self::Records(count, slices) => record_bytes(slices)?.checked_mul(*count),
-            Self::Picture(picture) => Some(picture.body_bytes()),
-            Self::RowGroups(groups) => groups.size_bytes(),
-            Self::Rows(rows) => rows.size_bytes(),
+            Self::Content(content) => content.size_bytes(),
         }
     }
 }
@@ -209,7 +205,7 @@ pub(super) fn elements_start(header_end: u64, has_gap: bool, alignment: u64) -> 
 }
 
 /// An ordered list of segments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FileLayout {
     /// Each segment with its end offset in the file.
     segments: Vec<(u64, Segment)>,
@@ -226,12 +222,8 @@ pub enum SegmentSlice<'a> {
     Array(&'a ArrayExtent, Range<u64>),
     /// A range of the bytes of stored chunks.
     Stored(&'a StoredExtent, Range<u64>),
-    /// A range of the bytes of a chunk index.
-    ChunkIndex(&'a ChunkIndex, Range<u64>),
-    /// A range of the bytes of encoded elements.
-    Encoded(&'a EncodedArray, Range<u64>),
-    /// A range of the bytes of rows.
-    Rows(&'a Rows, Range<u64>),
+    /// A range of bytes that their format or encoder makes.
+    Rendered(&'a dyn RenderedContent, Range<u64>),
     /// A number of bytes that cannot be read, as [`Segment::Unread`].
     Unread(usize, u64),
 }
@@ -242,11 +234,9 @@ impl SegmentSlice<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) | Self::Unread(_, count) => *count,
-            Self::Array(_, range)
-            | Self::Stored(_, range)
-            | Self::ChunkIndex(_, range)
-            | Self::Encoded(_, range)
-            | Self::Rows(_, range) => range.end - range.start,
+            Self::Array(_, range) | Self::Stored(_, range) | Self::Rendered(_, range) => {
+                range.end - range.start
+            }
         }
     }
 }
@@ -274,10 +264,7 @@ impl FileLayout {
         let segments = self.segments.iter().map(|(_, segment)| match segment {
             Segment::Bytes(bytes) => bytes.len() as u64,
             Segment::Records(_, slices) => size_of_val(&slices[..]) as u64,
-            Segment::ChunkIndex(index) => index.memory_bytes(),
-            Segment::Picture(_) => size_of::<Picture>() as u64,
-            Segment::RowGroups(groups) => groups.memory_bytes(),
-            Segment::Rows(rows) => rows.memory_bytes(),
+            Segment::Content(content) => content.memory_bytes(),
             Segment::Stored(extent) => extent.table.memory_bytes(),
             Segment::Zeros(_) | Segment::Array(_) | Segment::Moved(_) | Segment::Unread(..) => 0,
         });
@@ -287,24 +274,24 @@ impl FileLayout {
     /// Returns the headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
         self.segments.iter().flat_map(|(_, segment)| {
-            let (bytes, groups, rows) = match segment {
-                Segment::Bytes(bytes) => (Some(&bytes[..]), None, None),
-                Segment::RowGroups(groups) => (None, Some(groups), None),
-                Segment::Rows(rows) => (None, None, Some(rows)),
-                _ => (None, None, None),
+            let (bytes, headers) = match segment {
+                Segment::Bytes(bytes) => (Some(&bytes[..]), Vec::new()),
+                Segment::Content(content) => (None, content.headers()),
+                _ => (None, Vec::new()),
             };
-            let groups = groups.into_iter().flat_map(RowGroups::headers);
-            let rows = rows.into_iter().flat_map(Rows::headers);
-            bytes.into_iter().chain(groups).chain(rows)
+            bytes.into_iter().chain(headers)
         })
     }
 
-    /// Returns the picture, if the file is one.
-    pub(super) fn picture(&self) -> Option<&Picture> {
-        self.segments.iter().find_map(|(_, segment)| match segment {
-            Segment::Picture(picture) => Some(&**picture),
+    /// Returns `None` if any range of the file can be read. Otherwise the file is only read as a whole: returns the
+    /// memory that this takes in bytes, without that of the file.
+    pub(super) fn whole_read_bytes(&self) -> Option<u64> {
+        let contents = self.segments.iter();
+        let bytes = contents.filter_map(|(_, segment)| match segment {
+            Segment::Content(content) => content.whole_read_bytes(),
             _ => None,
-        })
+        });
+        bytes.reduce(u64::saturating_add)
     }
 
     /// Returns the tables of stored chunks, in order.
@@ -345,19 +332,14 @@ impl FileLayout {
             }
             Segment::Array(extent) => SegmentSlice::Array(extent, inside),
             Segment::Stored(extent) => SegmentSlice::Stored(extent, inside),
-            Segment::ChunkIndex(index) => SegmentSlice::ChunkIndex(index, inside),
             Segment::Moved(moved) => moved
                 .at(&inside)
                 .ok_or_else(|| StoreError::internal(format!("no block has byte {offset}")))?,
-            Segment::Rows(rows) => SegmentSlice::Rows(rows, inside),
-            Segment::RowGroups(groups) => groups
-                .at(&inside)
-                .ok_or_else(|| StoreError::internal(format!("no page has byte {offset}")))?,
+            Segment::Content(content) => content
+                .at(inside)
+                .ok_or_else(|| StoreError::internal(format!("no content has byte {offset}")))?,
             Segment::Records(_, slices) => in_records(slices, &inside)
                 .ok_or_else(|| StoreError::internal(format!("no record has byte {offset}")))?,
-            Segment::Picture(_) => {
-                return Err(StoreError::internal("a picture that is not rendered"));
-            }
         }))
     }
 }

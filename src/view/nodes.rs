@@ -46,9 +46,9 @@ pub struct Nodes {
     pub(super) text_loads: SingleFlight<(Key, u64), CachedText, StoreError>,
     pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
     pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, ContentError>,
-    pub(super) pictures: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
-    pub(super) picture_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
-    pub(super) picture_ids: AtomicU64,
+    pub(super) whole_files: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
+    pub(super) whole_file_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
+    pub(super) whole_file_ids: AtomicU64,
     pub(super) files_with_gap: FilesWithGap,
 }
 
@@ -89,9 +89,9 @@ impl Nodes {
             text_loads: SingleFlight::default(),
             files: WeightedLru::new(memory / 16, usize::MAX).into(),
             file_loads: SingleFlight::default(),
-            pictures: WeightedLru::new(memory / 16, usize::MAX).into(),
-            picture_loads: SingleFlight::default(),
-            picture_ids: AtomicU64::new(0),
+            whole_files: WeightedLru::new(memory / 16, usize::MAX).into(),
+            whole_file_loads: SingleFlight::default(),
+            whole_file_ids: AtomicU64::new(0),
             files_with_gap: FilesWithGap::default(),
         }
     }

@@ -23,11 +23,10 @@
 //! a waiter leads, twice at most. If the read itself is cancelled, its future is dropped, and with it the requests for
 //! remote chunks that no other read waits for.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::encode::parquet::{EncodedArray, ValueEncoding};
 use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
+use super::segment_content::source;
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
 use crate::node::{Conversion, Value};
 use crate::store::{Data, Key, ReadBuffer, StoreError, in_memory, part_mut};
@@ -36,12 +35,11 @@ use crate::store::{Data, Key, ReadBuffer, StoreError, in_memory, part_mut};
 struct ElementSlice<'a> {
     reader: &'a Arc<ArrayReader>,
     conversion: Option<&'a Conversion>,
-    encoding: Option<ValueEncoding>,
     extent: Selection,
     /// The offset and the size in bytes of the stored elements that have a byte in the range.
     offset: u64,
     size: usize,
-    /// Bytes of the first converted or encoded element that precede the range.
+    /// Bytes of the first converted element that precede the range.
     skip: usize,
 }
 
@@ -92,25 +90,52 @@ impl VirtualFile {
     ) -> Result<Data, StoreError> {
         let left = self.layout.size_bytes().saturating_sub(offset);
         let size = in_memory(left.min(size as u64))?;
-        let mut next = self.segment(offset, size, 0)?;
-        if let Some((only, _)) = next.as_ref().filter(|(_, count)| *count == size) {
+        let first = self.segment(offset, size, 0)?;
+        if let Some((only, _)) = first.filter(|(_, count)| *count == size) {
             // The bytes of a single array are the reply.
-            if let Some(elements) = self.elements(only)? {
+            if let Some(elements) = self.elements(&only)? {
                 return elements.read_bytes(size, served).await;
             }
-            if let Some(stored) = self.stored(only)? {
+            if let Some(stored) = self.stored(&only)? {
                 return stored.read(served).await;
             }
         }
         let mut bytes = buffer(size)?;
-        let mut filled = 0;
-        while let Some((part, count)) = next {
-            let target = part_mut(&mut bytes, filled..filled + count)?;
+        let filled = self.read_into(offset, &mut bytes, served).await?;
+        Ok(Data::Owned(bytes, 0..filled))
+    }
+
+    /// Reads the whole file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) async fn read_whole(
+        &self,
+        served: Option<&ServedVersions>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = vec![0; in_memory(self.layout.size_bytes())?];
+        match self.read_into(0, &mut bytes, served).await? == bytes.len() {
+            true => Ok(bytes),
+            false => Err(StoreError::internal("a file shorter than its layout")),
+        }
+    }
+
+    /// Fills `target` with the bytes from `offset`, and returns their number: fewer only at the end of the file.
+    async fn read_into(
+        &self,
+        offset: u64,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<usize, StoreError> {
+        let (size, mut filled) = (target.len(), 0);
+        while let Some((part, count)) = self.segment(offset, size, filled)? {
+            let target = part_mut(target, filled..filled + count)?;
             if let Some(elements) = self.elements(&part)? {
                 let data = elements.read(served).await?;
                 elements.render(data.bytes(&[])?, target)?;
-            } else if let SegmentSlice::Rows(rows, range) = part {
-                rows.read(&self.sources, range, target, served).await?;
+            } else if let SegmentSlice::Rendered(content, range) = part {
+                let sources = &self.sources;
+                content.read(sources, range, target, served).await?;
             } else if let Some(stored) = self.stored(&part)? {
                 let data = stored.read(served).await?;
                 stored.copy(data.bytes(&[])?, target)?;
@@ -118,9 +143,8 @@ impl VirtualFile {
                 fill(part, target)?;
             }
             filled += count;
-            next = self.segment(offset, size, filled)?;
         }
-        Ok(Data::Owned(bytes, 0..filled))
+        Ok(filled)
     }
 
     /// Returns the slice at the first byte that is not filled, and its size; `None` at the end.
@@ -155,9 +179,8 @@ impl VirtualFile {
         let SegmentSlice::Stored(extent, range) = part else {
             return Ok(None);
         };
-        let reader = self.sources.get(extent.source);
         Ok(Some(StoredSlice {
-            reader: reader.ok_or_else(|| StoreError::internal("a layout without its array"))?,
+            reader: source(&self.sources, extent.source)?,
             table: &extent.table,
             offset: range.start,
             size: in_memory(range.end - range.start)?,
@@ -169,12 +192,10 @@ impl VirtualFile {
         &'a self,
         part: &SegmentSlice<'a>,
     ) -> Result<Option<ElementSlice<'a>>, StoreError> {
-        let (array, range) = match part {
-            SegmentSlice::Array(array, range) => (array, range),
-            SegmentSlice::Encoded(array, range) => return self.encoded(array, range).map(Some),
-            _ => return Ok(None),
+        let SegmentSlice::Array(array, range) = part else {
+            return Ok(None);
         };
-        let reader = self.source(array.source)?;
+        let reader = source(&self.sources, array.source)?;
         let extent = match array.order {
             ElementOrder::RowMajor => Selection::RowMajor,
             ElementOrder::ChunkMajor => Selection::ChunkMajor,
@@ -182,7 +203,6 @@ impl VirtualFile {
         let whole = ElementSlice {
             reader,
             conversion: array.conversion.as_ref(),
-            encoding: None,
             extent,
             offset: range.start,
             size: in_memory(range.end - range.start)?,
@@ -204,29 +224,6 @@ impl VirtualFile {
             skip: in_memory(range.start - first * to)?,
             ..whole
         }))
-    }
-
-    fn source(&self, number: usize) -> Result<&Arc<ArrayReader>, StoreError> {
-        let reader = self.sources.get(number);
-        reader.ok_or_else(|| StoreError::internal("a layout without its array"))
-    }
-
-    /// Returns the elements of a range of encoded elements.
-    fn encoded(
-        &self,
-        array: &EncodedArray,
-        range: &Range<u64>,
-    ) -> Result<ElementSlice<'_>, StoreError> {
-        let (elements, skip) = array.elements(range);
-        Ok(ElementSlice {
-            reader: self.source(array.source)?,
-            conversion: None,
-            encoding: Some(array.encoding),
-            extent: Selection::RowMajor,
-            offset: elements.start,
-            size: in_memory(elements.end.saturating_sub(elements.start))?,
-            skip: in_memory(skip)?,
-        })
     }
 }
 
@@ -265,7 +262,7 @@ impl ElementSlice<'_> {
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
         let mut data = self.read(served).await?;
-        if self.conversion.is_none() && self.encoding.is_none() {
+        if self.conversion.is_none() {
             return Ok(data);
         }
         if let Some(conversion) = self.conversion_in_place(size)
@@ -320,20 +317,6 @@ impl ElementSlice<'_> {
         if stored.len() != self.size {
             return Err(short());
         }
-        if let Some(encoding) = self.encoding {
-            let encoded = encoding
-                .encode(stored)
-                .map_err(|value| StoreError::Unsupported {
-                    key: self.reader.key().clone(),
-                    what: format!(
-                        "{value:?} is no value of the numbers in this file: read it from the .csv or .npy file"
-                    ),
-                })?;
-            let part = encoded.get(self.skip..);
-            let part = part.and_then(|rest| rest.get(..target.len()));
-            target.copy_from_slice(part.ok_or_else(short)?);
-            return Ok(());
-        }
         let Some(conversion) = self.conversion else {
             if target.len() != stored.len() {
                 return Err(short());
@@ -371,14 +354,9 @@ fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
     match part {
         SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
         SegmentSlice::Zeros(_) => target.fill(0),
-        SegmentSlice::ChunkIndex(index, range) => {
-            let missing = || StoreError::internal("an index of chunks that is too short");
-            index.read(range.start, target).ok_or_else(missing)?;
-        }
         SegmentSlice::Array(..)
         | SegmentSlice::Stored(..)
-        | SegmentSlice::Encoded(..)
-        | SegmentSlice::Rows(..)
+        | SegmentSlice::Rendered(..)
         | SegmentSlice::Unread(..) => {
             return Err(StoreError::internal("elements that are not read"));
         }

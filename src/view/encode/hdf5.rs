@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(in crate::view) use attribute::{Attribute, Payload};
-pub use chunk_index::ChunkIndex;
+pub(in crate::view) use chunk_index::ChunkIndex;
 pub(in crate::view) use datatype::{Datatype, Member};
 pub(in crate::view) use filter::{Filter, MAX_FILTERS};
 pub(in crate::view) use object::{Chunks, Dataset, Group, MAX_LINK_NAME_BYTES, MAX_RANK, Storage};

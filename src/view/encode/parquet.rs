@@ -7,7 +7,7 @@ pub(in crate::view) mod nullable;
 mod row_groups;
 mod thrift;
 
-pub(in crate::view) use self::column::{ColumnSource, ColumnType, EncodedArray, ValueEncoding};
+pub(in crate::view) use self::column::{ColumnSource, ColumnType};
 pub(in crate::view) use self::file_metadata::{FileColumn, footer, page_header};
 pub(in crate::view) use self::row_groups::{RowGroup, RowGroups};
 

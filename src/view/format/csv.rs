@@ -7,8 +7,7 @@ mod rows;
 use std::borrow::Cow;
 
 use self::cell::CellFormat;
-pub(in crate::view) use self::rows::Rows;
-use self::rows::{CsvColumn, QuotedTexts};
+use self::rows::{CsvColumn, QuotedTexts, Rows};
 use super::Renderer;
 use super::row::{COLUMNS, FormatRow, ViewName};
 use crate::node::{Number, Value, ViewNode};
@@ -64,7 +63,7 @@ fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, Str
             "rows of {bytes} bytes; {MAX_ROW_BYTES} are the limit"
         ));
     }
-    let segments = [Segment::Bytes(header), Segment::Rows(rows)];
+    let segments = [Segment::Bytes(header), Segment::content(rows)];
     let layout = FileLayout::new(segments);
     Ok(VirtualFile {
         layout: layout.ok_or_else(|| format!("{} rows: no file can be so long", table.rows))?,

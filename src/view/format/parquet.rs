@@ -78,7 +78,7 @@ fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, Str
     let segments = [
         Segment::Bytes(MAGIC.to_vec()),
         Segment::Zeros(split.start - MAGIC.len() as u64),
-        Segment::RowGroups(groups),
+        Segment::content(groups),
         Segment::Zeros(split.gap_bytes),
         Segment::Bytes(footer),
     ];

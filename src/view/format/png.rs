@@ -1,7 +1,7 @@
 //! A quick look at an array as a PNG: one plane, or the colours of an RGB array. A picture has at most 1024 x
 //! 1024 pixels, from the coarsest sufficient level of the array's pyramid.
 //!
-//! The file size follows from metadata. `format/png/pictures.rs` renders the whole content on the first read.
+//! The file size follows from metadata. `format/png/pictures.rs` renders the whole content.
 
 mod colour;
 mod encode;
@@ -30,8 +30,7 @@ use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode
 use crate::view::layout::{Segment, VirtualFile};
 use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
-pub(in crate::view) use plane::Block;
-use plane::{ElementLayout, MAX_SIDE, Plane, SampledAxis};
+use plane::{Block, ElementLayout, MAX_SIDE, Plane, SampledAxis};
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
@@ -51,8 +50,8 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
 .listed(Listing::ByName)];
 
 /// The metadata of a picture, from which its samples are read and rendered.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Picture {
+#[derive(Debug)]
+struct Picture {
     plane: Plane,
     format: ImageHeader,
     flip: Flip,
@@ -65,11 +64,8 @@ pub struct Picture {
     legend: Option<Legend>,
 }
 
-// A legend contains no NaN.
-impl Eq for Picture {}
-
 /// The meaning of the numbers: a value is a number times `scale` plus `offset`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 struct Legend {
     scale: f64,
     offset: f64,
@@ -117,7 +113,7 @@ fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, Cont
     ];
     let texts = [(texts[0].0, &texts[0].1[..]), (texts[1].0, &texts[1].1[..])];
     let header = picture.format.header(&texts);
-    let parts = [Segment::Bytes(header), Segment::Picture(Arc::new(picture))];
+    let parts = [Segment::Bytes(header), Segment::content(picture)];
     let mut file = VirtualFile::of_array(view.reader, parts)?;
     file.notes = notes.0;
     Ok(file)
@@ -358,7 +354,7 @@ impl Picture {
     }
 
     /// Returns the size of the file after the header, in bytes.
-    pub(in crate::view) fn body_bytes(&self) -> u64 {
+    fn body_bytes(&self) -> u64 {
         self.format.body_bytes(self.range_bytes())
     }
 

@@ -7,10 +7,16 @@
 //!
 //! Nodes are in level order, the root first and the leaves last.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::UNDEFINED;
-use crate::array::ChunkTable;
+use crate::array::{ArrayReader, ChunkTable, ServedVersions};
+use crate::store::StoreError;
+use crate::view::layout::SegmentSlice;
+use crate::view::segment_content::{RenderedContent, SegmentContent};
 
 /// Entries of a node: twice the "indexed storage internal node K", which is 32 for a superblock without an
 /// extension.
@@ -24,7 +30,7 @@ const WORD_BYTES: u64 = 8;
 
 /// The chunk index of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkIndex {
+pub(in crate::view) struct ChunkIndex {
     /// Address of the root.
     start: u64,
     /// Address of the first chunk.
@@ -120,7 +126,7 @@ impl ChunkIndex {
     }
 
     /// Returns the size of all nodes in bytes.
-    pub(in crate::view) fn size_bytes(&self) -> u64 {
+    pub(in crate::view) fn nodes_bytes(&self) -> u64 {
         self.size_bytes
     }
 
@@ -132,13 +138,8 @@ impl ChunkIndex {
         }
     }
 
-    /// Returns the memory of the index in bytes.
-    pub(in crate::view) fn memory_bytes(&self) -> u64 {
-        (size_of_val(&self.axes[..]) + size_of_val(&self.levels[..])) as u64
-    }
-
     /// Fills `target` with the bytes of the index from `offset`; `None` beyond its end.
-    pub(in crate::view) fn read(&self, offset: u64, target: &mut [u8]) -> Option<()> {
+    fn render(&self, offset: u64, target: &mut [u8]) -> Option<()> {
         let node_bytes = node_bytes(self.axes.len());
         let mut node = Vec::new();
         let (mut at, mut rest) = (offset, target);
@@ -255,6 +256,35 @@ impl ChunkIndex {
     }
 }
 
+impl SegmentContent for ChunkIndex {
+    fn size_bytes(&self) -> Option<u64> {
+        Some(self.size_bytes)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let lists = size_of_val(&self.axes[..]) + size_of_val(&self.levels[..]);
+        (size_of::<Self>() + lists) as u64
+    }
+
+    fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
+        Some(SegmentSlice::Rendered(self, range))
+    }
+}
+
+#[async_trait]
+impl RenderedContent for ChunkIndex {
+    async fn read(
+        &self,
+        _: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        _: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        let missing = || StoreError::internal("an index of chunks that is too short");
+        self.render(range.start, target).ok_or_else(missing)
+    }
+}
+
 /// Returns the axes of an array, and the axis for the bytes of an element.
 fn axes(shape: &[u64], chunk: &[u64], item_bytes: u64) -> Vec<Axis> {
     let lengths = shape.iter().zip(chunk).map(|(length, extent)| Axis {
@@ -290,7 +320,7 @@ mod tests {
 
     fn read(index: &ChunkIndex, offset: u64, size: usize) -> Vec<u8> {
         let mut bytes = vec![0xAA; size];
-        index.read(offset, &mut bytes).unwrap();
+        index.render(offset, &mut bytes).unwrap();
         bytes
     }
 
@@ -404,12 +434,12 @@ mod tests {
             let start = usize::try_from(offset).unwrap();
             assert_eq!(read(&index, offset, size), whole[start..start + size]);
         }
-        let last = node(&index, index.start + index.size_bytes() - node_bytes(3));
+        let last = node(&index, index.start + index.nodes_bytes() - node_bytes(3));
         assert_eq!(last.height, 0);
         assert_eq!(last.keys.last().unwrap(), &(0, vec![999_999, 999_999, 8]));
         let chunk = *last.children.last().unwrap();
         assert_eq!(chunk, (1 << 50) + 8 * (1_000_000_000_000 - 1));
-        assert_eq!(index.read(index.size_bytes() - 1, &mut [0; 2]), None);
+        assert_eq!(index.render(index.nodes_bytes() - 1, &mut [0; 2]), None);
     }
 
     #[test]
@@ -434,7 +464,7 @@ mod tests {
         let size = usize::try_from(node_bytes(3)).unwrap();
         expected.resize(size, 0);
         assert_eq!(read(&index, 0, size), expected);
-        assert_eq!(index.size_bytes(), size as u64);
+        assert_eq!(index.nodes_bytes(), size as u64);
     }
 
     #[test]

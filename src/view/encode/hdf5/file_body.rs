@@ -166,7 +166,7 @@ fn starts(arrays: &[StoredArray], at: u64, has_gap: bool) -> Option<Vec<u64>> {
     let mut at = at;
     for index in arrays.iter().filter_map(|array| array.index.as_ref()) {
         at = at.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
-        at = at.checked_add(index.size_bytes())?;
+        at = at.checked_add(index.nodes_bytes())?;
     }
     at = elements_start(at, has_gap, ARRAY_ALIGNMENT_BYTES)?;
     let mut starts = Vec::with_capacity(arrays.len());
@@ -189,7 +189,7 @@ impl FileBody {
     fn put_index(&mut self, mut index: ChunkIndex, chunks_start: u64) -> Option<u64> {
         let address = self.end.checked_next_multiple_of(INDEX_ALIGNMENT_BYTES)?;
         index.place(address, chunks_start);
-        self.put(address, index.size_bytes(), Segment::ChunkIndex(index))?;
+        self.put(address, index.nodes_bytes(), Segment::content(index))?;
         Some(address)
     }
 

@@ -4,11 +4,16 @@
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use super::thrift::Fields;
-use crate::array::ArrayReader;
+use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::node::{Conversion, Number, NumberKind};
+use crate::store::{StoreError, in_memory};
 use crate::view::layout::{ArrayExtent, ElementOrder};
+use crate::view::segment_content::{RenderedContent, source};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 
@@ -56,7 +61,7 @@ enum StoredValues {
 
 /// An encoding of elements that is more than a conversion of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueEncoding {
+enum ValueEncoding {
     /// Booleans of one bit each, the lowest bit of a byte first.
     Bits,
     /// 64-bit integers, multiplied by a factor. The minimum means "not a time" (NaT) and is unchanged.
@@ -70,13 +75,13 @@ pub enum ValueEncoding {
 
 /// The elements of an array in an encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EncodedArray {
+pub(in crate::view) struct EncodedArray {
     /// The index of the array in `VirtualFile::sources`.
-    pub source: usize,
+    source: usize,
     /// The encoding.
-    pub encoding: ValueEncoding,
+    encoding: ValueEncoding,
     /// Size of all elements in the array, in bytes.
-    pub elements_bytes: u64,
+    elements_bytes: u64,
 }
 
 /// The values of a column.
@@ -318,7 +323,7 @@ fn times(order: ByteOrder, unit: TimeUnit) -> Option<ColumnType> {
 impl EncodedArray {
     /// Returns the byte range of the elements that overlap a range of stored bytes, and the number of stored
     /// bytes of the first element before the range.
-    pub(in crate::view) fn elements(&self, range: &Range<u64>) -> (Range<u64>, u64) {
+    fn elements(&self, range: &Range<u64>) -> (Range<u64>, u64) {
         match self.encoding {
             ValueEncoding::Bits => {
                 let limit = |byte: u64| byte.saturating_mul(8).min(self.elements_bytes);
@@ -332,12 +337,47 @@ impl EncodedArray {
     }
 }
 
+#[async_trait]
+impl RenderedContent for EncodedArray {
+    async fn read(
+        &self,
+        sources: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        let reader = source(sources, self.source)?;
+        let short = || StoreError::Internal {
+            key: reader.key().clone(),
+            what: "fewer elements than the file has".into(),
+        };
+        let (elements, skip) = self.elements(&range);
+        let size = in_memory(elements.end.saturating_sub(elements.start))?;
+        let data = (reader.read(Selection::RowMajor, elements.start, size, served)).await?;
+        let elements = data.bytes(&[])?;
+        if elements.len() != size {
+            return Err(short());
+        }
+        let encoded = self.encoding.encode(elements);
+        let encoded = encoded.map_err(|value| StoreError::Unsupported {
+            key: reader.key().clone(),
+            what: format!(
+                "{value:?} is no value of the numbers in this file: read it from the .csv or .npy file"
+            ),
+        })?;
+        let part = encoded.get(in_memory(skip)?..);
+        let part = part.and_then(|rest| rest.get(..target.len()));
+        target.copy_from_slice(part.ok_or_else(short)?);
+        Ok(())
+    }
+}
+
 impl ValueEncoding {
     /// Encodes elements.
     ///
     /// # Errors
     /// Returns the first element that cannot be stored.
-    pub(in crate::view) fn encode(self, elements: &[u8]) -> Result<Vec<u8>, i64> {
+    fn encode(self, elements: &[u8]) -> Result<Vec<u8>, i64> {
         match self {
             Self::Bits => {
                 let bits = |byte: &[u8]| {

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use super::column::ColumnSource;
 use crate::view::layout::SegmentSlice;
+use crate::view::segment_content::SegmentContent;
 
 /// The row groups of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RowGroups {
+pub(in crate::view) struct RowGroups {
     columns: Vec<ColumnSource>,
     /// A row group other than the last; all of these have the same number of rows.
     full: RowGroup,
@@ -93,22 +94,21 @@ impl RowGroups {
             last,
         }
     }
+}
 
-    /// Returns the size in bytes; `None` if it overflows.
-    pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
+impl SegmentContent for RowGroups {
+    fn size_bytes(&self) -> Option<u64> {
         let full = self.full.size_bytes.checked_mul(self.count)?;
         full.checked_add(self.last.size_bytes)
     }
 
-    /// Returns the memory of the row groups in bytes.
-    pub(in crate::view) fn memory_bytes(&self) -> u64 {
-        let texts: usize = self.headers().map(<[u8]>::len).sum();
+    fn memory_bytes(&self) -> u64 {
+        let texts: usize = self.headers().into_iter().map(<[u8]>::len).sum();
         let pages = size_of::<Page>() * (self.full.pages.len() + self.last.pages.len());
-        (texts + pages + size_of_val(&self.columns[..])) as u64
+        (size_of::<Self>() + texts + pages + size_of_val(&self.columns[..])) as u64
     }
 
-    /// Returns the bytes that are in memory.
-    pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+    fn headers(&self) -> Vec<&[u8]> {
         let pages = self.full.pages.iter().chain(&self.last.pages);
         let texts = self.columns.iter().filter_map(|column| match column {
             ColumnSource::Values(values)
@@ -117,11 +117,10 @@ impl RowGroups {
             } => Some(&values[..]),
             _ => None,
         });
-        pages.map(|page| &page.header[..]).chain(texts)
+        pages.map(|page| &page.header[..]).chain(texts).collect()
     }
 
-    /// Returns the slice at the beginning of a range.
-    pub(in crate::view) fn at(&self, range: &Range<u64>) -> Option<SegmentSlice<'_>> {
+    fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
         let whole = self.full.size_bytes.checked_mul(self.count)?;
         let (group, number, offset) = match range.start < whole {
             true => {
@@ -154,7 +153,7 @@ impl RowGroups {
         let range = start..start.checked_add(length)?;
         Some(match self.columns.get(index)? {
             ColumnSource::Array(extent) => SegmentSlice::Array(extent, range),
-            ColumnSource::Encoded(array) => SegmentSlice::Encoded(array, range),
+            ColumnSource::Encoded(array) => SegmentSlice::Rendered(array, range),
             ColumnSource::Values(values)
             | ColumnSource::Indexes {
                 indexes: values, ..
@@ -200,7 +199,7 @@ mod tests {
             group([10, 2]).places().collect::<Vec<_>>(),
             [(0, 12), (16, 3)]
         );
-        let at = |start: u64| match groups.at(&(start..1000)).unwrap() {
+        let at = |start: u64| match groups.at(start..1000).unwrap() {
             SegmentSlice::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
             SegmentSlice::Zeros(count) => format!("zeros {count}"),
             SegmentSlice::Array(extent, range) => format!("{} {range:?}", extent.source),
@@ -223,6 +222,6 @@ mod tests {
         ] {
             assert_eq!(at(start), expected, "{start}");
         }
-        assert_eq!(groups.at(&(64..65)), None);
+        assert_eq!(groups.at(64..65), None);
     }
 }

@@ -6,19 +6,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use super::cell::CellFormat;
 use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
+use crate::view::layout::SegmentSlice;
+use crate::view::segment_content::{self, RenderedContent, SegmentContent};
 
 /// The maximum number of columns whose elements are read concurrently.
 const MAX_CONCURRENT: usize = 8;
 
 /// The rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rows {
+pub(super) struct Rows {
     columns: Vec<CsvColumn>,
     /// The index of the column with blanks.
     padded: usize,
@@ -123,57 +126,11 @@ impl Rows {
         self.row_bytes
     }
 
-    /// Returns the size in bytes; `None` if it overflows.
-    pub(in crate::view) fn size_bytes(&self) -> Option<u64> {
-        self.rows.checked_mul(self.row_bytes)
-    }
-
-    /// Returns the memory of the texts in bytes.
-    pub(in crate::view) fn memory_bytes(&self) -> u64 {
-        let texts = self
-            .texts()
-            .map(|texts| texts.bytes.len() + size_of_val(&texts.ends[..]));
-        (texts.sum::<usize>() + size_of_val(&self.columns[..])) as u64
-    }
-
-    /// Returns the bytes that are in memory.
-    pub(in crate::view) fn headers(&self) -> impl Iterator<Item = &[u8]> {
-        self.texts().map(|texts| &texts.bytes[..])
-    }
-
     fn texts(&self) -> impl Iterator<Item = &QuotedTexts> {
         self.columns.iter().filter_map(|column| match column {
             CsvColumn::Texts(texts) => Some(texts),
             _ => None,
         })
-    }
-
-    /// Reads a range of the bytes into `target`.
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read`].
-    pub(in crate::view) async fn read(
-        &self,
-        sources: &[Arc<ArrayReader>],
-        range: Range<u64>,
-        target: &mut [u8],
-        served: Option<&ServedVersions>,
-    ) -> Result<(), StoreError> {
-        leave_session_thread().await;
-        let internal = || StoreError::internal("rows that are not as long as they should be");
-        let row_bytes = self.row_bytes.max(1);
-        let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
-        let columns = self.columns.iter();
-        let loads: Vec<_> = columns
-            .map(|column| column.read(sources, &rows, served).boxed())
-            .collect();
-        let values = stream::iter(loads).buffered(MAX_CONCURRENT);
-        let values: Vec<Vec<u8>> = values.try_collect().await?;
-        let text = self.render(&rows, &values).ok_or_else(internal)?;
-        let skip = in_memory(range.start - rows.start * row_bytes)?;
-        let part = text.get(skip..).and_then(|rest| rest.get(..target.len()));
-        target.copy_from_slice(part.ok_or_else(internal)?);
-        Ok(())
     }
 
     /// Renders the text of rows; `None` if a value is longer than its type allows, or if values are missing.
@@ -204,6 +161,55 @@ impl Rows {
     }
 }
 
+impl SegmentContent for Rows {
+    fn size_bytes(&self) -> Option<u64> {
+        self.rows.checked_mul(self.row_bytes)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let texts = self
+            .texts()
+            .map(|texts| texts.bytes.len() + size_of_val(&texts.ends[..]));
+        let columns = size_of_val(&self.columns[..]);
+        (size_of::<Self>() + texts.sum::<usize>() + columns) as u64
+    }
+
+    fn headers(&self) -> Vec<&[u8]> {
+        self.texts().map(|texts| &texts.bytes[..]).collect()
+    }
+
+    fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
+        Some(SegmentSlice::Rendered(self, range))
+    }
+}
+
+#[async_trait]
+impl RenderedContent for Rows {
+    async fn read(
+        &self,
+        sources: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        leave_session_thread().await;
+        let internal = || StoreError::internal("rows that are not as long as they should be");
+        let row_bytes = self.row_bytes.max(1);
+        let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
+        let columns = self.columns.iter();
+        let loads: Vec<_> = columns
+            .map(|column| column.read(sources, &rows, served).boxed())
+            .collect();
+        let values = stream::iter(loads).buffered(MAX_CONCURRENT);
+        let values: Vec<Vec<u8>> = values.try_collect().await?;
+        let text = self.render(&rows, &values).ok_or_else(internal)?;
+        let skip = in_memory(range.start - rows.start * row_bytes)?;
+        let part = text.get(skip..).and_then(|rest| rest.get(..target.len()));
+        target.copy_from_slice(part.ok_or_else(internal)?);
+        Ok(())
+    }
+}
+
 impl CsvColumn {
     /// Reads the elements of rows.
     async fn read(
@@ -220,8 +226,7 @@ impl CsvColumn {
         else {
             return Ok(Vec::new());
         };
-        let reader = sources.get(*source);
-        let reader = reader.ok_or_else(|| StoreError::internal("a layout without its array"))?;
+        let reader = segment_content::source(sources, *source)?;
         let size = *element_bytes as u64;
         let elements = rows.start.saturating_mul(size);
         let length = in_memory((rows.end - rows.start).saturating_mul(size))?;

@@ -1,81 +1,57 @@
-//! The content of pictures, rendered as a whole and cached.
+//! The content of pictures, which is rendered as a whole.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 
 use super::{Block, Picture};
 use crate::array::{ArrayReader, ServedVersions};
-use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory, part};
-use crate::view::content::CachedFile;
-use crate::view::nodes::Nodes;
+use crate::view::layout::SegmentSlice;
+use crate::view::segment_content::{RenderedContent, SegmentContent, source};
 
 /// The maximum number of parallel reads.
 const PARALLEL_READS: usize = 8;
 
-impl Nodes {
-    /// Returns a number that identifies the content of an open picture in the cache.
-    pub(in crate::view) fn new_picture_id(&self) -> u64 {
-        self.picture_ids.fetch_add(1, Ordering::Relaxed)
+impl SegmentContent for Picture {
+    fn size_bytes(&self) -> Option<u64> {
+        Some(self.body_bytes())
     }
 
-    /// Returns the content of a picture, if it is cached.
-    pub(in crate::view) fn cached_picture(&self, id: u64) -> Option<Arc<Vec<u8>>> {
-        self.pictures.lock().get(&id).map(Arc::clone)
+    fn memory_bytes(&self) -> u64 {
+        size_of::<Self>() as u64
     }
 
-    /// Returns the content of a picture: from the cache, or rendered once for all callers. `served` has the
-    /// versions of the chunks that the file was served from, if the store is mutable.
-    ///
-    /// # Errors
-    /// As [`ArrayReader::read`]; or the memory limit leaves no memory for the samples.
-    pub(in crate::view) async fn picture(
-        self: &Arc<Self>,
-        id: u64,
-        file: &Arc<CachedFile>,
-        served: Option<&Arc<ServedVersions>>,
-    ) -> Result<Arc<Vec<u8>>, StoreError> {
-        if let Some(picture) = self.cached_picture(id) {
-            return Ok(picture);
-        }
-        let (nodes, file, served) = (Arc::clone(self), Arc::clone(file), served.map(Arc::clone));
-        let load = move || async move {
-            leave_session_thread().await;
-            let content = Arc::new(nodes.render_picture(&file, served).await?);
-            let weight = content.len() as u64;
-            let evicted = nodes
-                .pictures
-                .lock()
-                .insert(id, Arc::clone(&content), weight);
-            drop(evicted);
-            Ok(content)
-        };
-        let panicked = StoreError::internal("a panic while a picture was rendered");
-        self.picture_loads.run(id, load, panicked).await
+    fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
+        Some(SegmentSlice::Rendered(self, range))
     }
 
-    async fn render_picture(
+    fn whole_read_bytes(&self) -> Option<u64> {
+        // The samples and a copy of them; rows, image data and body.
+        Some(self.sample_count() * (2 * size_of::<f64>() as u64) + 3 * self.body_bytes())
+    }
+}
+
+#[async_trait]
+impl RenderedContent for Picture {
+    async fn read(
         &self,
-        file: &CachedFile,
-        served: Option<Arc<ServedVersions>>,
-    ) -> Result<Vec<u8>, StoreError> {
-        let broken = || StoreError::internal("a picture that contradicts its layout");
-        let layout = &file.file.layout;
-        let picture = layout.picture().ok_or_else(broken)?;
-        let reader = file.file.sources.first().ok_or_else(broken)?;
-        // The samples and a copy of them; rows, image data and file.
-        let count = picture.sample_count();
-        let bytes = count * (2 * size_of::<f64>() as u64) + 4 * layout.size_bytes();
-        let _memory = self.engine().reserve(reader.key(), bytes).await?;
-        let samples = samples(picture, reader, served).await?;
-        let mut content: Vec<u8> = layout.headers().flatten().copied().collect();
-        content.extend(picture.body(&samples).ok_or_else(broken)?);
-        match content.len() as u64 == layout.size_bytes() {
-            true => Ok(content),
-            false => Err(broken()),
+        sources: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        if range != (0..self.body_bytes()) {
+            return Err(StoreError::internal("a part of a picture"));
         }
+        let samples = samples(self, source(sources, 0)?, served).await?;
+        let body = self.body(&samples);
+        let body = body.filter(|body| body.len() == target.len());
+        let broken = || StoreError::internal("a picture that contradicts its layout");
+        target.copy_from_slice(&body.ok_or_else(broken)?);
+        Ok(())
     }
 }
 
@@ -83,19 +59,16 @@ impl Nodes {
 async fn samples(
     picture: &Picture,
     reader: &Arc<ArrayReader>,
-    served: Option<Arc<ServedVersions>>,
+    served: Option<&ServedVersions>,
 ) -> Result<Vec<f64>, StoreError> {
     let blocks = picture.blocks(reader);
     let blocks = blocks.ok_or_else(|| StoreError::internal("a picture beyond its array"))?;
     let mut samples = vec![f64::NAN; in_memory(picture.sample_count())?];
     let element_bytes = picture.element_bytes();
-    let mut reads = stream::iter(blocks.into_iter().map(|block| {
-        let (reader, served) = (Arc::clone(reader), served.clone());
-        async move {
-            let size = in_memory(block.size_bytes(element_bytes as u64))?;
-            let read = reader.read(block.extent, block.offset, size, served.as_deref());
-            Ok::<_, StoreError>((block, read.await?))
-        }
+    let mut reads = stream::iter(blocks.into_iter().map(|block| async move {
+        let size = in_memory(block.size_bytes(element_bytes as u64))?;
+        let read = reader.read(block.extent, block.offset, size, served);
+        Ok::<_, StoreError>((block, read.await?))
     }))
     .buffer_unordered(PARALLEL_READS);
     while let Some(read) = reads.next().await {
