@@ -72,7 +72,6 @@ pub fn drop_older(store: &dyn Store, value: &Key, document: &Key) -> bool {
 #[must_use]
 pub struct Fetched<T> {
     value: T,
-    document: Option<Version>,
 }
 
 impl<T> Fetched<T> {
@@ -84,19 +83,6 @@ impl<T> Fetched<T> {
     /// Returns the value by reference.
     pub fn value(&self) -> &T {
         &self.value
-    }
-
-    /// Returns the version of the document under which the value was read; `None` if no document can change.
-    pub fn document(&self) -> Option<Version> {
-        self.document
-    }
-
-    /// Converts the value.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Fetched<U> {
-        Fetched {
-            value: convert(self.value),
-            document: self.document,
-        }
     }
 }
 
@@ -188,7 +174,7 @@ impl DocumentStore {
         let current = self.current();
         let (read, checked) = current.read_and_check(read).await;
         self.record(checked)?;
-        Ok(current.fetched(read?))
+        Ok(Fetched { value: read? })
     }
 
     /// Reads values so that the store caches them. They are checked when they are fetched.
@@ -331,7 +317,7 @@ impl<'a> DocumentRef<'a> {
     {
         let (read, checked) = self.read_and_check(read).await;
         checked?;
-        Ok(self.fetched(read?))
+        Ok(Fetched { value: read? })
     }
 
     /// Returns what `read` returns, and the result of checking the document afterwards.
@@ -373,11 +359,6 @@ impl<'a> DocumentRef<'a> {
             None => self.store.stat(key).await,
         };
         compare(key, *version, found)
-    }
-
-    fn fetched<T>(self, value: T) -> Fetched<T> {
-        let document = self.document.map(|(_, version)| *version);
-        Fetched { value, document }
     }
 }
 

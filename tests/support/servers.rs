@@ -17,6 +17,7 @@ mod rclone;
 mod redis;
 mod remote;
 mod seaweed;
+mod two_ports;
 mod webhdfs;
 
 use std::path::{Path, PathBuf};
