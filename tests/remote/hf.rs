@@ -36,6 +36,29 @@ fn a_repository_of_hugging_face_equals_the_local_directory() {
 }
 
 #[test]
+fn an_absent_chunk_of_a_bucket_is_a_fill_value_and_no_directory() {
+    let root = scratch();
+    let array = root.path().join("x");
+    fs::create_dir_all(array.join("c")).unwrap();
+    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [24], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 9, "codecs": ["bytes"]}"#;
+    fs::write(array.join("zarr.json"), document).unwrap();
+    // The keys `c/10` and `c/11` begin with the text of the absent `c/1`.
+    for chunk in [0_u8, 10, 11] {
+        fs::write(array.join(format!("c/{chunk}")), [chunk; 2]).unwrap();
+    }
+    let hub = Hub::start(root.path(), &[]);
+    let mounted = hub.remote("buckets/ada/ocean", "").mount("x");
+    let absent = fs::metadata(mounted.path().join("c/1")).unwrap_err();
+    assert_eq!(absent.kind(), std::io::ErrorKind::NotFound, "{absent}");
+    let read = fs::read(mounted.path().join(".zarrfs/x.bin")).unwrap();
+    let expected = [vec![0; 2], vec![9; 18], vec![10; 2], vec![11; 2]].concat();
+    assert_eq!(read, expected);
+    mounted.unmount();
+}
+
+#[test]
 fn the_hub_of_the_tests_answers_the_client_of_hugging_face() {
     let root = scratch();
     fs::create_dir_all(root.path().join("a/b")).unwrap();

@@ -209,15 +209,11 @@ class Hub(Server):
         return {"type": "file", "oid": pointer, "size": size, "path": path, "lfs": lfs}
 
     def tree(self, revision, root, path):
-        directory = self.file(root, path)
-        if not os.path.isdir(directory):
-            raise Refused(404, "EntryNotFound", f"{path} does not exist on {revision}")
-        names = []
-        for folder, folders, files in os.walk(directory):
-            below = os.path.relpath(folder, root)
-            names += [os.path.normpath(os.path.join(below, name)) for name in folders + files]
-            if self.query.get("recursive", "").lower() != "true":
-                break
+        is_recursive = self.query.get("recursive", "").lower() == "true"
+        if revision is None:
+            names = names_of_bucket(root, path, is_recursive)
+        else:
+            names = self.names_of_directory(revision, root, path, is_recursive)
         after = self.query.get("cursor", "")
         names = [name for name in sorted(names) if name > after]
         limit = min(int(self.query.get("limit", PAGE)), PAGE)
@@ -227,8 +223,31 @@ class Hub(Server):
             headers["Link"] = f'<http://127.0.0.1:{self.given.port}{self.url.path}?{query}>; rel="next"'
         self.reply([self.entry(revision, root, name) for name in names[:limit]], **headers)
 
+    def names_of_directory(self, revision, root, path, is_recursive):
+        directory = self.file(root, path)
+        if not os.path.isdir(directory):
+            raise Refused(404, "EntryNotFound", f"{path} does not exist on {revision}")
+        names = []
+        for folder, folders, files in os.walk(directory):
+            below = os.path.relpath(folder, root)
+            names += [os.path.normpath(os.path.join(below, name)) for name in folders + files]
+            if not is_recursive:
+                break
+        return names
+
     def reply(self, value, **headers):
         self.answer(200, json.dumps(value).encode(), "application/json; charset=utf-8", **headers)
+
+
+def names_of_bucket(root, prefix, is_recursive):
+    """A bucket has keys that begin with a text, so a sibling may be among them, and none is no error."""
+    names = []
+    for folder, folders, files in os.walk(root):
+        below = os.path.relpath(folder, root)
+        names += [os.path.normpath(os.path.join(below, name)) for name in folders + files]
+    depth = len(prefix.rstrip("/").split("/")) if prefix else 0
+    names = [name for name in names if name.startswith(prefix) and name != prefix]
+    return [name for name in names if is_recursive or name.count("/") <= depth]
 
 
 def main():

@@ -52,7 +52,7 @@ pub(super) const PROTOCOL: Protocol = Protocol {
 };
 
 /// Size limit of a page of a listing in bytes.
-const MAX_PAGE_BYTES: u64 = 16 << 20;
+const MAX_PAGE_BYTES: u64 = 4 << 20;
 
 /// A directory of a repository or of a bucket.
 #[derive(Debug)]
@@ -124,6 +124,10 @@ impl Hf {
             return error;
         }
         match self.page(key, Some(1), None).await {
+            // A bucket has an empty listing for a prefix that does not exist.
+            Ok(page) if page.is_complete && page.objects.is_empty() && page.prefixes.is_empty() => {
+                error
+            }
             Ok(_) => RequestError::IsPrefix,
             Err(error) => error,
         }
@@ -190,10 +194,10 @@ impl Hf {
         if response.status() != StatusCode::OK {
             return Err(reply::refusal(response.status(), response.headers()));
         }
-        let next = reply::next_page(response.headers());
+        let next = reply::next_page(response.headers())?;
         let bytes = body(response, None, MAX_PAGE_BYTES, 0).await;
         let bytes = bytes.map_err(|(error, _)| error)?.into_bytes();
-        let mut page = reply::page(&bytes, &self.url.path_of(prefix))?;
+        let mut page = reply::page(&bytes, &self.url.path_of(prefix), self.url.lists_by_text())?;
         page.next = next;
         Ok(page)
     }

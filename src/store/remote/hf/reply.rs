@@ -103,23 +103,63 @@ pub(super) fn refusal(status: StatusCode, headers: &HeaderMap) -> RequestError {
 
 /// Returns the query of the next page in the header `Link` (RFC 8288). Only the query is used, so that the token is
 /// sent to the endpoint alone.
-pub(super) fn next_page(headers: &HeaderMap) -> Option<String> {
-    let links = headers.get_all(LINK).iter();
-    let links = links.filter_map(|link| link.to_str().ok());
-    let next = links.flat_map(|links| links.split(',')).find_map(|link| {
-        let (target, parameters) = link.split_once(';')?;
-        let is_next = parameters.split(';').any(|parameter| {
-            let parameter = parameter.trim();
-            parameter == "rel=\"next\"" || parameter == "rel=next"
-        });
-        let target = target.trim().strip_prefix('<')?.strip_suffix('>')?;
-        is_next.then_some(target)
-    })?;
-    next.split_once('?').map(|(_, query)| query.to_owned())
+///
+/// # Errors
+/// The header cannot be parsed: a listing that ends there would lack names.
+pub(super) fn next_page(headers: &HeaderMap) -> Result<Option<String>, RequestError> {
+    for link in headers.get_all(LINK) {
+        let mut rest = link.to_str().map_err(|_| unknown_link())?.trim();
+        while !rest.is_empty() {
+            let target = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+            let (target, behind) = target.ok_or_else(unknown_link)?;
+            let (parameters, others) = split_parameters(behind);
+            if parameters.into_iter().any(is_next) {
+                let query = target.split_once('?').ok_or_else(unknown_link)?.1;
+                return Ok(Some(query.to_owned()));
+            }
+            rest = others.trim();
+        }
+    }
+    Ok(None)
 }
 
-/// Parses a page of the directory `path`.
-pub(super) fn page(body: &[u8], path: &[u8]) -> Result<Page, RequestError> {
+fn unknown_link() -> RequestError {
+    RequestError::lasting("the header Link of a listing names no next page that is understood")
+}
+
+/// Splits the parameters of a link from the links behind them. A quoted value may contain separators.
+fn split_parameters(text: &str) -> (Vec<&str>, &str) {
+    let (mut parameters, mut start, mut is_quoted) = (Vec::new(), 0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b';' | b',' if !is_quoted => {
+                parameters.extend(text.get(start..at));
+                start = at + 1;
+                if byte == b',' {
+                    return (parameters, text.get(start..).unwrap_or_default());
+                }
+            }
+            _ => {}
+        }
+    }
+    parameters.extend(text.get(start..));
+    (parameters, "")
+}
+
+/// Returns whether a parameter is the relation `next`, alone or among others.
+fn is_next(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else {
+        return false;
+    };
+    let mut relations = value.trim().trim_matches('"').split_ascii_whitespace();
+    name.trim().eq_ignore_ascii_case("rel")
+        && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
+}
+
+/// Parses a page of the directory `path`. If the Hub `lists_by_text`, entries beside the directory are skipped, whose
+/// paths only begin with the same text.
+pub(super) fn page(body: &[u8], path: &[u8], lists_by_text: bool) -> Result<Page, RequestError> {
     let unknown = || RequestError::lasting("the listing is not one of the Hub");
     let listing: Value = serde_json::from_slice(body).map_err(|_| unknown())?;
     let mut page = Page {
@@ -134,6 +174,9 @@ pub(super) fn page(body: &[u8], path: &[u8]) -> Result<Page, RequestError> {
                 .strip_prefix(path)
                 .and_then(|own| own.strip_prefix(b"/")),
         };
+        if name.is_none() && lists_by_text {
+            continue;
+        }
         let name = name.filter(|name| check_component(name).is_ok());
         let Some(name) = name.map(<[u8]>::to_vec) else {
             page.is_complete = false;
@@ -186,7 +229,7 @@ mod tests {
             {"type": "file", "path": "d/c", "size": 2, "xetHash": "xet"},
             {"type": "directory", "path": "d/e", "oid": "tree"},
         ]);
-        let page = page(listing.to_string().as_bytes(), b"d").unwrap();
+        let page = page(listing.to_string().as_bytes(), b"d", false).unwrap();
         let tags = page.objects.iter().map(|(name, meta)| {
             let meta = meta.as_ref().unwrap();
             (&name[..], meta.opaque_tag().unwrap())
@@ -210,7 +253,7 @@ mod tests {
     fn a_listing_with_names_that_cannot_be_shown_is_incomplete_and_others_are_errors() {
         let listing = json!([{"type": "file", "path": "../x", "size": 1, "oid": "a"},
                              {"type": "link", "path": "y"}]);
-        let found = page(listing.to_string().as_bytes(), b"").unwrap();
+        let found = page(listing.to_string().as_bytes(), b"", false).unwrap();
         assert!(found.objects.is_empty() && !found.is_complete);
         for wrong in [
             &b"<html>"[..],
@@ -218,17 +261,45 @@ mod tests {
             br#"[{"type": "file", "path": "a"}]"#,
             b"[1]",
         ] {
-            assert!(page(wrong, b"").is_err());
+            assert!(page(wrong, b"", false).is_err());
         }
     }
 
     #[test]
     fn the_next_page_is_a_query_for_the_same_endpoint() {
-        let next = |text: &str| next_page(&headers(&[("link", text)]));
-        let link = "<https://elsewhere/api/x?cursor=a%3D&limit=2>; rel=\"next\"";
-        assert_eq!(next(link).as_deref(), Some("cursor=a%3D&limit=2"));
+        let next = |text: &str| next_page(&headers(&[("link", text)])).unwrap();
+        let query = Some("cursor=a%3D&limit=2".to_owned());
+        for link in [
+            "<https://elsewhere/api/x?cursor=a%3D&limit=2>; rel=\"next\"",
+            "<https://h/x?cursor=a%3D&limit=2>;REL=Next",
+            "<https://h/x?b>; rel=prev; title=\"a, b; c\", <https://h/x?cursor=a%3D&limit=2>; rel=\"last next\"",
+        ] {
+            assert_eq!(next(link), query, "{link}");
+        }
+        let link = "<https://h/x?cursor=a,b;c>; rel=next";
+        assert_eq!(next(link).as_deref(), Some("cursor=a,b;c"));
         assert_eq!(next("<https://h/x?a=1>; rel=\"prev\""), None);
-        assert_eq!(next_page(&HeaderMap::new()), None);
+        assert_eq!(next_page(&HeaderMap::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_next_page_that_is_not_understood_is_no_end_of_a_listing() {
+        for link in [
+            "<https://h/x>; rel=next",
+            "https://h/x?a; rel=next",
+            "<https://h/x?a; rel=next",
+        ] {
+            assert!(next_page(&headers(&[("link", link)])).is_err(), "{link}");
+        }
+    }
+
+    #[test]
+    fn keys_that_begin_with_the_same_text_are_not_in_a_directory_of_a_bucket() {
+        let listing = json!([{"type": "file", "path": "c/1/0", "size": 1, "xetHash": "a"},
+                             {"type": "file", "path": "c/10", "size": 1, "xetHash": "b"}]);
+        let found = page(listing.to_string().as_bytes(), b"c/1", true).unwrap();
+        assert!(found.is_complete && found.objects.len() == 1);
+        assert_eq!(found.objects[0].0, b"0");
     }
 
     #[test]

@@ -64,6 +64,10 @@ pub(super) fn components(rest: &str) -> usize {
     }
 }
 
+fn is_dots(name: &str) -> bool {
+    matches!(name, "." | "..")
+}
+
 impl HfUrl {
     /// Parses `hf://[TYPE/]OWNER/NAME[@REVISION][/PATH]`; `TYPE` is `datasets`, `spaces`, `models` (the default) or
     /// `buckets`.
@@ -96,7 +100,14 @@ impl HfUrl {
             Some((id, revision)) => (id, Some(revision)),
             None => (&*place, None),
         };
-        let is_name = |name: &str| !name.is_empty() && !name.starts_with('.');
+        // URLs are normalized, so a component with dots alone, also escaped, would lead to another repository.
+        let is_name = |name: &str| {
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_known)
+        };
+        if path.iter().copied().chain(revision).any(is_dots) {
+            return Err("`.` and `..` are no names in a repository".into());
+        }
         let mut parts = id.split('/');
         if !(parts.next().is_some_and(is_name) && parts.next().is_some_and(is_name)) {
             return Err("no owner and name of a repository: hf://datasets/OWNER/NAME/PATH".into());
@@ -107,7 +118,11 @@ impl HfUrl {
             (_, Some("")) => return Err("no revision behind `@`".into()),
             (_, Some(text)) => {
                 let text = percent_decode_str(text).decode_utf8();
-                Some(text.map_err(|_| "the revision is not UTF-8")?.into_owned())
+                let text = text.map_err(|_| "the revision is not UTF-8")?;
+                if is_dots(&text) {
+                    return Err("no revision behind `@`".into());
+                }
+                Some(text.into_owned())
             }
             (_, None) => Some(BRANCH.to_owned()),
         };
@@ -167,14 +182,22 @@ impl HfUrl {
         self.url(&text)
     }
 
+    /// Returns whether listings are of all keys that begin with a text, as in a bucket, and not of a directory.
+    pub(super) fn lists_by_text(&self) -> bool {
+        self.kind == BUCKETS
+    }
+
     /// Returns the URL of the listing of a directory. As in `huggingface_hub`, the slashes of the path are escaped.
     pub(super) fn tree(&self, prefix: &Key) -> Result<Url, RequestError> {
         let mut text = format!("{}/api/{}/{}/tree", self.endpoint, self.kind, self.id);
         if let Some(revision) = &self.revision {
             text = format!("{text}/{}", utf8_percent_encode(revision, ESCAPED));
         }
-        let path = self.path_of(prefix);
+        let mut path = self.path_of(prefix);
         if !path.is_empty() {
+            if self.lists_by_text() {
+                path.push(b'/');
+            }
             text = format!(
                 "{text}/{}",
                 percent_encoding::percent_encode(&path, ESCAPED)
@@ -242,6 +265,9 @@ mod tests {
         let key = Key::new(b"c/0").unwrap();
         let tree = parse("hf://datasets/o/n@v1/a").tree(&key).unwrap();
         assert_eq!(tree.path(), "/api/datasets/o/n/tree/v1/a%2Fc%2F0");
+        // All keys of a bucket that begin with a text are listed, so the directory ends with a slash.
+        let tree = parse("hf://buckets/o/n/a").tree(&key).unwrap();
+        assert_eq!(tree.path(), "/api/buckets/o/n/tree/a%2Fc%2F0%2F");
     }
 
     #[test]
@@ -266,6 +292,11 @@ mod tests {
             "hf://datasets/o/n@",
             "hf://buckets/o/n@main",
             "hf://datasets/../n",
+            "hf://datasets/o/%2e%2e",
+            "hf://datasets/o/n/../../../../victim/private",
+            "hf://datasets/o/n/a/./b",
+            "hf://datasets/o/n@../a",
+            "hf://datasets/o/n@%2e%2e/a",
         ] {
             assert!(HfUrl::parse(wrong, &|_| None).is_err(), "{wrong}");
         }
