@@ -195,6 +195,7 @@ impl DocumentStore {
         key: &Key,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
+        self.drop_older(key);
         let opened = self.store.open(key, hint).await;
         self.check_absence(key, opened).await
     }
@@ -204,8 +205,16 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open_stored`].
     pub async fn stat_stored(&self, key: &Key) -> Result<Stat, StoreError> {
+        self.drop_older(key);
         let found = self.store.stat(key).await;
         self.check_absence(key, found).await
+    }
+
+    /// Drops what the store has cached of a value before its document was written.
+    fn drop_older(&self, key: &Key) {
+        if let Some((document, _)) = &self.document {
+            drop_older(&*self.store, key, document);
+        }
     }
 
     async fn check_absence<T>(
