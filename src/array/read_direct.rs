@@ -80,6 +80,10 @@ impl ArrayReader {
                 self.admit(served, id, stored.version, stored.checked_ms)?;
             }
         }
+        // The buffer is reused, so a byte that was not written would be one of another read.
+        if !target.is_empty() {
+            return Err(self.internal("runs shorter than the range"));
+        }
         Ok(Some(Data::all_of(bytes)))
     }
 }

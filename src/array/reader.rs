@@ -276,7 +276,7 @@ impl ArrayReader {
         &self.chunks
     }
 
-    fn internal(&self, what: impl Into<String>) -> StoreError {
+    pub(super) fn internal(&self, what: impl Into<String>) -> StoreError {
         StoreError::internal(what).with_key(self.key().clone())
     }
 
@@ -416,6 +416,10 @@ impl ArrayReader {
             ControlFlow::Continue(())
         });
         match flow {
+            // The buffer is reused, so a byte that was not written would be one of another read.
+            ControlFlow::Continue(()) if !target.is_empty() => {
+                Err(self.internal("runs shorter than the range"))
+            }
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }
