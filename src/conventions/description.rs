@@ -144,6 +144,15 @@ pub struct Transform {
     pub coordinates: Vec<Axis>,
 }
 
+impl Transform {
+    /// Returns whether a direction of the coordinates in a patient is known.
+    pub fn is_oriented(&self) -> bool {
+        self.coordinates
+            .iter()
+            .any(|axis| axis.orientation.is_some())
+    }
+}
+
 /// A channel of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Channel {

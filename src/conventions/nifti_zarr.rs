@@ -21,9 +21,8 @@ pub struct Header {
     /// The coordinates (RAS+) of an element, from its indices along x, y and z; `None` if the header has none.
     matrix: Option<[[f64; 4]; 3]>,
     unit: Option<&'static str>,
-    time_unit: Option<&'static str>,
-    /// The step in time, and the time of the first volume.
-    time: (f64, f64),
+    /// The step in time, the time of the first volume, and their unit; `None` if the header lacks one of them.
+    time: Option<(f64, f64, &'static str)>,
     /// `scl_slope` and `scl_inter`, if they change numbers.
     pub packing: Option<(f64, f64)>,
 }
@@ -35,7 +34,7 @@ impl Header {
     /// Returns why the bytes are no header.
     pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let fields = Fields::of(bytes).ok_or("no header of NIfTI-1 or NIfTI-2")?;
-        fields.header().ok_or("too short")
+        fields.header().ok_or("too short or damaged")
     }
 
     /// Places a level of an image: spacings, origins and orientations, or a transform that turns or shears.
@@ -51,7 +50,7 @@ impl Header {
     ) -> Result<(), &'static str> {
         let places: Vec<Option<usize>> = level.axes.iter().map(header_axis).collect();
         if places.iter().any(Option::is_none) {
-            return Err("of an image whose axes are not x, y, z, t and c");
+            return Err("beside an image whose axes are not x, y, z, t and c");
         }
         let own_length = |place: &Option<usize>| place.and_then(|axis| self.lengths.get(axis));
         let mut lengths = places.iter().zip(shape);
@@ -60,28 +59,44 @@ impl Header {
         {
             return Err("of an array of another shape");
         }
+        if level.transform.is_some() {
+            return Err("beside an image that its multiscales turn or shear");
+        }
+        let relative = relative(&level.axes, finest);
+        for (axis, (factor, shift)) in level.axes.iter_mut().zip(&relative) {
+            if let Some((step, start, unit)) = self.time
+                && header_axis(axis) == Some(TIME)
+            {
+                (axis.spacing, axis.origin) = (Some(step * factor), Some(start + step * shift));
+                axis.unit = Some(unit.to_owned());
+            }
+        }
+        let Some(matrix) = &self.matrix else {
+            return Ok(());
+        };
+        let affine = affine(matrix, &level.axes, &relative).ok_or("without finite numbers")?;
+        let names: Vec<Option<String>> = level.axes.iter().map(|axis| axis.name.clone()).collect();
         for axis in &mut level.axes {
-            if header_axis(axis) == Some(TIME) {
-                (axis.spacing, axis.origin) = (Some(self.time.0), Some(self.time.1));
-                axis.unit = self.time_unit.map(str::to_owned).or(axis.unit.take());
-            } else if header_axis(axis).is_some_and(|place| place < TIME) {
+            axis.orientation = header_axis(axis).and_then(direction);
+            if axis.orientation.is_some() {
+                (axis.spacing, axis.origin) = (None, None);
                 axis.unit = self.unit.map(str::to_owned).or(axis.unit.take());
             }
         }
-        if let Some(matrix) = &self.matrix {
-            let affine = affine(matrix, &level.axes, finest).ok_or("without finite numbers")?;
-            for axis in &mut level.axes {
-                axis.orientation = header_axis(axis).and_then(direction);
-                if axis.orientation.is_some() {
-                    (axis.spacing, axis.origin) = (None, None);
-                }
-            }
-            let rank = level.axes.len();
-            level.apply(affine, rank);
-            level.axes.iter_mut().for_each(reverse_if_negative);
+        let rank = level.axes.len();
+        level.apply(affine, rank);
+        // An axis keeps its name, also if it runs along another axis of the patient.
+        for (axis, name) in level.axes.iter_mut().zip(names) {
+            axis.name = name;
         }
+        level.axes.iter_mut().for_each(reverse_if_negative);
         Ok(())
     }
+}
+
+/// Returns whether an axis is number `place` of the axes of a header: x, y, z, t, c.
+pub fn is_axis_of_header(place: usize, axis: &Axis) -> bool {
+    header_axis(axis) == Some(place)
 }
 
 fn header_axis(axis: &Axis) -> Option<usize> {
@@ -108,15 +123,25 @@ fn reverse_if_negative(axis: &mut Axis) {
     }
 }
 
-/// Returns the coordinates of a level along its own axes, from its indices.
-fn affine(matrix: &[[f64; 4]; 3], axes: &[Axis], finest: &[Axis]) -> Option<Affine> {
-    // The index in the finest level is `factor` times the index of the level plus `shift`.
-    let relative = |(own, finest): (&Axis, &Axis)| {
+/// Returns, for each axis of a level, `factor` and `shift`: an index in the finest level is `factor` times the index of
+/// the level plus `shift`.
+fn relative(axes: &[Axis], finest: &[Axis]) -> Vec<(f64, f64)> {
+    let of_axis = |(own, finest): (&Axis, &Axis)| {
         let (step, first) = (own.spacing.unwrap_or(1.0), own.origin.unwrap_or(0.0));
         let (fine, start) = (finest.spacing.unwrap_or(1.0), finest.origin.unwrap_or(0.0));
         (step / fine, (first - start) / fine)
     };
-    let relative: Vec<(f64, f64)> = axes.iter().zip(finest).map(relative).collect();
+    axes.iter().zip(finest).map(of_axis).collect()
+}
+
+/// Returns the coordinates of a level along its own axes, from its indices; `relative` is that of [`relative`].
+/// `None` for a matrix that has no inverse, or numbers that are not finite.
+fn affine(matrix: &[[f64; 4]; 3], axes: &[Axis], relative: &[(f64, f64)]) -> Option<Affine> {
+    let [[a, b, c, _], [d, e, f, _], [g, h, i, _]] = matrix;
+    let determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g);
+    if determinant == 0.0 || !determinant.is_finite() {
+        return None;
+    }
     let row = |(place, axis): (usize, &Axis)| {
         let mut row = vec![0.0; axes.len() + 1];
         let coordinate = header_axis(axis)?;
@@ -126,7 +151,7 @@ fn affine(matrix: &[[f64; 4]; 3], axes: &[Axis], finest: &[Axis]) -> Option<Affi
             return Some(row);
         };
         let mut offset = *cells.last()?;
-        for (input, (other, (factor, shift))) in axes.iter().zip(&relative).enumerate() {
+        for (input, (other, (factor, shift))) in axes.iter().zip(relative).enumerate() {
             if let Some(cell) = header_axis(other).filter(|other| *other < TIME) {
                 let cell = cells.get(cell)?;
                 *row.get_mut(input)? = cell * factor;
@@ -215,7 +240,15 @@ impl<'a> Fields<'a> {
         };
         let [slope, intercept] = self.floats((112, 176), 0)?;
         let is_packed = slope != 0.0 && slope.is_finite() && intercept.is_finite();
-        let step = self.float((76, 104), 4)?;
+        let (step, start) = (self.float((76, 104), 4)?, self.float((136, 216), 0)?);
+        let time_unit = match units & 0x38 {
+            8 => Some("second"),
+            16 => Some("millisecond"),
+            24 => Some("microsecond"),
+            _ => None,
+        };
+        let has_time = step > 0.0 && step.is_finite() && start.is_finite();
+        let time_unit = time_unit.filter(|_| has_time);
         Some(Header {
             lengths: lengths?,
             matrix: self.matrix()?,
@@ -225,17 +258,7 @@ impl<'a> Fields<'a> {
                 3 => Some("micrometer"),
                 _ => None,
             },
-            time_unit: match units & 0x38 {
-                8 => Some("second"),
-                16 => Some("millisecond"),
-                24 => Some("microsecond"),
-                _ => None,
-            },
-            time: (
-                if step > 0.0 { step } else { 1.0 },
-                self.float((136, 216), 0)
-                    .filter(|start| start.is_finite())?,
-            ),
+            time: time_unit.map(|unit| (step, start, unit)),
             packing: (is_packed && (slope, intercept) != (1.0, 0.0)).then_some((slope, intercept)),
         })
     }
@@ -354,6 +377,96 @@ mod tests {
             let x = &level.axes[3];
             assert_eq!((x.spacing, x.origin), (Some(0.5), Some(-29.875)));
         }
+    }
+
+    /// Returns the finest level of names `zyx` and spacing 3 as the header places it, or why it does not.
+    fn finest(bytes: &[u8]) -> Result<Level, &'static str> {
+        let finest = axes("tzyx", 3.0, 0.0);
+        let mut level = Level {
+            axes: finest.clone(),
+            ..Level::default()
+        };
+        Header::parse(bytes)?.place(&mut level, &finest, &[3, 4, 5, 6])?;
+        Ok(level)
+    }
+
+    fn with(changes: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut bytes = header(false);
+        for (at, field) in changes {
+            bytes[*at..at + field.len()].copy_from_slice(field);
+        }
+        bytes
+    }
+
+    #[test]
+    fn axes_keep_their_names_if_the_patient_lies_along_others() {
+        // x of the array runs to anterior, y to superior and z to the right.
+        let rows = [
+            [0.0, 0.0, 2.0, 1.0],
+            [0.25, 0.0, 0.0, 2.0],
+            [0.0, 0.5, 0.0, 3.0_f32],
+        ];
+        let rows: Vec<u8> = (rows.as_flattened().iter())
+            .flat_map(|cell| cell.to_le_bytes())
+            .collect();
+        let level = finest(&with(&[(280, &rows)])).unwrap();
+        let found = |place: usize| {
+            let axis = &level.axes[place];
+            let direction = axis.orientation.unwrap().name();
+            (
+                axis.name.as_deref().unwrap(),
+                direction,
+                axis.spacing.unwrap(),
+                axis.origin.unwrap(),
+            )
+        };
+        assert_eq!(found(1), ("z", "left-to-right", 2.0, 1.0));
+        assert_eq!(found(2), ("y", "inferior-to-superior", 0.5, 3.0));
+        assert_eq!(found(3), ("x", "posterior-to-anterior", 0.25, 2.0));
+        // A tilted patient has a transform, whose coordinates have the directions.
+        let tilted = level_of_tilted(&rows);
+        assert!(tilted.axes.iter().all(|axis| axis.orientation.is_none()));
+        assert!(tilted.transform.unwrap().is_oriented());
+    }
+
+    fn level_of_tilted(rows: &[u8]) -> Level {
+        finest(&with(&[(280, rows), (280, &0.01_f32.to_le_bytes())])).unwrap()
+    }
+
+    #[test]
+    fn what_a_header_lacks_is_that_of_the_image() {
+        let steps = |level: &Level| {
+            level
+                .axes
+                .iter()
+                .map(|axis| axis.spacing)
+                .collect::<Vec<_>>()
+        };
+        // Neither sform nor qform: spacings and units in space stay.
+        let level = finest(&with(&[(254, &[0]), (252, &[0])])).unwrap();
+        assert_eq!(steps(&level), [Some(2.0), Some(3.0), Some(3.0), Some(3.0)]);
+        assert_eq!(level.axes[3].unit, None);
+        // No step, no number, or no unit of time: the step stays.
+        let infinite = f32::INFINITY.to_le_bytes();
+        for change in [(92, &[0; 4][..]), (92, &infinite), (123, &[2])] {
+            let level = finest(&with(&[change])).unwrap();
+            assert_eq!(level.axes[0].spacing, Some(3.0), "{change:?}");
+        }
+        // A matrix without an inverse is no place.
+        assert!(finest(&with(&[(280, &[0; 48])])).is_err());
+        // A level of half the times has twice the step.
+        let mut level = Level {
+            axes: axes("tzyx", 6.0, 3.0),
+            ..Level::default()
+        };
+        let found = Header::parse(&header(false)).unwrap();
+        found
+            .place(&mut level, &axes("tzyx", 3.0, 0.0), &[2, 2, 3, 3])
+            .unwrap();
+        assert_eq!(
+            (level.axes[0].spacing, level.axes[0].origin),
+            (Some(4.0), Some(9.0))
+        );
     }
 
     #[test]

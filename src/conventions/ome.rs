@@ -144,6 +144,7 @@ impl Level {
     /// Sets the spacing and the origin of each axis, in the order of the array.
     pub(super) fn apply(&mut self, affine: Affine, rank: usize) {
         let coordinates = std::mem::take(&mut self.axes);
+        self.transform = None;
         let of_axis = |step: &Step| {
             let axis = coordinates.get(step.axis)?.clone();
             Some(Axis {
@@ -161,6 +162,8 @@ impl Level {
         self.axes = coordinates.clone();
         for (place, axis) in self.axes.iter_mut().enumerate() {
             axis.spacing = length_of_column(&affine, &coordinates, place);
+            // The coordinates have directions, and an axis of the array runs along several of them.
+            axis.orientation = None;
         }
         self.transform = Some(Transform {
             affine,

@@ -11,7 +11,7 @@ use crate::conventions::georef::axis::{Axis as CoordinateAxis, Steps, reinterpre
 use crate::conventions::georef::context::{Context, Groups, Notes};
 use crate::conventions::georef::nifti_header;
 use crate::conventions::georef::raster::direction_of;
-use crate::conventions::georef::samples::{self, packing};
+use crate::conventions::georef::samples::{self, is_packed_by_cf, packing};
 use crate::conventions::georef::scale::ome_image;
 use crate::conventions::georef::transform::declared_crs;
 use crate::conventions::missing::MissingValues;
@@ -32,6 +32,8 @@ pub(crate) struct Description {
     /// A value is a stored number times `scale` plus `offset`.
     pub(crate) scale: Option<f64>,
     pub(crate) offset: Option<f64>,
+    /// Whether the NIfTI header beside the array says where it is.
+    pub(crate) has_nifti_header: bool,
     /// Whether only the header of NIfTI-Zarr has scale and offset.
     pub(crate) is_packed_by_header: bool,
     /// The units of the values.
@@ -144,7 +146,8 @@ impl Description {
             None => {}
             Some(Ok((header, level))) => {
                 (self.axes, self.transform) = (level.axes, level.transform);
-                self.is_packed_by_header = header.packing.is_some();
+                self.has_nifti_header = true;
+                self.is_packed_by_header = header.packing.is_some() && !is_packed_by_cf(context);
             }
             Some(Err(why)) => {
                 notes.add(format!("the header in the array nifti is {why}: left out"));
@@ -231,7 +234,11 @@ impl Description {
                 is_declared && any(&|axis| axis.unit.is_some()),
                 Field::AxisUnits,
             ),
-            (any(&|axis| axis.orientation.is_some()), Field::Orientation),
+            (
+                any(&|axis| axis.orientation.is_some())
+                    || self.transform.as_ref().is_some_and(Transform::is_oriented),
+                Field::Orientation,
+            ),
             (self.transform.is_some(), Field::Transform),
             (self.coordinates.are_even, Field::Coordinates),
             (self.coordinates.are_uneven, Field::UnevenCoordinates),

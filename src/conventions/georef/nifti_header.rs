@@ -19,8 +19,10 @@ pub(crate) fn placed(context: &Context<'_>) -> Result<Option<PlacedLevel>, Conte
     let Some((image, entry)) = ome_image(context).zip(context.level_entry()) else {
         return Ok(None);
     };
-    let Some(bytes) = find(view, context.nodes)? else {
-        return Ok(None);
+    let bytes = match find(view, context.nodes)? {
+        None => return Ok(None),
+        Some(Err(why)) => return Ok(Some(Err(why))),
+        Some(Ok(bytes)) => bytes,
     };
     let rank = view.shape().len();
     let finest = ome::finest_entry(image).unwrap_or(entry);
@@ -38,29 +40,49 @@ pub(crate) fn placed(context: &Context<'_>) -> Result<Option<PlacedLevel>, Conte
 /// The maximum size of a header with its extensions.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns the bytes of the header beside an array; `None` without such an array.
+/// Returns the bytes of the header beside an array; `None` without such an array. The inner error says why the array
+/// is no header: one that can never be read takes nothing else away.
 ///
 /// # Errors
-/// Errors of the store.
+/// Temporary errors of the store.
 pub(crate) fn find(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
-) -> Result<Option<Vec<u8>>, ContentError> {
+) -> Result<Option<Result<Vec<u8>, &'static str>>, ContentError> {
     let Ok(key) = view.node.key().parent().join(HEADER) else {
         return Ok(None);
     };
-    let Some(node) = nodes.node(&key)?.filter(|_| key != *view.node.key()) else {
-        return Ok(None);
+    let node = match nodes.node(&key) {
+        Ok(Some(node)) if key != *view.node.key() => node,
+        Ok(_) => return Ok(None),
+        Err(error) => return lasting(error).map(|why| Some(Err(why))),
     };
+    if !node.is_array() {
+        return Ok(None);
+    }
     let number = node.array_view().and_then(|view| view.number());
     let is_bytes = matches!(number, Some((number, 1)) if number.kind == NumberKind::UInt && number.size_bytes == 1);
     if !is_bytes {
-        return Ok(None);
+        return Ok(Some(Err("no array of bytes that can be decoded")));
     }
-    match nodes.numbers(&node, MAX_BYTES) {
-        Ok(numbers) => Ok(numbers.into_iter().map(byte).collect()),
-        Err(ContentError::Absent(_)) => Ok(None),
-        Err(error) => Err(error),
+    Ok(Some(match nodes.numbers(&node, MAX_BYTES) {
+        Ok(numbers) => {
+            let bytes: Option<Vec<u8>> = numbers.into_iter().map(byte).collect();
+            bytes.ok_or("no array of bytes that can be decoded")
+        }
+        Err(ContentError::Absent(_)) => Err("longer than 1 MiB"),
+        Err(error) => Err(lasting(error)?),
+    }))
+}
+
+/// Returns what a lasting error says of the header.
+///
+/// # Errors
+/// Any other error.
+fn lasting(error: ContentError) -> Result<&'static str, ContentError> {
+    match error {
+        ContentError::Failed(error) if error.is_lasting() => Ok("unreadable"),
+        error => Err(error),
     }
 }
 

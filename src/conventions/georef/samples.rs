@@ -111,13 +111,18 @@ pub(crate) fn packing(
     context: &Context<'_>,
     notes: &mut Notes,
 ) -> Result<(Option<f64>, Option<f64>), ContentError> {
-    let own = cf_packing(context, notes);
-    if own != (None, None) {
-        return Ok(own);
+    if is_packed_by_cf(context) {
+        return Ok(cf_packing(context, notes));
     }
     let header = nifti_header::placed(context)?.and_then(Result::ok);
     let packing = header.and_then(|(header, _)| header.packing);
     Ok(packing.map_or((None, None), |(scale, offset)| (Some(offset), Some(scale))))
+}
+
+/// Returns whether an array has `scale_factor` or `add_offset`, which then count in place of a NIfTI header.
+pub(crate) fn is_packed_by_cf(context: &Context<'_>) -> bool {
+    let names = [names::SCALE_FACTOR, names::ADD_OFFSET];
+    names.iter().any(|name| context.own(name).is_some())
 }
 
 /// Returns `add_offset` and `scale_factor`; neither if one of them is not a number.

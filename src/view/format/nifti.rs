@@ -77,8 +77,14 @@ fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile,
     header.offset = elements_start(header.size_bytes(), has_gap(size_bytes), 64)
         .ok_or_else(|| "the size overflows 64 bits".to_owned())?;
     let mut bytes = header.encode()?;
-    if let Some(stored) = nifti_header::find(view, nodes)? {
-        match stored::merge(&bytes, &stored, header.order) {
+    if metadata.has_nifti_header
+        && let Some(Ok(stored)) = nifti_header::find(view, nodes)?
+    {
+        let own = stored::Own {
+            has_description: !header.description.is_empty(),
+            has_geometry: !axes.are_of_header(&metadata.axes),
+        };
+        match stored::merge(&bytes, &stored, header.order, &own) {
             Ok(merged) => bytes = merged,
             Err(why) => notes.add(format!(
                 "the header in the array nifti is {why}: the file has only its coordinates"

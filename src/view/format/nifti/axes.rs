@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::conventions::description::{Axis, AxisKind};
+use crate::conventions::nifti_zarr::is_axis_of_header;
 use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
 
 /// The axes of the file, the fastest first.
@@ -19,6 +20,15 @@ pub(super) struct Axes {
 const MAX_AXES: usize = 7;
 
 impl Axes {
+    /// Returns whether the axes of the file are those of a header beside the array, in its order.
+    pub(super) fn are_of_header(&self, axes: &[Axis]) -> bool {
+        let mut sources = self.sources.iter().enumerate();
+        sources.all(|(place, source)| {
+            let axis = source.and_then(|source| axes.get(source));
+            axis.is_none_or(|axis| is_axis_of_header(place, axis))
+        })
+    }
+
     /// Assigns the axes by their roles: the last axes, at most three, are the spatial axes of the image; of the
     /// others, time is the fastest. An axis z before time or channels is a spatial axis, if it can be moved.
     /// If the file cannot have that many axes, or the last axis is not spatial, the order of all axes is reversed.
