@@ -3,6 +3,7 @@
 //! The variants of [`Segment`] are general. Content that only one format or encoder has implements
 //! [`SegmentContent`] beside it.
 
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -271,16 +272,15 @@ impl FileLayout {
         segments.sum::<u64>() + size_of_val(&self.segments[..]) as u64
     }
 
-    /// Returns the headers, in order.
-    pub fn headers(&self) -> impl Iterator<Item = &[u8]> {
-        self.segments.iter().flat_map(|(_, segment)| {
-            let (bytes, headers) = match segment {
-                Segment::Bytes(bytes) => (Some(&bytes[..]), Vec::new()),
-                Segment::Content(content) => (None, content.headers()),
-                _ => (None, Vec::new()),
-            };
-            bytes.into_iter().chain(headers)
-        })
+    /// Hashes the headers and the content of one format, in order.
+    pub(super) fn hash_into(&self, hasher: &mut dyn Hasher) {
+        for (_, segment) in &self.segments {
+            match segment {
+                Segment::Bytes(bytes) => hasher.write(bytes),
+                Segment::Content(content) => content.hash_into(hasher),
+                _ => {}
+            }
+        }
     }
 
     /// Returns `None` if any range of the file can be read. Otherwise the file is only read as a whole: returns the

@@ -265,9 +265,7 @@ impl Nodes {
         begun: Instant,
     ) -> Result<Arc<CachedFile>, ContentError> {
         let mut hasher = SipHasher13::new();
-        for header in rendered.layout.headers() {
-            hasher.write(header);
-        }
+        rendered.layout.hash_into(&mut hasher);
         for table in rendered.layout.tables() {
             table.hash_into(&mut hasher);
         }

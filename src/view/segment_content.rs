@@ -1,6 +1,7 @@
 //! The content of segments that only one format or encoder has, which implements it beside its own code.
 
 use std::fmt::Debug;
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,11 +21,9 @@ pub trait SegmentContent: Debug + Send + Sync {
     /// Returns the memory of the content in bytes, including that of the value itself.
     fn memory_bytes(&self) -> u64;
 
-    /// Returns the bytes of the file that are in memory, in an order that depends on nothing else. Files that
-    /// differ in them are different files.
-    fn headers(&self) -> Vec<&[u8]> {
-        Vec::new()
-    }
+    /// Hashes all that determines the bytes, apart from the arrays of the file and their tables of stored chunks. Files
+    /// with the same hash may share pages of the kernel.
+    fn hash_into(&self, hasher: &mut dyn Hasher);
 
     /// Returns the slice at the beginning of a range that is not empty: at least one byte, and no byte after the
     /// range. `None` if the content has no such byte.

@@ -7,6 +7,7 @@
 //!
 //! Nodes are in level order, the root first and the leaves last.
 
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -264,6 +265,13 @@ impl SegmentContent for ChunkIndex {
     fn memory_bytes(&self) -> u64 {
         let lists = size_of_val(&self.axes[..]) + size_of_val(&self.levels[..]);
         (size_of::<Self>() + lists) as u64
+    }
+
+    fn hash_into(&self, hasher: &mut dyn Hasher) {
+        // The sizes of stored chunks are in the table of the file; the rest follows from these and the header.
+        for word in [self.start, self.chunks_start, self.chunks, self.size_bytes] {
+            hasher.write_u64(word);
+        }
     }
 
     fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {

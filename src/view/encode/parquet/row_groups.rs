@@ -1,6 +1,7 @@
 //! Row groups: each has one page of every column, with its header. All row groups but the last have the same
 //! size, so that offsets follow by arithmetic.
 
+use std::hash::Hasher;
 use std::ops::Range;
 
 use super::column::ColumnSource;
@@ -96,6 +97,21 @@ impl RowGroups {
     }
 }
 
+impl RowGroups {
+    /// Returns the headers of pages, and the values that are in memory.
+    fn headers(&self) -> Vec<&[u8]> {
+        let pages = self.full.pages.iter().chain(&self.last.pages);
+        let texts = self.columns.iter().filter_map(|column| match column {
+            ColumnSource::Values(values)
+            | ColumnSource::Indexes {
+                indexes: values, ..
+            } => Some(&values[..]),
+            _ => None,
+        });
+        pages.map(|page| &page.header[..]).chain(texts).collect()
+    }
+}
+
 impl SegmentContent for RowGroups {
     fn size_bytes(&self) -> Option<u64> {
         let full = self.full.size_bytes.checked_mul(self.count)?;
@@ -108,16 +124,10 @@ impl SegmentContent for RowGroups {
         (size_of::<Self>() + texts + pages + size_of_val(&self.columns[..])) as u64
     }
 
-    fn headers(&self) -> Vec<&[u8]> {
-        let pages = self.full.pages.iter().chain(&self.last.pages);
-        let texts = self.columns.iter().filter_map(|column| match column {
-            ColumnSource::Values(values)
-            | ColumnSource::Indexes {
-                indexes: values, ..
-            } => Some(&values[..]),
-            _ => None,
-        });
-        pages.map(|page| &page.header[..]).chain(texts).collect()
+    fn hash_into(&self, hasher: &mut dyn Hasher) {
+        self.headers()
+            .into_iter()
+            .for_each(|bytes| hasher.write(bytes));
     }
 
     fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {

@@ -3,6 +3,7 @@
 //! Values have their shortest form. In one column, all are numbers: blanks before them pad each row to the
 //! longest one. All common readers skip blanks before a number, but not around other values.
 
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -174,8 +175,16 @@ impl SegmentContent for Rows {
         (size_of::<Self>() + texts.sum::<usize>() + columns) as u64
     }
 
-    fn headers(&self) -> Vec<&[u8]> {
-        self.texts().map(|texts| &texts.bytes[..]).collect()
+    fn hash_into(&self, hasher: &mut dyn Hasher) {
+        for column in &self.columns {
+            match column {
+                CsvColumn::Texts(texts) => {
+                    hasher.write(&texts.bytes);
+                    texts.ends.iter().for_each(|end| hasher.write_usize(*end));
+                }
+                column => hasher.write(format!("{column:?}").as_bytes()),
+            }
+        }
     }
 
     fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {

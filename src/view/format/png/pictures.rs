@@ -1,5 +1,6 @@
 //! The content of pictures, which is rendered as a whole.
 
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ impl SegmentContent for Picture {
 
     fn memory_bytes(&self) -> u64 {
         size_of::<Self>() as u64
+    }
+
+    fn hash_into(&self, hasher: &mut dyn Hasher) {
+        // Scale, missing values and directions may come from other nodes than the array.
+        hasher.write(format!("{self:?}").as_bytes());
     }
 
     fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
