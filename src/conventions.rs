@@ -19,7 +19,7 @@
 //!
 //! | what | order | reason |
 //! |---|---|---|
-//! | axes, spacing, origin | the image of OME-Zarr of which the array is a level; `transform` of COSEM; `pixelResolution`; `resolution` of N5; coordinates; the transform of the raster | the entry of a level is written for this array, while the others are copied from array to array, also to smaller levels; ngff-zarr and napari read only it |
+//! | axes, spacing, origin | the header in the array `nifti`; the image of OME-Zarr of which the array is a level; `transform` of COSEM; `pixelResolution`; `resolution` of N5; coordinates; the transform of the raster | nifti-zarr reads its own header; the entry of a level is written for this array, while the others are copied from array to array, also to smaller levels; ngff-zarr and napari read only it |
 //! | names of axes | the convention of the axes; `dimension_names`, `_ARRAY_DIMENSIONS` | OME-Zarr 0.5 requires the same names; before it, dimensions have none |
 //! | kind of an axis | `type` of OME-Zarr; the name | a declared type is meant, a name is a guess |
 //! | the side of a patient | the header in the array `nifti`; `orientation` of RFC-4; names x, y and z; the order | nifti-zarr reads its own header; nibabel takes x, y and z for right, anterior and superior |

@@ -108,11 +108,11 @@ impl RasterMetadata {
     pub(crate) fn of_planes(
         view: &ArrayView<'_>,
         nodes: &dyn NodeResolver,
+        notes: &mut Notes,
     ) -> Result<Option<Self>, ContentError> {
-        let mut notes = Notes::default();
-        let groups = Groups::above(view, nodes, &mut notes)?;
+        let groups = Groups::above(view, nodes, notes)?;
         let context = Context::new(view, nodes, &groups);
-        match Self::of(&context, &mut notes) {
+        match Self::of(&context, notes) {
             Ok(metadata) if !metadata.raster.is_chunky => return Ok(Some(metadata)),
             Ok(_) | Err(ContentError::Absent(_)) => {}
             Err(error) => return Err(error),
@@ -122,7 +122,7 @@ impl RasterMetadata {
         };
         Ok(Some(Self {
             georef: Georef::default(),
-            samples: SampleMetadata::of(&context, &raster, &mut notes)?,
+            samples: SampleMetadata::of(&context, &raster, notes)?,
             raster,
         }))
     }

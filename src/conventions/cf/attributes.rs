@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::names::{ADD_OFFSET, CALENDAR, FILL_VALUE, MISSING_VALUE, SCALE_FACTOR, UNITS};
-use super::value;
+use super::{one_of_list, value};
 use crate::node::{Number, Value};
 use crate::zarr::Array;
 
@@ -61,10 +61,56 @@ pub(crate) fn values(json: &Json, target: Number, is_unsigned: bool) -> Option<V
     }
 }
 
-/// Returns the value of a stored number, by `scale_factor` and `add_offset`; `None` if the array is not packed.
+/// Returns `scale_factor` and `add_offset`, as xarray reads them: `null` is no attribute, and a list of one number is
+/// that number.
+///
+/// # Errors
+/// The name of one that is no finite number: one without the other would be a wrong scale, so neither counts.
+pub(crate) fn packing(
+    members: &Map<String, Json>,
+) -> Result<(Option<f64>, Option<f64>), &'static str> {
+    let declared = |name: &'static str| match members.get(name).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => {
+            let number = one_of_list(value).as_f64();
+            number
+                .filter(|number| number.is_finite())
+                .map(Some)
+                .ok_or(name)
+        }
+    };
+    Ok((declared(SCALE_FACTOR)?, declared(ADD_OFFSET)?))
+}
+
+/// Returns the value of a stored number; `None` if the array is not packed, or its scale is no number.
 pub(crate) fn unpacked(array: &Array, stored: Value) -> Option<Value> {
-    let number = |name: &str| array.attribute(name).and_then(Json::as_f64);
-    let (scale, offset) = (number(SCALE_FACTOR), number(ADD_OFFSET));
+    let (scale, offset) = packing(array.attributes.as_ref().ok()?).ok()?;
     (scale.is_some() || offset.is_some())
         .then(|| Value::Float(stored.float() * scale.unwrap_or(1.0) + offset.unwrap_or(0.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scale_and_offset_count_together_or_not_at_all() {
+        let of = |json: Json| packing(json.as_object().unwrap());
+        assert_eq!(of(json!({})), Ok((None, None)));
+        let both = json!({"scale_factor": [0.5], "add_offset": 3});
+        assert_eq!(of(both), Ok((Some(0.5), Some(3.0))));
+        let null = json!({"scale_factor": 2.0, "add_offset": null});
+        assert_eq!(of(null), Ok((Some(2.0), None)));
+        for (name, wrong) in [
+            (SCALE_FACTOR, json!("x")),
+            (ADD_OFFSET, json!([1, 2])),
+            (ADD_OFFSET, json!({})),
+        ] {
+            let mut members = json!({"scale_factor": 2.0, "add_offset": 1.0});
+            members[name] = wrong;
+            assert_eq!(of(members), Err(name));
+        }
+    }
 }

@@ -181,7 +181,10 @@ impl Description {
         context: &Context<'_>,
         notes: &mut Notes,
     ) -> Result<(), ContentError> {
-        let Some(metadata) = RasterMetadata::of_planes(context.view, context.nodes)? else {
+        // Its notes are those of the files that are rasters.
+        let mut of_rasters = Notes::default();
+        let metadata = RasterMetadata::of_planes(context.view, context.nodes, &mut of_rasters)?;
+        let Some(metadata) = metadata else {
             return Ok(());
         };
         let crs = metadata.georef.crs.as_ref();

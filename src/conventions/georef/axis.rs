@@ -2,9 +2,10 @@
 
 use serde_json::Map;
 
-use super::context::{Context, Notes, number, short, some};
+use super::context::{Context, Notes, short, some};
 use super::raster::{Direction, direction_of};
 use crate::conventions::cf;
+use crate::conventions::cf::attributes::packing;
 use crate::conventions::crs::Crs;
 use crate::conventions::crs::epsg::{CrsKind, Unit};
 use crate::conventions::missing::MissingValues;
@@ -317,13 +318,10 @@ pub(crate) fn coordinates(
     }
     let none = Map::new();
     let members = node.metadata().attributes().unwrap_or(&none);
-    let packing = |name: &str, none: f64| match some(members, name) {
-        Some(value) => number(cf::one_of_list(value)),
-        None => Some(none),
-    };
-    let Some((scale, offset)) = packing("scale_factor", 1.0).zip(packing("add_offset", 0.0)) else {
+    let Ok((scale, offset)) = packing(members) else {
         return Ok(Err("scale_factor or add_offset is no number".into()));
     };
+    let (scale, offset) = (scale.unwrap_or(1.0), offset.unwrap_or(0.0));
     let Some((own, _)) = view.number() else {
         return Ok(Err("no numbers".into()));
     };

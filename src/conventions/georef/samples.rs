@@ -1,13 +1,14 @@
 //! Sample metadata of an array: nodata value, scale and offset, units, names of bands.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::axis::reinterpret;
 use super::bands::Bands;
-use super::context::{Context, Notes, number};
+use super::context::{Context, Notes};
 use super::nifti_header;
 use super::raster::Raster;
-use crate::conventions::cf::{self, names};
+use crate::conventions::cf::attributes::packing as packing_of_cf;
+use crate::conventions::cf::names;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::{is_plain, shown};
 use crate::node::{ContentError, Number, Value};
@@ -54,6 +55,10 @@ impl SampleMetadata {
         {
             notes.add("_Unsigned is neither \"true\" nor \"false\": left out");
         }
+        let bands = Bands::of(context, raster, notes)?;
+        if bands.axes.iter().any(|axis| axis.coordinates.is_some()) {
+            notes.add("coordinates of other axes than those of the raster are only in the names of bands, as text");
+        }
         Ok(Self {
             no_data: no_data.map(|value| shown(reinterpret(own, meant, value))),
             offset: text(offset),
@@ -61,7 +66,7 @@ impl SampleMetadata {
             units: units(context, notes),
             long_name: attribute_text(context, names::LONG_NAME, notes),
             standard_name: attribute_text(context, names::STANDARD_NAME, notes),
-            bands: Bands::of(context, raster, notes)?,
+            bands,
         })
     }
 
@@ -127,13 +132,10 @@ pub(crate) fn is_packed_by_cf(context: &Context<'_>) -> bool {
 
 /// Returns `add_offset` and `scale_factor`; neither if one of them is not a number.
 fn cf_packing(context: &Context<'_>, notes: &mut Notes) -> (Option<f64>, Option<f64>) {
-    let declared = |name| match context.own(name).map(cf::one_of_list) {
-        None => Ok(None),
-        Some(value) => number(value).map(Some).ok_or(name),
-    };
-    match (declared("add_offset"), declared("scale_factor")) {
-        (Ok(offset), Ok(scale)) => (offset, scale),
-        (Err(name), _) | (_, Err(name)) => {
+    let none = Map::new();
+    match packing_of_cf(context.view.array.attributes.as_ref().unwrap_or(&none)) {
+        Ok((scale, offset)) => (offset, scale),
+        Err(name) => {
             notes.add(format!(
                 "scale_factor and add_offset are left out: {name} is no number, and one without \
                  the other would be a wrong scale"

@@ -91,7 +91,7 @@ fn bin(view: &ArrayView<'_>) -> Result<VirtualFile, String> {
 fn envi(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     let mut text = envi_header(&element_type(view), view.shape())?;
     let mut notes = Notes::default();
-    let metadata = RasterMetadata::of_planes(view, nodes)?;
+    let metadata = RasterMetadata::of_planes(view, nodes, &mut notes)?;
     note_without_place(metadata.as_ref(), &mut notes);
     if let Some(metadata) = metadata {
         text.push_str(&fields::envi(&metadata, &mut notes));
@@ -115,8 +115,8 @@ fn check_envi(view: &ArrayView<'_>) -> Result<(), String> {
 /// Returns why the format cannot express the array, or an error of the store.
 fn vrt(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
     check_vrt(view)?;
-    let metadata = RasterMetadata::of_planes(view, nodes)?;
     let mut notes = Notes::default();
+    let metadata = RasterMetadata::of_planes(view, nodes, &mut notes)?;
     note_without_place(metadata.as_ref(), &mut notes);
     let fields = metadata.map(|metadata| fields::vrt(&metadata));
     let fields = fields.unwrap_or_default();

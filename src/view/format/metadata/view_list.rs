@@ -12,7 +12,7 @@ use crate::conventions::georef::context::Notes;
 use crate::conventions::members;
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::node::{ContentError, ViewNode};
-use crate::store::{list_prefixes, map_concurrent};
+use crate::store::{Key, list_prefixes, map_concurrent};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
@@ -25,6 +25,8 @@ const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";
 
 /// The maximum number of nodes of a group whose descriptions are compared with what its files express.
 const MAX_DESCRIBED: usize = 64;
+/// The number of these that are described concurrently.
+const MAX_CONCURRENT: usize = 8;
 
 impl Format {
     /// Returns whether the list of views of a node explains why the node has no view of this format.
@@ -195,7 +197,14 @@ impl Nodes {
             format.is_some_and(|format| format.expresses().is_some())
         };
         let is_listable = self.store().incomplete_listing(&node.key).await?.is_none();
-        if !is_listable || !readme.views.iter().any(has_arrays) {
+        if !readme.views.iter().any(has_arrays) {
+            return Ok(Vec::new());
+        }
+        if !is_listable {
+            readme.diagnostics.push(Diagnostic::of_node(
+                "what files of the group do not express is in the lists of its arrays, because the source lists \
+                 no names",
+            ));
             return Ok(Vec::new());
         }
         let mut names = list_prefixes(&**self.store(), &node.key, MAX_DESCRIBED).await?;
@@ -210,22 +219,47 @@ impl Nodes {
         for name in &names {
             keys.extend(node.key.join(name).ok());
         }
-        let describe = |key| async move {
-            let member = self.node(&key).await?;
-            match member.is_array() {
-                true => Ok(self.description(&member).await?.0.fields()),
-                false => Ok(Vec::new()),
-            }
-        };
         let mut fields = BTreeSet::new();
-        for found in map_concurrent(keys, describe).await {
-            match found {
-                Ok(found) => fields.extend(found),
-                Err(ContentError::Absent(_)) => {}
-                Err(error) => return Err(error),
+        let mut has_groups = false;
+        // A source that fails is asked for few members more, so that the list does not wait for each of them.
+        for keys in keys.chunks(MAX_CONCURRENT) {
+            let describe = |key: Key| async move {
+                let described = self.fields_of_array(&key).await;
+                (key, described)
+            };
+            for (key, found) in map_concurrent(keys.to_vec(), describe).await {
+                match found {
+                    Ok(Some(found)) => fields.extend(found),
+                    Ok(None) => has_groups = true,
+                    Err(ContentError::Absent(_)) => {}
+                    // One member that cannot be read takes no line of the others away.
+                    Err(ContentError::Failed(error)) if error.is_lasting() => {
+                        readme.diagnostics.push(Diagnostic::of_node(format!(
+                            "what files do not express of {key} is not known: {error}"
+                        )));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
+        if has_groups {
+            readme.diagnostics.push(Diagnostic::of_node(
+                "what files do not express of the groups below is in their lists of views",
+            ));
+        }
         Ok(fields.into_iter().collect())
+    }
+
+    /// Returns the fields that are known of an array; `None` for a group.
+    async fn fields_of_array(
+        self: &Arc<Self>,
+        key: &Key,
+    ) -> Result<Option<Vec<Field>>, ContentError> {
+        let member = self.node(key).await?;
+        match member.is_array() {
+            true => Ok(Some(self.description(&member).await?.0.fields())),
+            false => Ok(None),
+        }
     }
 
     /// Returns the description of an array, or of the finest level of a group that is an image, and what was not

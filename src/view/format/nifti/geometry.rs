@@ -4,7 +4,7 @@
 use super::axes::Axes;
 use crate::conventions::description::Description;
 use crate::conventions::description::{Axis, AxisKind};
-use crate::conventions::georef::context::Notes;
+use crate::conventions::georef::context::{Notes, short};
 
 /// Units of the header, with their codes: metres, millimetres and micrometres; seconds and their fractions.
 const LENGTHS: [(f64, u8); 3] = [(1.0, 1), (1e-3, 2), (1e-6, 3)];
@@ -84,6 +84,13 @@ impl Geometry {
             .iter()
             .ne([0, 1, 2].iter().take(directions.len()));
         self.units = length.map_or(0, |(_, code)| code);
+        let unit = axes.iter().find_map(|axis| axis.unit.as_deref());
+        if let (None, Some(unit)) = (length, unit) {
+            notes.add(format!(
+                "the unit {} is left out: NIfTI has only lengths",
+                short(unit)
+            ));
+        }
         // Names in another order and orientations say how the image is turned, also without spacings.
         self.is_known = is_turned
             || axes
@@ -130,6 +137,12 @@ impl Geometry {
             .is_some_and(|unit| unit.contains(" since "))
         {
             notes.add("NIfTI has no date: toffset counts from that of the units of time");
+        }
+        if let (None, Some(unit)) = (own, time.unit.as_deref()) {
+            notes.add(format!(
+                "the unit {} is left out: NIfTI has only seconds",
+                short(unit)
+            ));
         }
     }
 

@@ -167,7 +167,29 @@ pub(super) fn nrrd(
     let groups = Groups::above(view, nodes, notes)?;
     let context = Context::new(view, nodes, &groups);
     let description = Description::of_axes(&context, notes)?;
+    note_left_out(&description, notes);
     Ok(lines(&description))
+}
+
+/// Adds a note for each axis beside those in a space, and for an orientation without a space.
+fn note_left_out(description: &Description, notes: &mut Notes) {
+    let is_oriented = |axis: &Axis| axis.orientation.is_some();
+    let Some(space) = Space::of(description) else {
+        let transform = description.transform.as_ref();
+        if description.axes.iter().any(is_oriented) || transform.is_some() {
+            notes.add("the orientation is left out: NRRD takes only that of all axes in space, with their spacings");
+        }
+        return;
+    };
+    let axes = description.axes.iter().rev().zip(&space.directions);
+    for (axis, direction) in axes.filter(|(axis, _)| axis.kind != AxisKind::Space) {
+        if direction.is_none() && (axis.spacing.is_some() || axis.unit.is_some()) {
+            notes.add(format!(
+                "spacing, origin and unit of the axis {} are left out: in a space, NRRD has those of its axes only",
+                quoted(axis.name.as_deref())
+            ));
+        }
+    }
 }
 
 /// Returns the lines, fastest axis first; `nan` for unknown numbers.
