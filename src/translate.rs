@@ -159,8 +159,9 @@ struct NodeView {
     source: DocumentStore,
     /// Whether the node is an array, and was made from a copy of its document in consolidated metadata.
     is_copy: bool,
-    /// The chunks under the own document of the array, once it was compared with the copy.
-    compared: OnceLock<DocumentStore>,
+    /// The chunks under the own document of the array, once it was compared with the copy; or why they are not those
+    /// of the copy.
+    compared: OnceLock<Result<DocumentStore, StoreError>>,
     /// The reader of the array, if the translated chunks are decoded.
     reader: Option<Arc<ArrayReader>>,
     memory_bytes: u64,
@@ -497,7 +498,11 @@ impl Shared {
 
     /// Reads the documents of an array again, if a chunk could not be read because they have changed.
     fn forget_outdated(&self, array: &Key, node: &NodeView) {
-        let source = node.compared.get().unwrap_or(&node.source);
+        let compared = node
+            .compared
+            .get()
+            .and_then(|compared| compared.as_ref().ok());
+        let source = compared.unwrap_or(&node.source);
         if source.is_outdated() {
             self.invalidate_source_consolidated();
             self.nodes.lock().remove(array);

@@ -22,7 +22,7 @@ impl NodeDocuments {
 
 impl Shared {
     /// Returns the source of the chunks of the array at a key. If `node` was made from a copy of the document, the
-    /// array's own document is compared with it at the first call, with one request.
+    /// array's own document is compared with it at the first call, with one request, and the result is kept.
     ///
     /// # Errors
     /// [`StoreError::Stale`] if the copy describes other chunks, and the errors of the store.
@@ -34,11 +34,21 @@ impl Shared {
         if !node.is_copy {
             return Ok(&node.source);
         }
-        if let Some(source) = node.compared.get() {
-            return Ok(source);
+        if node.compared.get().is_none() {
+            let compared = match self.compare_with_copy(key, node).await {
+                Ok(own) => Ok(self.source(Some(own))),
+                // A stale copy stays stale as long as the node is cached.
+                Err(error @ StoreError::Stale { .. }) => Err(error),
+                Err(error) => return Err(error),
+            };
+            // Another read may have been faster.
+            let _ = node.compared.set(compared);
         }
-        let own = self.compare_with_copy(key, node).await?;
-        Ok(node.compared.get_or_init(|| self.source(Some(own))))
+        match node.compared.get() {
+            Some(Ok(source)) => Ok(source),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(StoreError::internal("a comparison that is not kept")),
+        }
     }
 
     async fn compare_with_copy(

@@ -63,6 +63,16 @@ fn chunks_of_an_array_that_was_written_again_are_no_chunks_of_its_older_copy() {
             assert!(text.contains("outside of as-v2"), "{what}: {text}");
         }
     }
+    let changed = array(&[("data_type", json!("int8"))]);
+    let store = with_copy(Some(&changed), &copy, &[("x/c/0/0", row)]);
+    let reads = Arc::clone(&store.reads);
+    let v2 = as_v2(store);
+    assert!(stat(&v2, "x/0/0").is_err());
+    let before = reads.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(open(&v2, "x/0/0").is_err());
+    }
+    assert_eq!(reads.load(Ordering::Relaxed), before, "the result is kept");
     let v2 = as_v2(with_copy(None, &copy, &[("x/c/0/0", row)]));
     let error = read(&v2, "x/0/0").unwrap_err().to_string();
     assert!(error.contains("the array is not there any more"), "{error}");
