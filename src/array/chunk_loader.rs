@@ -60,12 +60,14 @@ impl ArrayReader {
                 }
             });
         }
-        let group = self.group_chunks();
-        if !leaders.is_empty() && leaders.len() <= group && group > 1 && !self.chunks.is_remote() {
-            leave_session_thread().await;
-            self.decode_all(leaders).await;
-        } else {
-            self.submit(leaders, group, Priority::Demand);
+        if !leaders.is_empty() {
+            let group = self.group_chunks();
+            if leaders.len() <= group && group > 1 && !self.chunks.is_remote() {
+                leave_session_thread().await;
+                self.decode_all(leaders).await;
+            } else {
+                self.submit(leaders, group, Priority::Demand);
+            }
         }
         let mut chunks = Vec::with_capacity(ids.len());
         for (id, state) in ids.iter().zip(states) {

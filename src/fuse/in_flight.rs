@@ -21,7 +21,7 @@ use fuser::{Errno, INodeNo};
 use super::reply::report;
 use super::signals::has_fatal_signal;
 use crate::fs::{Fs, FsError};
-use crate::runtime::spawn_polled;
+use crate::runtime::{spawn, spawn_polled};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A reply of any type that can carry an errno.
@@ -165,6 +165,14 @@ impl<R: ErrorReply> UnpolledRequest<R> {
         tracker.watch(request);
     }
 
+    /// Runs a future that was polled before on the CPU pool.
+    pub(super) fn spawn(self, future: impl Future<Output = ()> + Send + 'static) {
+        let request = self.0;
+        *request.task.lock() = Some(spawn(future));
+        let tracker = Arc::clone(&request.tracker);
+        tracker.watch(request);
+    }
+
     /// Watches the request, which a blocking read answers.
     pub(super) fn watch(self) {
         let tracker = Arc::clone(&self.0.tracker);
@@ -276,6 +284,11 @@ impl RequestTracker {
             return None;
         }
         Some((ReplyGuard(Arc::clone(&request)), UnpolledRequest(request)))
+    }
+
+    /// Returns whether a recent failure may answer a request before its work starts.
+    pub(super) fn may_repeat_a_failure(&self) -> bool {
+        self.has_failures.load(Ordering::Relaxed)
     }
 
     fn record_failure(&self, id: &RequestId, error: &FsError) {

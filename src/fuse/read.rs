@@ -1,6 +1,8 @@
 //! READ, on the session thread, on the local I/O pool, or in a future.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use fuser::{INodeNo, ReplyData};
 
@@ -16,6 +18,9 @@ struct ReadReply<'a> {
     ino: INodeNo,
     reply: Option<ReplyData>,
 }
+
+/// A read that was pending at its first poll.
+type PendingRead = Pin<Box<dyn Future<Output = Result<Data, FsError>> + Send>>;
 
 /// Returns the bytes of a read.
 fn bytes_of(read: &Result<Data, FsError>) -> Result<&[u8], FsError> {
@@ -89,6 +94,20 @@ impl Service {
         if let Some(read) = reader.as_ref().and_then(Reader::read_at_hand) {
             return reply.answer(read);
         }
+        // Most reads are ready at the first poll, which needs no state of a request in flight.
+        let mut pending = None;
+        let reader = match reader {
+            Some(reader) if !reader.is_local() && !self.tracker.may_repeat_a_failure() => {
+                let mut read: PendingRead = Box::pin(async move { reader.read().await });
+                let polled = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(read) = polled {
+                    return reply.answer(read);
+                }
+                pending = Some(read);
+                None
+            }
+            reader => reader,
+        };
         let mut reply = reply;
         let Some(reply) = reply.reply.take() else {
             return;
@@ -102,6 +121,10 @@ impl Service {
         let Some((guard, starting)) = self.tracker.begin(&self.fs, tid, id, reply) else {
             return;
         };
+        if let Some(read) = pending {
+            // The CPU pool polls the same future again, so that it is woken from then on.
+            return starting.spawn(async move { guard.answer(read.await) });
+        }
         match reader {
             Some(reader) if reader.is_local() => {
                 starting.watch();
