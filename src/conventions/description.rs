@@ -208,7 +208,7 @@ pub enum Field {
     /// The coordinate reference system.
     ReferenceSystem,
     /// The coordinate reference system of an array without a transform or coordinates.
-    UnplacedSystem,
+    SystemWithoutTransform,
 }
 
 impl fmt::Display for Field {
@@ -230,7 +230,7 @@ impl fmt::Display for Field {
             Self::ChannelNames => "the names of channels",
             Self::ChannelColors => "the colours of channels",
             Self::ReferenceSystem => "the reference system",
-            Self::UnplacedSystem => "the reference system (no place is known)",
+            Self::SystemWithoutTransform => "the reference system (no transform is known)",
         })
     }
 }

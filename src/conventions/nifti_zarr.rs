@@ -37,12 +37,12 @@ impl Header {
         fields.header().ok_or("too short or damaged")
     }
 
-    /// Places a level of an image: spacings, origins and orientations, or a transform that turns or shears.
+    /// Applies the header to a level of an image: spacings, origins and orientations, or a transform that turns or shears.
     /// `shape` are the lengths of the level, and `finest` are the axes of the finest level.
     ///
     /// # Errors
     /// Returns why the header is not that of the image.
-    pub fn place(
+    pub fn apply_to(
         &self,
         level: &mut Level,
         finest: &[Axis],
@@ -359,7 +359,7 @@ mod tests {
                 axes: finest.clone(),
                 ..Level::default()
             };
-            found.place(&mut level, &finest, &[3, 4, 5, 6]).unwrap();
+            found.apply_to(&mut level, &finest, &[3, 4, 5, 6]).unwrap();
             let parts: Vec<_> = (level.axes.iter())
                 .map(|axis| (axis.spacing.unwrap(), axis.origin.unwrap()))
                 .collect();
@@ -373,7 +373,7 @@ mod tests {
                 axes: axes("tzyx", 2.0, 0.5),
                 ..Level::default()
             };
-            found.place(&mut level, &finest, &[3, 2, 3, 3]).unwrap();
+            found.apply_to(&mut level, &finest, &[3, 2, 3, 3]).unwrap();
             let x = &level.axes[3];
             assert_eq!((x.spacing, x.origin), (Some(0.5), Some(-29.875)));
         }
@@ -386,7 +386,7 @@ mod tests {
             axes: finest.clone(),
             ..Level::default()
         };
-        Header::parse(bytes)?.place(&mut level, &finest, &[3, 4, 5, 6])?;
+        Header::parse(bytes)?.apply_to(&mut level, &finest, &[3, 4, 5, 6])?;
         Ok(level)
     }
 
@@ -461,7 +461,7 @@ mod tests {
         };
         let found = Header::parse(&header(false)).unwrap();
         found
-            .place(&mut level, &axes("tzyx", 3.0, 0.0), &[2, 2, 3, 3])
+            .apply_to(&mut level, &axes("tzyx", 3.0, 0.0), &[2, 2, 3, 3])
             .unwrap();
         assert_eq!(
             (level.axes[0].spacing, level.axes[0].origin),
@@ -478,7 +478,10 @@ mod tests {
                 axes: finest.clone(),
                 ..Level::default()
             };
-            assert!(found.place(&mut level, &finest, shape).is_err(), "{names}");
+            assert!(
+                found.apply_to(&mut level, &finest, shape).is_err(),
+                "{names}"
+            );
             assert_eq!(level.axes, finest);
         }
         assert!(Header::parse(&[]).is_err());

@@ -47,7 +47,7 @@ pub(crate) struct Description {
     /// The name of the coordinate reference system.
     pub(crate) reference_system: Option<String>,
     /// Whether no transform and no coordinates place the array in the reference system.
-    pub(crate) is_unplaced: bool,
+    pub(crate) lacks_transform: bool,
 }
 
 /// Whether axes have coordinate arrays.
@@ -142,7 +142,7 @@ impl Description {
         context: &Context<'_>,
         notes: &mut Notes,
     ) -> Result<(), ContentError> {
-        match nifti_header::placed(context)? {
+        match nifti_header::level_by_header(context)? {
             None => {}
             Some(Ok((header, level))) => {
                 (self.axes, self.transform) = (level.axes, level.transform);
@@ -191,7 +191,7 @@ impl Description {
         self.reference_system = crs.map(Crs::name);
         if metadata.georef.transform.is_none() && crs.is_none() && self.axes.len() > 1 {
             let declared = declared_crs(context, &metadata.raster)?;
-            self.is_unplaced = declared.is_some();
+            self.lacks_transform = declared.is_some();
             self.reference_system = declared.as_ref().map(Crs::name);
         }
         let [.., down, across] = &mut self.axes[..] else {
@@ -261,10 +261,10 @@ impl Description {
                 Field::ChannelColors,
             ),
             (
-                self.reference_system.is_some() && !self.is_unplaced,
+                self.reference_system.is_some() && !self.lacks_transform,
                 Field::ReferenceSystem,
             ),
-            (self.is_unplaced, Field::UnplacedSystem),
+            (self.lacks_transform, Field::SystemWithoutTransform),
         ]
         .into_iter()
         .filter_map(|(is_known, field)| is_known.then_some(field))
@@ -307,8 +307,8 @@ impl Description {
         set("image", json!(self.name));
         set("channels", self.channels.iter().map(channel_json).collect());
         set("reference_system", json!(self.reference_system));
-        if self.is_unplaced {
-            set("is_unplaced", json!(true));
+        if self.lacks_transform {
+            set("has_transform", json!(false));
         }
         members
     }

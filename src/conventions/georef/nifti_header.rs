@@ -7,14 +7,16 @@ use crate::conventions::ome::{self, Level};
 use crate::node::{ArrayView, ContentError, NodeResolver, NumberKind, Value};
 
 /// A header, and the level as it places it; or why the header is not that of the image.
-type PlacedLevel = Result<(Header, Level), &'static str>;
+type LevelByHeader = Result<(Header, Level), &'static str>;
 
 /// Returns the header beside a level of an image, and the level as the header places it; `None` without a header. The
 /// inner error says why the header is not that of the image.
 ///
 /// # Errors
 /// Errors of the store.
-pub(crate) fn placed(context: &Context<'_>) -> Result<Option<PlacedLevel>, ContentError> {
+pub(crate) fn level_by_header(
+    context: &Context<'_>,
+) -> Result<Option<LevelByHeader>, ContentError> {
     let view = context.view;
     let Some((image, entry)) = ome_image(context).zip(context.level_entry()) else {
         return Ok(None);
@@ -32,7 +34,7 @@ pub(crate) fn placed(context: &Context<'_>) -> Result<Option<PlacedLevel>, Conte
         return Ok(None);
     }
     Ok(Some(Header::parse(&bytes).and_then(|header| {
-        header.place(&mut level, &finest, view.shape())?;
+        header.apply_to(&mut level, &finest, view.shape())?;
         Ok((header, level))
     })))
 }

@@ -119,7 +119,7 @@ pub(crate) fn packing(
     if is_packed_by_cf(context) {
         return Ok(cf_packing(context, notes));
     }
-    let header = nifti_header::placed(context)?.and_then(Result::ok);
+    let header = nifti_header::level_by_header(context)?.and_then(Result::ok);
     let packing = header.and_then(|(header, _)| header.packing);
     Ok(packing.map_or((None, None), |(scale, offset)| (Some(offset), Some(scale))))
 }

@@ -53,7 +53,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     Field::ChannelNames,
     Field::ChannelColors,
     Field::ReferenceSystem,
-    Field::UnplacedSystem,
+    Field::SystemWithoutTransform,
 ])
 .also_called(&["hdf5", "hdf"])];
 

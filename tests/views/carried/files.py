@@ -35,7 +35,7 @@ FIELDS = {
     "channels": "the names of channels",
     "colors": "the colours of channels",
     "crs": "the reference system",
-    "unplaced": "the reference system (no place is known)",
+    "unplaced": "the reference system (no transform is known)",
 }
 
 
