@@ -41,7 +41,7 @@
 //! If the caller has a fatal signal or the deadline has passed, the future is dropped, and with it each network
 //! request that no other future waits for.
 //!
-//! The heads of modules continue from here: `view::read` with a read of a view, [`tree`] with a listing and with a
+//! The heads of modules continue from here: `view::file::read` with a read of a view, [`tree`] with a listing and with a
 //! change of the source, [`daemon`] with the end of a daemon.
 //!
 //! Outside of this order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view

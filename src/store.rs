@@ -43,8 +43,8 @@
 //! | `array::chunk_cache` decoded chunks | array, chunk | `--ttl`; then the version decides ([`DocumentStore::is_trusted`]) | a change that any read notices ([`DocumentStore::expire`]); other uses of `--memory-limit` |
 //! | `array::served` versions that an inode has served | inode, chunk | as long as the kernel caches pages | closed files first |
 //! | `translate` nodes, rendered consolidated metadata | prefix | `--ttl` | a read that finds another document |
-//! | `view::nodes` nodes | prefix | `--ttl` | a document with another version |
-//! | `view::nodes` files, texts, pictures | node, version, format | `--ttl` and four times the rendering | a reader with another document |
+//! | `view::file::nodes` nodes | prefix | `--ttl` | a document with another version |
+//! | `view::file::nodes` files, texts, pictures | node, version, format | `--ttl` and four times the rendering | a reader with another document |
 //! | `tree::key_order` names of directories, in the order of readahead | prefix | 60 s | - |
 //! | kernel: names, attributes; pages | inode | `--ttl`; while `array::served` says so | - |
 

@@ -5,39 +5,23 @@
 //! ranges follow by arithmetic. A format is a pure function from the metadata of a node to a layout, so the
 //! size of a file is known without decoding.
 
-mod beginning;
-mod content;
 mod dataset;
-mod decoded;
 mod encode;
 mod file;
 mod format;
-mod group_column;
-mod group_table;
-mod group_tree;
-mod layout;
-mod load_tree;
-mod nodes;
-mod null_rows;
-mod padding;
-mod read;
-mod render;
+mod group;
 mod resolve;
-mod segment_content;
-mod source_name;
-mod texts;
-mod whole_file;
 
 pub use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
-pub use content::{CachedFile, Content, ContentId};
 pub use file::ViewFile;
-pub use format::format_set::FormatSet;
-pub(crate) use format::metadata::readme::shell_quoted;
-pub use format::{ESCAPE, Format, ParsedName, RenderHierarchy, Renderer};
-pub use group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-pub use layout::{
+pub use file::content::{CachedFile, Content, ContentId};
+pub use file::layout::{
     ArrayExtent, ElementOrder, FileLayout, RecordSlice, Segment, SegmentSlice, StoredExtent,
     VirtualFile,
 };
-pub use nodes::{Nodes, NodesOptions, alias};
-pub use segment_content::{RenderedContent, SegmentContent};
+pub use file::nodes::{Nodes, NodesOptions, alias};
+pub use file::segment_content::{RenderedContent, SegmentContent};
+pub use format::format_set::FormatSet;
+pub(crate) use format::metadata::readme::shell_quoted;
+pub use format::{ESCAPE, Format, ParsedName, RenderHierarchy, Renderer};
+pub use group::tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};

@@ -15,7 +15,7 @@ pub(super) use self::attributes::{MAX_NAME_BYTES, NOT_A_COORDINATE, is_name};
 pub(super) use self::variables::proven_type;
 
 use super::format::packed::StoredChunks;
-use super::group_tree::GroupTree;
+use super::group::tree::GroupTree;
 use crate::array::ArrayReader;
 use crate::node::{Conversion, Number, Value};
 use crate::store::StoreError;
@@ -62,7 +62,7 @@ pub(super) struct Variable {
     pub(super) attributes: Vec<Attribute>,
     /// The value of missing data; also the attribute `_FillValue`.
     pub(super) fill: Option<Value>,
-    /// As [`GroupArray::stored`](super::group_tree::GroupArray).
+    /// As [`GroupArray::stored`](super::group::tree::GroupArray).
     pub(super) stored: Option<Result<StoredChunks, String>>,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::group_tree::TreeScope;
-use super::nodes::Nodes;
+use super::file::nodes::Nodes;
+use super::group::tree::TreeScope;
 use crate::array::ChunkTable;
 use crate::node::{ContentError, NodeResolver, Value, ViewNode};
 use crate::store::{Key, ListingSupport, list_prefixes};

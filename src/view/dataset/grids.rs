@@ -11,7 +11,7 @@ use crate::conventions::cf::names::GRID_MAPPING;
 use crate::conventions::georef::grid::{Grid, GridAttribute};
 use crate::conventions::georef::raster::Direction;
 use crate::node::{Number, NumberKind, Value};
-use crate::view::group_tree::GroupArray;
+use crate::view::group::tree::GroupArray;
 use crate::zarr::ByteOrder;
 
 /// The maximum number of computed coordinates of a file; they take memory in its header.

@@ -15,7 +15,7 @@ use crate::conventions::ome;
 use crate::conventions::xarray;
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
-use crate::view::group_tree::{GroupArray, GroupTree};
+use crate::view::group::tree::{GroupArray, GroupTree};
 use crate::zarr::{self, ByteOrder, Node, Scalar};
 
 /// The length of the axis with the real and imaginary parts.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::array::{ArrayReader, ChunkTable};
 use crate::node::{Conversion, Number, NumberKind};
-use crate::view::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
+use crate::view::file::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
 pub(in crate::view) use directory::Image;

@@ -17,8 +17,8 @@ use crate::conventions::cf::attributes::is_of_values;
 use crate::conventions::cf::{self, names};
 use crate::node::{Number, Value, ViewNode};
 use crate::view::dataset::{self, Attribute, AttributeValue, Dataset, VariableType, proven_type};
-use crate::view::group_tree::{GroupTree, TreeScope};
-use crate::view::layout::{self, FileLayout, VirtualFile};
+use crate::view::file::layout::{self, FileLayout, VirtualFile};
+use crate::view::group::tree::{GroupTree, TreeScope};
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[

@@ -11,10 +11,10 @@ use self::rows::{CsvColumn, QuotedTexts, Rows};
 use super::Renderer;
 use super::row::{COLUMNS, FormatRow, ViewName};
 use crate::node::{Number, Value, ViewNode};
-use crate::view::group_table;
-use crate::view::group_table::{ColumnData, Table};
-use crate::view::group_tree::GroupTree;
-use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
+use crate::view::file::layout::{FileLayout, Readability, Segment, VirtualFile};
+use crate::view::group::table;
+use crate::view::group::table::{ColumnData, Table};
+use crate::view::group::tree::GroupTree;
 use crate::zarr::Fixed;
 
 /// The rows of the table of formats.
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     ViewName::Suffix(".csv"),
     "the same table as text",
     "head -n 5",
-    Renderer::Table(group_table::metadata_prove, render),
+    Renderer::Table(table::metadata_prove, render),
 )
 .expressing(COLUMNS)];
 

@@ -13,7 +13,7 @@ use crate::conventions::units::{metres, seconds};
 use crate::node::{
     ArrayView, ContentError, Conversion, ConversionRule, NodeResolver, Number, NumberKind, Value,
 };
-use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::view::file::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
 
 /// The rows of the table of formats.

@@ -20,7 +20,7 @@ use crate::conventions::georef::{RasterMetadata, crs_metadata};
 use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver};
 use crate::view::encode::tiff::{self, FieldValue, Image, PixelLayout, tag};
-use crate::view::layout::{Readability, Segment, VirtualFile};
+use crate::view::file::layout::{Readability, Segment, VirtualFile};
 use crate::zarr::ByteOrder;
 use keys::CrsEncoding;
 pub(in crate::view) use packed::{check as check_packed, render as render_packed};

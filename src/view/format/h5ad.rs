@@ -6,8 +6,8 @@ use super::plain_hdf5;
 use super::row::{CF, FormatRow, ViewName};
 use crate::conventions::anndata::is_anndata;
 use crate::conventions::anndata::is_none;
-use crate::view::group_tree::GroupTree;
-use crate::view::layout::VirtualFile;
+use crate::view::file::layout::VirtualFile;
+use crate::view::group::tree::GroupTree;
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(

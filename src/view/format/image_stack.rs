@@ -14,7 +14,7 @@ use crate::conventions::ome;
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::store::Key;
 use crate::view::encode::tiff::PixelLayout;
-use crate::view::layout::{FileLayout, Readability, VirtualFile};
+use crate::view::file::layout::{FileLayout, Readability, VirtualFile};
 use axes::StackAxes;
 
 /// An array as a stack of images.

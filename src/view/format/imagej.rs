@@ -19,7 +19,7 @@ use crate::conventions::text::is_plain;
 use crate::conventions::units::{metres, seconds};
 use crate::node::{ContentError, NodeResolver, Number, NumberKind, ViewNode};
 use crate::view::encode::tiff::{self, FieldValue, tag};
-use crate::view::layout::{FileLayout, MovedAxis, Segment, VirtualFile};
+use crate::view::file::layout::{FileLayout, MovedAxis, Segment, VirtualFile};
 use crate::zarr::ByteOrder;
 
 /// The rows of the table of formats.

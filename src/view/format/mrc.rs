@@ -9,7 +9,7 @@ use crate::conventions::description::Field;
 use crate::conventions::description::{Axis, AxisKind};
 use crate::conventions::georef::context::Notes;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
-use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::view::file::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed};
 
 /// The rows of the table of formats.

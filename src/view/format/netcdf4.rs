@@ -22,10 +22,10 @@ use crate::view::encode::hdf5::record_encoding::RecordEncoding;
 use crate::view::encode::hdf5::{
     self, ChunkIndex, Datatype, HeapObject, MAX_RANK, Object, Payload,
 };
-use crate::view::group_tree::GroupTree;
-use crate::view::group_tree::TreeScope;
-use crate::view::layout::VirtualFile;
-use crate::view::padding::Padding;
+use crate::view::encode::padding::Padding;
+use crate::view::file::layout::VirtualFile;
+use crate::view::group::tree::GroupTree;
+use crate::view::group::tree::TreeScope;
 use crate::zarr::ByteOrder;
 
 /// The rows of the table of formats.

@@ -16,7 +16,7 @@ use crate::conventions::description::Field;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::nifti_header;
 use crate::node::{ArrayView, ContentError, Conversion, NodeResolver, Number, NumberKind};
-use crate::view::layout::{
+use crate::view::file::layout::{
     ArrayExtent, ElementOrder, Segment, VirtualFile, elements_start, has_gap,
 };
 use crate::zarr::ByteOrder;

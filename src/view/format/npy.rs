@@ -3,7 +3,7 @@
 use super::Renderer;
 use super::row::{FormatRow, Listing, ViewName};
 use crate::node::ArrayView;
-use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::view::file::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::Fixed;
 
 /// The rows of the table of formats.

@@ -11,7 +11,7 @@ use crate::conventions::description::Field;
 use crate::conventions::georef::overview::{FullImage, overviews};
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::view::encode::tiff::{self, Directories, FieldValue, tag};
-use crate::view::layout::VirtualFile;
+use crate::view::file::layout::VirtualFile;
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(

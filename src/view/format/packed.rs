@@ -10,7 +10,7 @@ use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
 use crate::node::{ArrayView, ContentError, Number, NumberKind, ViewNode};
 use crate::view::encode::hdf5::{Filter, MAX_FILTERS};
-use crate::view::nodes::Nodes;
+use crate::view::file::nodes::Nodes;
 use crate::zarr::{ByteOrder, Scalar};
 
 /// The rows of the table of formats.

@@ -14,10 +14,10 @@ use crate::view::encode::parquet::{
     ColumnSource, ColumnType, FileColumn, MAGIC, RowGroup, RowGroups, dictionary, footer, nullable,
     page_header,
 };
-use crate::view::group_table;
-use crate::view::group_table::{Column, ColumnData, Table};
-use crate::view::group_tree::GroupTree;
-use crate::view::layout::{FileLayout, Readability, Segment, VirtualFile};
+use crate::view::file::layout::{FileLayout, Readability, Segment, VirtualFile};
+use crate::view::group::table;
+use crate::view::group::table::{Column, ColumnData, Table};
+use crate::view::group::tree::GroupTree;
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
@@ -25,7 +25,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     ViewName::Suffix(".parquet"),
     "the arrays that share their only dimension as a Parquet table",
     "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'",
-    Renderer::Table(group_table::metadata_prove, render),
+    Renderer::Table(table::metadata_prove, render),
 )
 .expressing(COLUMNS)
 .also_called(&["pq"])];

@@ -23,9 +23,9 @@ use crate::view::encode::hdf5::record_encoding::RecordEncoding;
 use crate::view::encode::hdf5::{
     self, ChunkIndex, Datatype, MAX_LINK_NAME_BYTES, MAX_RANK, Object, Storage,
 };
-use crate::view::group_tree::TreeScope;
-use crate::view::group_tree::{GroupArray, GroupTree};
-use crate::view::layout::VirtualFile;
+use crate::view::file::layout::VirtualFile;
+use crate::view::group::tree::TreeScope;
+use crate::view::group::tree::{GroupArray, GroupTree};
 use crate::zarr::{self, FillValue, Node, Variable};
 
 /// The rows of the table of formats.

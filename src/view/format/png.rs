@@ -27,7 +27,7 @@ use crate::conventions::georef::samples::{self, packing};
 use crate::conventions::georef::transform::flipped_axes;
 use crate::conventions::missing::MissingValues;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode};
-use crate::view::layout::{Segment, VirtualFile};
+use crate::view::file::layout::{Segment, VirtualFile};
 use crate::zarr::Scalar;
 use encode::{Colours, ImageHeader};
 use plane::{Block, ElementLayout, MAX_SIDE, Plane, SampledAxis};

@@ -13,7 +13,7 @@ use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::escape;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, NumberKind};
-use crate::view::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
+use crate::view::file::layout::{ArrayExtent, ElementOrder, Segment, VirtualFile};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 use fields::VrtFields;
 

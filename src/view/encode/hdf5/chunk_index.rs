@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use super::UNDEFINED;
 use crate::array::{ArrayReader, ChunkTable, ServedVersions};
 use crate::store::StoreError;
-use crate::view::layout::SegmentSlice;
-use crate::view::segment_content::{RenderedContent, SegmentContent};
+use crate::view::file::layout::SegmentSlice;
+use crate::view::file::segment_content::{RenderedContent, SegmentContent};
 
 /// Entries of a node: twice the "indexed storage internal node K", which is 32 for a superblock without an
 /// extension.

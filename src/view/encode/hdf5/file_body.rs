@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::array::{ArrayReader, ChunkTable};
 use crate::store::StoreError;
 use crate::view::encode::hdf5::{self, ChunkIndex};
-use crate::view::group_tree::GroupTree;
-use crate::view::layout::{
+use crate::view::file::layout::{
     ARRAY_ALIGNMENT_BYTES, ArrayExtent, FileLayout, Segment, StoredExtent, VirtualFile,
     elements_start, has_gap,
 };
+use crate::view::group::tree::GroupTree;
 
 const VALUES_ALIGNMENT_BYTES: u64 = 64;
 const INDEX_ALIGNMENT_BYTES: u64 = 8;

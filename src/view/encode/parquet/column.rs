@@ -12,8 +12,8 @@ use super::thrift::Fields;
 use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::node::{Conversion, Number, NumberKind};
 use crate::store::{StoreError, in_memory};
-use crate::view::layout::{ArrayExtent, ElementOrder};
-use crate::view::segment_content::{RenderedContent, source};
+use crate::view::file::layout::{ArrayExtent, ElementOrder};
+use crate::view::file::segment_content::{RenderedContent, source};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{ByteOrder, Fixed, Scalar};
 

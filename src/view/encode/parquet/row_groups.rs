@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use super::column::ColumnSource;
-use crate::view::layout::SegmentSlice;
-use crate::view::segment_content::SegmentContent;
+use crate::view::file::layout::SegmentSlice;
+use crate::view::file::segment_content::SegmentContent;
 
 /// The row groups of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl SegmentContent for RowGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::layout::{ArrayExtent, ElementOrder};
+    use crate::view::file::layout::{ArrayExtent, ElementOrder};
 
     fn group(values_bytes: [u64; 2]) -> RowGroup {
         let mut group = RowGroup::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::PixelLayout;
 use super::field::{FieldValue, tag};
 use crate::array::ChunkTable;
-use crate::view::layout::ElementOrder;
+use crate::view::file::layout::ElementOrder;
 
 /// The blocks of an image (TIFF 6.0, section 3 for strips, section 15 for tiles).
 #[derive(Debug, Clone, PartialEq, Eq)]

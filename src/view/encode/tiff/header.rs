@@ -5,7 +5,7 @@
 
 use super::directory::{Directory, Image, entries, push};
 use super::field::{FieldValue, Flavour, put, put_word};
-use crate::view::layout::has_gap;
+use crate::view::file::layout::has_gap;
 use crate::zarr::ByteOrder;
 
 /// The header, and the offset of each image's data.

@@ -7,7 +7,7 @@ use super::header::{Header, Variable};
 use super::plan::{PlannedVariable, VariableElements};
 use crate::array::ArrayReader;
 use crate::store::StoreError;
-use crate::view::layout::{self, ArrayExtent, RecordSlice, Segment};
+use crate::view::file::layout::{self, ArrayExtent, RecordSlice, Segment};
 
 /// Alignment in bytes of variables whose elements may fail to decode.
 const APART_BYTES: u64 = 128 << 10;

@@ -11,8 +11,8 @@ use crate::store::StoreError;
 use crate::view::dataset::{
     self, Attribute, AttributeValue, Data, Dataset, Dimension, VariableType,
 };
-use crate::view::layout::{ArrayExtent, ElementOrder};
-use crate::view::padding::Padding;
+use crate::view::encode::padding::Padding;
+use crate::view::file::layout::{ArrayExtent, ElementOrder};
 
 /// The maximum size of a text array, with padding.
 const MAX_PADDED_BYTES: usize = 8 << 20;

@@ -14,8 +14,8 @@ use super::cell::CellFormat;
 use crate::array::{ArrayReader, Selection, ServedVersions};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
-use crate::view::layout::SegmentSlice;
-use crate::view::segment_content::{self, RenderedContent, SegmentContent};
+use crate::view::file::layout::SegmentSlice;
+use crate::view::file::segment_content::{self, RenderedContent, SegmentContent};
 
 /// The maximum number of columns whose elements are read concurrently.
 const MAX_CONCURRENT: usize = 8;

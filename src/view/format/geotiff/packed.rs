@@ -8,8 +8,8 @@ use crate::conventions::georef::samples::SampleMetadata;
 use crate::conventions::text::shown;
 use crate::node::{ArrayView, ContentError, NodeResolver, Number};
 use crate::view::encode::tiff::{self, Image};
+use crate::view::file::layout::{StoredExtent, VirtualFile};
 use crate::view::format::packed::{swapped, tiff_encoding};
-use crate::view::layout::{StoredExtent, VirtualFile};
 
 /// Checks that the metadata of an array prove that the file exists, whichever chunks are missing.
 ///

@@ -3,7 +3,7 @@
 use crate::hierarchy::{Document, read_document};
 use crate::node::ViewNode;
 use crate::store::{Key, StoreError, list_prefixes, map_concurrent};
-use crate::view::nodes::Nodes;
+use crate::view::file::nodes::Nodes;
 use crate::zarr::{Consolidated, Documents, Node, ZarrFormat};
 
 /// The largest number of nodes that are compared.

@@ -16,9 +16,9 @@ use crate::store::{Key, list_prefixes, map_concurrent};
 use crate::translate::{
     HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
 };
-use crate::view::content::{Content, InputTime};
+use crate::view::file::content::{Content, InputTime};
+use crate::view::file::nodes::Nodes;
 use crate::view::format::{Format, Renderer, image_stack, packed};
-use crate::view::nodes::Nodes;
 
 /// The subject of diagnostics about all translations.
 const TRANSLATIONS: &str = "nodes that as-v2, as-v3 and unsharded leave out";

@@ -11,8 +11,8 @@ use crate::view::dataset::{Data, Variable};
 use crate::view::encode::hdf5::file_body::{ArrayContent, DatasetValues};
 use crate::view::encode::hdf5::record_encoding::RecordEncoding;
 use crate::view::encode::hdf5::{ChunkIndex, Chunks, Storage, UNDEFINED};
+use crate::view::file::layout::{ArrayExtent, ElementOrder};
 use crate::view::format::packed::StoredChunks;
-use crate::view::layout::{ArrayExtent, ElementOrder};
 
 /// The elements of a dataset.
 pub(super) enum DatasetElements {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::conventions::description::{Axis, AxisKind};
 use crate::conventions::nifti_zarr::is_axis_of_header;
-use crate::view::layout::{ArrayExtent, MovedAxis, Segment};
+use crate::view::file::layout::{ArrayExtent, MovedAxis, Segment};
 
 /// The axes of the file, the fastest first.
 #[derive(Debug, PartialEq, Eq)]

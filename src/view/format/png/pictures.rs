@@ -10,8 +10,8 @@ use futures_util::{StreamExt, stream};
 use super::{Block, Picture};
 use crate::array::{ArrayReader, ServedVersions};
 use crate::store::{StoreError, in_memory, part};
-use crate::view::layout::SegmentSlice;
-use crate::view::segment_content::{RenderedContent, SegmentContent, source};
+use crate::view::file::layout::SegmentSlice;
+use crate::view::file::segment_content::{RenderedContent, SegmentContent, source};
 
 /// The maximum number of parallel reads.
 const PARALLEL_READS: usize = 8;

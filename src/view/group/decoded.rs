@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::format::netcdf4;
-use super::group_tree::{DecodedTexts, TreeScope};
-use super::nodes::Nodes;
+use super::tree::{DecodedTexts, TreeScope};
 use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
 use crate::node::{ContentError, NodeElements, Number, Value, ViewNode, code_points};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
+use crate::view::file::nodes::Nodes;
+use crate::view::format::netcdf4;
 use crate::zarr::{Array, ByteOrder, DataType, Fixed, Node, Scalar, Variable};
 
 /// The maximum size of the decoded text of one array, in bytes.
@@ -22,7 +22,7 @@ const MAX_NUMBERS_PART: u64 = 64;
 impl Nodes {
     /// Returns the elements of an array of structures that the file has in another form: text, and in netCDF
     /// ([`TreeScope::Subtree`]) half floats.
-    pub(super) async fn records_of(
+    pub(in crate::view) async fn records_of(
         &self,
         node: &ViewNode,
         scope: TreeScope,
@@ -58,7 +58,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn texts_of(
+    pub(in crate::view) async fn texts_of(
         &self,
         node: &ViewNode,
         scope: TreeScope,
@@ -113,7 +113,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn sequences_of(
+    pub(in crate::view) async fn sequences_of(
         &self,
         node: &ViewNode,
     ) -> Result<Option<Result<Arc<Vec<Vec<u8>>>, String>>, ContentError> {
@@ -175,7 +175,10 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn all_bytes(&self, node: &ViewNode) -> Result<Vec<u8>, ContentError> {
+    pub(in crate::view) async fn all_bytes(
+        &self,
+        node: &ViewNode,
+    ) -> Result<Vec<u8>, ContentError> {
         let Some(reader) = node.reader() else {
             return Err(ContentError::Absent("no elements of constant size".into()));
         };
@@ -203,7 +206,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`NodeResolver::numbers`](crate::node::NodeResolver::numbers).
-    pub(super) async fn numbers(
+    pub(in crate::view) async fn numbers(
         &self,
         node: &ViewNode,
         most: u64,

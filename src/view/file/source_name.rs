@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 200;
 
 /// Returns the last component of a path or a URL without its extensions, as a file name; `None` if
 /// nothing is left.
-pub(super) fn source_name(label: &str) -> Option<String> {
+pub(in crate::view) fn source_name(label: &str) -> Option<String> {
     let component = last_component(label);
     let decoded = match has_escaped_path(label) {
         true => percent_decode_str(component).decode_utf8_lossy(),

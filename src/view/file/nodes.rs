@@ -8,8 +8,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::beginning::FilesWithGap;
 use super::content::{CachedFile, CachedText};
-use super::format::Format;
-use super::format::format_set::FormatSet;
 use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
@@ -19,6 +17,8 @@ use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version};
 use crate::sync::Mutex;
+use crate::view::format::Format;
+use crate::view::format::format_set::FormatSet;
 use crate::zarr::node::Group;
 use crate::zarr::{self, DataType, Node, ZarrFormat};
 /// Options of [`Nodes`].
@@ -42,18 +42,18 @@ pub struct Nodes {
     options: NodesOptions,
     read: Mutex<WeightedLru<Key, Read>>,
     parsing_large: Semaphore,
-    pub(super) texts: Mutex<WeightedLru<(Key, u64), CachedText>>,
-    pub(super) text_loads: SingleFlight<(Key, u64), CachedText, StoreError>,
-    pub(super) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
-    pub(super) file_loads: SingleFlight<FileId, Arc<CachedFile>, ContentError>,
-    pub(super) whole_files: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
-    pub(super) whole_file_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
-    pub(super) whole_file_ids: AtomicU64,
-    pub(super) files_with_gap: FilesWithGap,
+    pub(in crate::view) texts: Mutex<WeightedLru<(Key, u64), CachedText>>,
+    pub(in crate::view) text_loads: SingleFlight<(Key, u64), CachedText, StoreError>,
+    pub(in crate::view) files: Mutex<WeightedLru<FileId, Arc<CachedFile>>>,
+    pub(in crate::view) file_loads: SingleFlight<FileId, Arc<CachedFile>, ContentError>,
+    pub(in crate::view) whole_files: Mutex<WeightedLru<u64, Arc<Vec<u8>>>>,
+    pub(in crate::view) whole_file_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
+    pub(in crate::view) whole_file_ids: AtomicU64,
+    pub(in crate::view) files_with_gap: FilesWithGap,
 }
 
 /// Identifies a file of a node: the node's key and version, and the number of the format.
-pub(super) type FileId = (Key, u64, u8);
+pub(in crate::view) type FileId = (Key, u64, u8);
 
 /// A node and when it was read.
 type Read = (Arc<ViewNode>, Instant);
@@ -162,7 +162,7 @@ impl Nodes {
     }
 
     /// Returns the node at a key; `None` if the store proves that it has no such prefix.
-    pub(super) async fn node_if_present(
+    pub(in crate::view) async fn node_if_present(
         &self,
         key: &Key,
     ) -> Result<Option<Arc<ViewNode>>, ContentError> {

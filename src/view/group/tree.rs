@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::format::packed::StoredChunks;
-use super::group_column::{GroupColumn, NullableElements};
-use super::layout::{READ_TO_OPEN_BYTES, Readability};
+use super::column::{GroupColumn, NullableElements};
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::missing::ZeroFill;
 use crate::node::ViewNode;
 use crate::store::{Key, StoreError};
+use crate::view::file::layout::{READ_TO_OPEN_BYTES, Readability};
+use crate::view::format::packed::StoredChunks;
 
 /// The maximum number of chunks that opening a file may decode.
 const MAX_CHUNKS_WITHOUT_GAP: u64 = 1024;
@@ -30,7 +30,7 @@ pub enum TreeScope {
 
 impl TreeScope {
     /// Returns whether the file has no groups below the group.
-    pub(super) fn is_one_group(self) -> bool {
+    pub(in crate::view) fn is_one_group(self) -> bool {
         matches!(self, Self::Group | Self::Table)
     }
 }
@@ -46,18 +46,18 @@ pub struct GroupTree {
     /// array or a group.
     pub groups: Vec<GroupTree>,
     /// The groups in the group that are columns ([`TreeScope::Table`]).
-    pub(super) group_columns: Vec<GroupColumn>,
+    pub(in crate::view) group_columns: Vec<GroupColumn>,
     /// Names of the groups that the [`TreeScope`] excludes.
     pub omitted_groups: Vec<String>,
     /// Nodes below the group that have no known type or no usable name, and the reasons.
     pub omitted: Vec<(Key, String)>,
     /// Whether the elements of a small file also begin behind a gap.
-    pub(super) has_gap: bool,
+    pub(in crate::view) has_gap: bool,
 }
 
 impl GroupTree {
     /// Returns a tree that has only these arrays, in the order of their names.
-    pub(super) fn of_arrays(node: &Arc<ViewNode>, arrays: Vec<GroupArray>) -> Self {
+    pub(in crate::view) fn of_arrays(node: &Arc<ViewNode>, arrays: Vec<GroupArray>) -> Self {
         Self {
             node: Arc::clone(node),
             arrays,
@@ -71,7 +71,7 @@ impl GroupTree {
 
     /// Returns whether the elements of the file begin behind a gap, whatever its size: elements at its beginning
     /// cannot be read, or opening the file would decode very many chunks.
-    pub(super) fn needs_gap(&self) -> bool {
+    pub(in crate::view) fn needs_gap(&self) -> bool {
         let arrays = self.all_arrays();
         let decoded = arrays
             .iter()
@@ -89,7 +89,11 @@ impl GroupTree {
     }
 
     /// Returns the readability of a file of this tree, of which elements could not be read for these reasons.
-    pub(super) fn readability(&self, errors: Vec<StoreError>, has_gap: bool) -> Readability {
+    pub(in crate::view) fn readability(
+        &self,
+        errors: Vec<StoreError>,
+        has_gap: bool,
+    ) -> Readability {
         let has_failed_input = |array: &&GroupArray| array.unread_grid.is_some();
         Readability {
             errors,
@@ -99,7 +103,7 @@ impl GroupTree {
     }
 
     /// Returns why the file has no variables, and thus does not exist; `notes` say which arrays it leaves out.
-    pub(super) fn reason_without_variables(&self, notes: Vec<String>) -> String {
+    pub(in crate::view) fn reason_without_variables(&self, notes: Vec<String>) -> String {
         let names = &self.omitted_groups;
         if !self.all_arrays().is_empty() || !self.omitted.is_empty() {
             let why = notes.into_iter().next();
@@ -115,14 +119,14 @@ impl GroupTree {
     }
 
     /// Returns all arrays, including those of the groups below, for changes.
-    pub(super) fn all_arrays_mut(&mut self) -> Vec<&mut GroupArray> {
+    pub(in crate::view) fn all_arrays_mut(&mut self) -> Vec<&mut GroupArray> {
         let below = self.groups.iter_mut().flat_map(Self::all_arrays_mut);
         self.arrays.iter_mut().chain(below).collect()
     }
 
     /// Returns the dimensions that have no array of their name in the groups that their arrays are in. Dimensions
     /// of one name and several lengths, or of the name of a group, are left out.
-    pub(super) fn dimensions_without_coordinates(&self) -> Vec<(String, u64)> {
+    pub(in crate::view) fn dimensions_without_coordinates(&self) -> Vec<(String, u64)> {
         let mut found = BTreeMap::new();
         self.collect_without_coordinates(&mut Vec::new(), &mut found);
         let is_group = |name: &str| {
@@ -162,7 +166,7 @@ impl GroupTree {
     }
 
     /// Returns all arrays, including those of the groups below.
-    pub(super) fn all_arrays(&self) -> Vec<&GroupArray> {
+    pub(in crate::view) fn all_arrays(&self) -> Vec<&GroupArray> {
         let below = self.groups.iter().flat_map(Self::all_arrays);
         self.arrays.iter().chain(below).collect()
     }
@@ -181,19 +185,19 @@ pub struct GroupArray {
     pub records: Option<Result<Arc<Vec<u8>>, String>>,
     /// The items of each element, if the elements are byte strings or lists ([`TreeScope::RawSubtree`]); or why
     /// they are not decoded.
-    pub(super) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
+    pub(in crate::view) sequences: Option<Result<Arc<Vec<Vec<u8>>>, String>>,
     /// The elements, if some rows have no value; or why this is not known ([`TreeScope::Table`]).
-    pub(super) nulls: Result<Option<Arc<NullableElements>>, String>,
+    pub(in crate::view) nulls: Result<Option<Arc<NullableElements>>, String>,
     /// What the `fill_value` 0 of the array means.
-    pub(super) zero_fill: ZeroFill,
+    pub(in crate::view) zero_fill: ZeroFill,
     /// The grid of the array, if other conventions than CF georeference it.
-    pub(super) grid: Option<Arc<Grid>>,
+    pub(in crate::view) grid: Option<Arc<Grid>>,
     /// The stored chunks, for a file that has them, or why the file has decoded elements.
-    pub(super) stored: Option<Result<StoredChunks, String>>,
+    pub(in crate::view) stored: Option<Result<StoredChunks, String>>,
     /// Why `texts`, `records` or `sequences`, which the file needs, could not be read.
-    pub(super) unread: Option<StoreError>,
+    pub(in crate::view) unread: Option<StoreError>,
     /// Why the coordinates of the grid could not be read.
-    pub(super) unread_grid: Option<StoreError>,
+    pub(in crate::view) unread_grid: Option<StoreError>,
 }
 
 /// Decoded text in C order, or why the text is not decoded.

@@ -7,12 +7,12 @@ use std::time::Instant;
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedText, ContentId};
-use super::format::json::render;
 use super::nodes::Nodes;
 use crate::array::read_elements;
 use crate::node::{NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
+use crate::view::format::json::render;
 use crate::zarr::Node;
 
 /// The maximum memory of elements of variable length, and of their text, in bytes.
@@ -51,7 +51,7 @@ impl Nodes {
     }
 
     /// Returns the current [`ContentId`] of the elements of an array of variable length.
-    pub(super) async fn content_id(
+    pub(in crate::view) async fn content_id(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<ContentId, StoreError> {

@@ -6,8 +6,8 @@ use super::has_text_name;
 use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::store::StoreError;
 use crate::view::dataset::MAX_DIMENSIONS;
-use crate::view::group_tree::TreeScope;
-use crate::view::nodes::Nodes;
+use crate::view::file::nodes::Nodes;
+use crate::view::group::tree::TreeScope;
 
 /// The maximum number of remote nodes that are read to find out whether there is any array.
 const MAX_LOOKED_AT: usize = 256;

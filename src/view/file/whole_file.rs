@@ -12,16 +12,16 @@ use crate::store::StoreError;
 /// A file that is read as a whole. The ID of its cached bytes is renewed when the versions of its chunks may have
 /// changed.
 #[derive(Debug)]
-pub(super) struct WholeFile {
+pub(in crate::view) struct WholeFile {
     nodes: Arc<Nodes>,
     /// The file, without its bytes.
-    pub(super) file: Arc<CachedFile>,
+    pub(in crate::view) file: Arc<CachedFile>,
     id: AtomicU64,
 }
 
 impl WholeFile {
     /// Returns a file whose bytes are not made yet.
-    pub(super) fn new(nodes: &Arc<Nodes>, file: Arc<CachedFile>) -> Self {
+    pub(in crate::view) fn new(nodes: &Arc<Nodes>, file: Arc<CachedFile>) -> Self {
         Self {
             nodes: Arc::clone(nodes),
             file,
@@ -30,7 +30,7 @@ impl WholeFile {
     }
 
     /// Makes the next read make the bytes again.
-    pub(super) fn renew(&self) {
+    pub(in crate::view) fn renew(&self) {
         let id = self.nodes.new_whole_file_id();
         self.id.store(id, Ordering::Relaxed);
     }
@@ -40,7 +40,7 @@ impl WholeFile {
     ///
     /// # Errors
     /// As [`VirtualFile::read`](super::layout::VirtualFile::read); or the memory limit leaves no memory for it.
-    pub(super) async fn bytes(
+    pub(in crate::view) async fn bytes(
         &self,
         served: Option<&Arc<ServedVersions>>,
     ) -> Result<Arc<Vec<u8>>, StoreError> {

@@ -5,7 +5,7 @@ const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// The bytes that padded texts of a file may still take.
 #[derive(Debug)]
-pub(super) struct Padding {
+pub(in crate::view) struct Padding {
     left: usize,
 }
 
@@ -20,7 +20,11 @@ impl Default for Padding {
 impl Padding {
     /// Pads texts to the length of the longest one, at least one byte. Returns the length and the bytes; `None`
     /// if they take more than `most_bytes`, or more than is left for the file.
-    pub(super) fn pad(&mut self, texts: &[String], most_bytes: usize) -> Option<(usize, Vec<u8>)> {
+    pub(in crate::view) fn pad(
+        &mut self,
+        texts: &[String],
+        most_bytes: usize,
+    ) -> Option<(usize, Vec<u8>)> {
         let length = texts.iter().map(String::len).max().unwrap_or(0).max(1);
         // Checked before the bytes are allocated.
         let total = length.checked_mul(texts.len())?;

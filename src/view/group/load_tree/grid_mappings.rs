@@ -7,8 +7,8 @@ use super::{MAX_DEPTH, TreeBudget};
 use crate::conventions::cf::grid_mapping::names_of;
 use crate::node::ContentError;
 use crate::store::Key;
-use crate::view::group_tree::{GroupArray, GroupTree, TreeScope};
-use crate::view::nodes::Nodes;
+use crate::view::file::nodes::Nodes;
+use crate::view::group::tree::{GroupArray, GroupTree, TreeScope};
 
 impl Nodes {
     /// Adds the grid mappings that arrays of a tree name and that the tree lacks, from the nearest group above it

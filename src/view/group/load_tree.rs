@@ -9,9 +9,8 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::group_column::GroupColumn;
-use super::group_tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
-use super::nodes::Nodes;
+use super::column::GroupColumn;
+use super::tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::georef::{RasterMetadata, crs_metadata};
@@ -19,6 +18,7 @@ use crate::conventions::missing::{ZeroFill, values_in_tables, zero_fill};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
+use crate::view::file::nodes::Nodes;
 use crate::zarr::{Array, Node};
 
 /// The maximum number of nodes below a group.
@@ -94,7 +94,7 @@ impl Nodes {
     ///
     /// # Errors
     /// [`ContentError::Absent`] if one file cannot contain that many nodes; errors of the store.
-    pub(super) async fn group_tree(
+    pub(in crate::view) async fn group_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         scope: TreeScope,
@@ -388,7 +388,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::group_tree`].
-    pub(super) async fn table_tree(
+    pub(in crate::view) async fn table_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<GroupTree, ContentError> {
@@ -409,7 +409,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::group_tree`].
-    pub(super) async fn stored_tree(
+    pub(in crate::view) async fn stored_tree(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<GroupTree, ContentError> {
@@ -502,7 +502,7 @@ impl Nodes {
 
     /// Fails if a group may have nodes that its listing lacks. A file without some variables would be
     /// mistaken for a file with all of them.
-    pub(super) async fn check_names(&self, node: &ViewNode) -> Result<(), ContentError> {
+    pub(in crate::view) async fn check_names(&self, node: &ViewNode) -> Result<(), ContentError> {
         if self.store().capabilities().listing == ListingSupport::Complete {
             return Ok(());
         }

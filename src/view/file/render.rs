@@ -9,17 +9,17 @@ use futures_util::future::BoxFuture;
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedFile, Content, ContentId, InputTime};
-use super::format::image_stack;
-use super::format::packed::{self, hdf5_encoding};
-use super::format::{Format, Renderer};
-use super::group_table;
-use super::group_tree::TreeScope;
 use super::layout::VirtualFile;
 use super::nodes::{FileId, Nodes};
 use crate::array::ArrayReader;
 use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
+use crate::view::format::image_stack;
+use crate::view::format::packed::{self, hdf5_encoding};
+use crate::view::format::{Format, Renderer};
+use crate::view::group::table;
+use crate::view::group::tree::TreeScope;
 use crate::zarr::chunk_names::ChunkNames;
 
 impl Nodes {
@@ -332,9 +332,7 @@ fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
             let kind = format.description();
             Err(format!("the group has no metadata of {kind}"))
         }
-        (Renderer::Table(..), _)
-            if node.is_array() && group_table::dimension_of(node).is_none() =>
-        {
+        (Renderer::Table(..), _) if node.is_array() && table::dimension_of(node).is_none() => {
             Err("the columns of a table have one axis".into())
         }
         (Renderer::Image(_), NodeElements::None) if !image_stack::is_image(node) => {

@@ -68,7 +68,7 @@ impl Eq for dyn RenderedContent + '_ {}
 ///
 /// # Errors
 /// [`StoreError::Internal`] if there is none.
-pub(super) fn source(
+pub(in crate::view) fn source(
     sources: &[Arc<ArrayReader>],
     number: usize,
 ) -> Result<&Arc<ArrayReader>, StoreError> {

@@ -2,16 +2,16 @@
 //!
 //! Source: "Datetimes and Timedeltas" in the reference of NumPy.
 
-use super::group_column::NullableElements;
-use super::nodes::Nodes;
+use super::column::NullableElements;
 use crate::node::{ContentError, Number, Value, ViewNode};
+use crate::view::file::nodes::Nodes;
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.
 const MAX_ROWS: u64 = 1 << 20;
 
 /// The elements of a column if some rows have no value; or why this is not known.
-pub(super) type NullRows = Result<Option<NullableElements>, String>;
+pub(in crate::view) type NullRows = Result<Option<NullableElements>, String>;
 
 impl Nodes {
     /// Returns the elements of an array with one axis if some of them are `missing` or no times; `None` for other
@@ -19,7 +19,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn null_rows(
+    pub(in crate::view) async fn null_rows(
         &self,
         node: &ViewNode,
         missing: &[Value],

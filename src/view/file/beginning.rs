@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use lru::LruCache;
 
-use super::file::ViewFile;
 use super::nodes::{FileId, Nodes};
+use super::view_file::ViewFile;
 use crate::runtime;
 use crate::store::{Object, StoreError};
 use crate::sync::Mutex;
@@ -32,7 +32,7 @@ const MAX_FILES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
 /// The files that need a gap, and since when.
 #[derive(Debug)]
-pub(super) struct FilesWithGap(Mutex<LruCache<FileId, Instant>>);
+pub(in crate::view) struct FilesWithGap(Mutex<LruCache<FileId, Instant>>);
 
 impl Default for FilesWithGap {
     fn default() -> Self {
@@ -42,7 +42,7 @@ impl Default for FilesWithGap {
 
 impl FilesWithGap {
     /// Returns whether a file needs a gap.
-    pub(super) fn has(&self, id: &FileId) -> bool {
+    pub(in crate::view) fn has(&self, id: &FileId) -> bool {
         let mut files = self.0.lock();
         files
             .get(id)
@@ -56,7 +56,7 @@ impl FilesWithGap {
 
 /// When the beginning of a file was last read without an error.
 #[derive(Debug, Default)]
-pub(super) struct LastRead(Mutex<Option<Instant>>);
+pub(in crate::view) struct LastRead(Mutex<Option<Instant>>);
 
 impl ViewFile {
     /// Reads the beginning of an opened file, if programs need it to open the file.

@@ -138,7 +138,7 @@ pub enum Segment {
 
 impl Segment {
     /// Returns a segment with the content of one format or encoder.
-    pub(super) fn content(content: impl SegmentContent + 'static) -> Self {
+    pub(in crate::view) fn content(content: impl SegmentContent + 'static) -> Self {
         Self::Content(Arc::new(content))
     }
 
@@ -177,11 +177,11 @@ fn record_bytes(slices: &[RecordSlice]) -> Option<u64> {
 
 /// Alignment of the elements of each array. The kernel reads whole pages: an element that fails to decode must
 /// not share a page with another array.
-pub(super) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
+pub(in crate::view) const ARRAY_ALIGNMENT_BYTES: u64 = 8192;
 /// Alignment of the elements of a large file.
 const ELEMENTS_ALIGNMENT_BYTES: u64 = 1 << 20;
 /// The bytes that netCDF-C 4.10 reads to open a file. If any of them cannot be read, it does not open the file.
-pub(super) const READ_TO_OPEN_BYTES: u64 = 4 << 20;
+pub(in crate::view) const READ_TO_OPEN_BYTES: u64 = 4 << 20;
 /// The minimum gap between the header and the elements of a file with a gap. This range must not contain elements,
 /// whose decoding takes time and may fail; the kernel adds readahead.
 const GAP_BYTES: u64 = READ_TO_OPEN_BYTES;
@@ -190,13 +190,17 @@ const GAP_BYTES: u64 = READ_TO_OPEN_BYTES;
 const MAX_BYTES_WITHOUT_GAP: u64 = 16 << 20;
 
 /// Returns whether a file with `size_bytes` of elements in total has a gap before them.
-pub(super) fn has_gap(size_bytes: u64) -> bool {
+pub(in crate::view) fn has_gap(size_bytes: u64) -> bool {
     size_bytes > MAX_BYTES_WITHOUT_GAP
 }
 
 /// Returns the offset of elements after a header that ends at `header_end`: after a gap, or at the next multiple of
 /// `alignment`. `None` on overflow.
-pub(super) fn elements_start(header_end: u64, has_gap: bool, alignment: u64) -> Option<u64> {
+pub(in crate::view) fn elements_start(
+    header_end: u64,
+    has_gap: bool,
+    alignment: u64,
+) -> Option<u64> {
     match has_gap {
         true => header_end
             .checked_add(GAP_BYTES)?
@@ -231,7 +235,7 @@ pub enum SegmentSlice<'a> {
 
 impl SegmentSlice<'_> {
     /// Returns the size in bytes.
-    pub(super) fn size_bytes(&self) -> u64 {
+    pub(in crate::view) fn size_bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(count) | Self::Unread(_, count) => *count,
@@ -273,7 +277,7 @@ impl FileLayout {
     }
 
     /// Hashes the headers and the content of one format, in order.
-    pub(super) fn hash_into(&self, hasher: &mut dyn Hasher) {
+    pub(in crate::view) fn hash_into(&self, hasher: &mut dyn Hasher) {
         for (_, segment) in &self.segments {
             match segment {
                 Segment::Bytes(bytes) => hasher.write(bytes),
@@ -285,7 +289,7 @@ impl FileLayout {
 
     /// Returns `None` if any range of the file can be read. Otherwise the file is only read as a whole: returns the
     /// memory that this takes in bytes, without that of the file.
-    pub(super) fn whole_read_bytes(&self) -> Option<u64> {
+    pub(in crate::view) fn whole_read_bytes(&self) -> Option<u64> {
         let contents = self.segments.iter();
         let bytes = contents.filter_map(|(_, segment)| match segment {
             Segment::Content(content) => content.whole_read_bytes(),

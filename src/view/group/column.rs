@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::group_tree::TreeScope;
-use super::nodes::Nodes;
+use super::tree::TreeScope;
 use crate::conventions::anndata::{ColumnArrays, ColumnEncoding};
 use crate::node::{ContentError, Number, NumberKind, ViewNode};
+use crate::view::file::nodes::Nodes;
 use crate::zarr::{Fixed, Scalar};
 
 /// The maximum number of decoded rows of one column.
@@ -15,25 +15,25 @@ const MAX_ROWS: u64 = 4 << 20;
 
 /// A group that is a column.
 #[derive(Debug, Clone)]
-pub(super) struct GroupColumn {
+pub(in crate::view) struct GroupColumn {
     /// The group.
-    pub(super) node: Arc<ViewNode>,
+    pub(in crate::view) node: Arc<ViewNode>,
     /// The name of the dimension of the rows, and their count.
-    pub(super) dimension: (Option<String>, u64),
+    pub(in crate::view) dimension: (Option<String>, u64),
     /// The values, or why they cannot be read.
-    pub(super) values: Result<GroupValues, String>,
+    pub(in crate::view) values: Result<GroupValues, String>,
 }
 
 /// The values of a column that is a group.
 #[derive(Debug, Clone)]
-pub(super) enum GroupValues {
+pub(in crate::view) enum GroupValues {
     Texts(Arc<Categories>),
     Elements(Arc<NullableElements>),
 }
 
 impl GroupValues {
     /// Returns the memory of the values in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::view) fn memory_bytes(&self) -> usize {
         match self {
             Self::Texts(values) => values.memory_bytes(),
             Self::Elements(values) => values.memory_bytes(),
@@ -43,9 +43,9 @@ impl GroupValues {
 
 /// Numbers or booleans of which some may be missing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NullableElements {
+pub(in crate::view) struct NullableElements {
     /// The type of an element.
-    pub(super) data_type: Fixed,
+    pub(in crate::view) data_type: Fixed,
     /// The element of each row; any element for a row without a value.
     elements: Vec<u8>,
     /// One byte for each row: not 0 if the row has no value.
@@ -54,7 +54,7 @@ pub(super) struct NullableElements {
 
 impl NullableElements {
     /// `elements` has one element for each byte of `mask`, which is not 0 for rows without a value.
-    pub(super) fn new(data_type: Fixed, elements: Vec<u8>, mask: Vec<u8>) -> Self {
+    pub(in crate::view) fn new(data_type: Fixed, elements: Vec<u8>, mask: Vec<u8>) -> Self {
         Self {
             data_type,
             elements,
@@ -86,26 +86,26 @@ impl NullableElements {
     }
 
     /// Returns the memory of the elements in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::view) fn memory_bytes(&self) -> usize {
         self.elements.len() + self.mask.len()
     }
 
     /// Returns the element of each row; `None` for a row without a value.
-    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
+    pub(in crate::view) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
         let elements = self.elements.chunks_exact(self.data_type.size_bytes);
         let rows = elements.zip(&self.mask);
         rows.map(|(element, is_missing)| (*is_missing == 0).then_some(element))
     }
 
     /// Returns whether any row lacks a value.
-    pub(super) fn has_nulls(&self) -> bool {
+    pub(in crate::view) fn has_nulls(&self) -> bool {
         self.mask.iter().any(|is_missing| *is_missing != 0)
     }
 }
 
 /// The different values of a column, and the index of the value of each row.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Categories {
+pub(in crate::view) struct Categories {
     /// The different values.
     texts: Vec<String>,
     /// The index of the value of each row; negative if the row has no value.
@@ -149,17 +149,17 @@ impl Categories {
     }
 
     /// Returns the different values.
-    pub(super) fn texts(&self) -> &[String] {
+    pub(in crate::view) fn texts(&self) -> &[String] {
         &self.texts
     }
 
     /// Returns the index of the value of each row; `None` for a row without a value.
-    pub(super) fn codes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
+    pub(in crate::view) fn codes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         self.codes.iter().map(|code| u32::try_from(*code).ok())
     }
 
     /// Returns the value of each row; `None` for a row without a value.
-    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+    pub(in crate::view) fn rows(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.codes().map(|code| {
             let text = self.texts.get(usize::try_from(code?).ok()?)?;
             Some(text.as_str())
@@ -167,7 +167,7 @@ impl Categories {
     }
 
     /// Returns the memory of the texts and codes in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::view) fn memory_bytes(&self) -> usize {
         let texts = self.texts.iter();
         let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
         texts + size_of_val(&self.codes[..])
@@ -199,7 +199,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Errors of the store.
-    pub(super) async fn group_column(
+    pub(in crate::view) async fn group_column(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
     ) -> Result<Option<GroupColumn>, ContentError> {

@@ -109,7 +109,7 @@ impl VirtualFile {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(super) async fn read_whole(
+    pub(in crate::view) async fn read_whole(
         &self,
         served: Option<&ServedVersions>,
     ) -> Result<Vec<u8>, StoreError> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::group_column::{Categories, GroupColumn, GroupValues, NullableElements};
-use super::group_tree::{GroupArray, GroupTree};
+use super::column::{Categories, GroupColumn, GroupValues, NullableElements};
+use super::tree::{GroupArray, GroupTree};
 use crate::array::ArrayReader;
 use crate::conventions::anndata::dataframe_columns;
 use crate::conventions::missing::values_in_tables;
@@ -18,30 +18,30 @@ const MAX_NAMES: usize = 16;
 
 /// A table: columns of the same length.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) rows: u64,
+pub(in crate::view) struct Table {
+    pub(in crate::view) rows: u64,
     /// The columns; at least one.
-    pub(super) columns: Vec<Column>,
+    pub(in crate::view) columns: Vec<Column>,
     /// What the table leaves out, and why.
-    pub(super) notes: Vec<String>,
+    pub(in crate::view) notes: Vec<String>,
 }
 
 /// One column.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(in crate::view) struct Column {
     /// The name of the array; unique.
-    pub(super) name: String,
-    pub(super) node: Arc<ViewNode>,
-    pub(super) data: ColumnData,
+    pub(in crate::view) name: String,
+    pub(in crate::view) node: Arc<ViewNode>,
+    pub(in crate::view) data: ColumnData,
     /// The numbers that are rows without a value.
-    pub(super) missing: Vec<Value>,
+    pub(in crate::view) missing: Vec<Value>,
     /// The elements, if some rows have no value; or why this is not known.
-    pub(super) nulls: Result<Option<Arc<NullableElements>>, String>,
+    pub(in crate::view) nulls: Result<Option<Arc<NullableElements>>, String>,
 }
 
 /// The values of a column.
 #[derive(Debug)]
-pub(super) enum ColumnData {
+pub(in crate::view) enum ColumnData {
     /// Elements of constant size.
     Elements(Arc<ArrayReader>),
     /// Decoded text.
@@ -53,7 +53,7 @@ pub(super) enum ColumnData {
 }
 
 /// The common dimension of the columns of a table: its name, if any, and its length.
-pub(super) type Dimension = (Option<String>, u64);
+pub(in crate::view) type Dimension = (Option<String>, u64);
 
 impl Table {
     /// Returns the table of a group: the arrays of the dimension of the array `along`; without one, of the
@@ -62,7 +62,7 @@ impl Table {
     ///
     /// # Errors
     /// Returns why the table has no column.
-    pub(super) fn of(
+    pub(in crate::view) fn of(
         tree: &GroupTree,
         along: Option<&ViewNode>,
         check: impl Fn(&ColumnData) -> Result<(), String>,
@@ -119,7 +119,7 @@ impl Table {
     }
 
     /// Returns the arrays of the columns, except for columns of decoded text.
-    pub(super) fn readers(&self) -> impl Iterator<Item = &Arc<ArrayReader>> {
+    pub(in crate::view) fn readers(&self) -> impl Iterator<Item = &Arc<ArrayReader>> {
         self.columns.iter().filter_map(|column| match &column.data {
             ColumnData::Elements(reader) => Some(reader),
             ColumnData::Texts(_) | ColumnData::Categories(_) | ColumnData::Nullable(_) => None,
@@ -128,7 +128,7 @@ impl Table {
 }
 
 /// Returns whether metadata alone prove that an array is a column of a table.
-pub(super) fn metadata_prove(node: &ViewNode) -> bool {
+pub(in crate::view) fn metadata_prove(node: &ViewNode) -> bool {
     let Some(view) = node.array_view() else {
         return false;
     };
@@ -141,7 +141,7 @@ pub(super) fn metadata_prove(node: &ViewNode) -> bool {
 }
 
 /// Returns the dimension of a one-dimensional array.
-pub(super) fn dimension_of(node: &ViewNode) -> Option<Dimension> {
+pub(in crate::view) fn dimension_of(node: &ViewNode) -> Option<Dimension> {
     let Node::Array(array) = node.metadata() else {
         return None;
     };

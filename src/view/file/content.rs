@@ -34,23 +34,23 @@ pub struct ContentId {
 
 /// A text that was rendered from decoded elements.
 #[derive(Debug, Clone)]
-pub(super) struct CachedText {
-    pub(super) bytes: Arc<Vec<u8>>,
-    pub(super) content_id: ContentId,
-    pub(super) rendered: Instant,
+pub(in crate::view) struct CachedText {
+    pub(in crate::view) bytes: Arc<Vec<u8>>,
+    pub(in crate::view) content_id: ContentId,
+    pub(in crate::view) rendered: Instant,
 }
 
 /// A rendered file, with the memory of its headers.
 #[derive(Debug)]
 pub struct CachedFile {
-    pub(super) id: FileId,
-    pub(super) file: VirtualFile,
+    pub(in crate::view) id: FileId,
+    pub(in crate::view) file: VirtualFile,
     /// The identity of the content, if it depends on more than its own node.
     pub content_id: Option<ContentId>,
-    pub(super) inputs: InputTime,
+    pub(in crate::view) inputs: InputTime,
     /// How long rendering took.
-    pub(super) render_time: Duration,
-    pub(super) _memory: Reservation,
+    pub(in crate::view) render_time: Duration,
+    pub(in crate::view) _memory: Reservation,
 }
 
 /// How long a file is trusted if one of its inputs could not be read.
@@ -60,7 +60,7 @@ const RENDER_TIME_FACTOR: u32 = 4;
 
 impl CachedFile {
     /// Returns whether the cached file can be served without rendering it again.
-    pub(super) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
+    pub(in crate::view) fn is_trusted(&self, is_immutable: bool, ttl: Duration) -> bool {
         if self
             .file
             .sources
@@ -89,14 +89,14 @@ fn trust(ttl: Duration, render_time: Duration) -> Duration {
 
 /// When the oldest input of a file was requested.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct InputTime {
-    pub(super) oldest: Instant,
+pub(in crate::view) struct InputTime {
+    pub(in crate::view) oldest: Instant,
     /// Whether an input could not be read, although a later attempt may succeed.
-    pub(super) has_failed_input: bool,
+    pub(in crate::view) has_failed_input: bool,
 }
 
 impl InputTime {
-    pub(super) fn now() -> Self {
+    pub(in crate::view) fn now() -> Self {
         Self {
             oldest: Instant::now(),
             has_failed_input: false,
