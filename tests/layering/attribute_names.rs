@@ -201,7 +201,11 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "a kind of repositories of Hugging Face",
     ),
     ("view/format", &["ome", "nifti"], "names of formats"),
-    ("view/file/source_name.rs", &["ome"], "an ending of file names"),
+    (
+        "view/file/source_name.rs",
+        &["ome"],
+        "an ending of file names",
+    ),
 ];
 
 /// The functions of `conventions` whose argument is the name of an attribute or of a member of one.

@@ -57,7 +57,7 @@ fn what_attributes_say_is_in_each_format_or_in_the_list_of_views() {
 
 #[test]
 fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
-    if ![PYTHON, WRITERS]
+    if ![PYTHON, WRITERS, NGFF]
         .iter()
         .all(|python| may_run(&in_repository(python)))
     {
@@ -69,17 +69,15 @@ fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
         directory.path().join("expected.json"),
     );
     std::fs::create_dir(&store).unwrap();
-    python(
-        WRITERS,
-        "tests/views/carried/stores.py",
-        &[&store, &expected],
-    );
+    let stores = "tests/views/carried/stores.py";
+    python(WRITERS, stores, &[&store, &expected]);
+    python(NGFF, stores, &[&store, &expected, Path::new("ngff_zarr")]);
     let mount = Mount::with(&store, &["--force"]);
     let script = "tests/views/carried/files.py";
     let output = python(PYTHON, script, &[&expected, mount.path()]);
     let found: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     let counts = [&found["arrays"], &found["files"], &found["differences"]];
-    assert_eq!(counts, [&json!(58), &json!(759), &json!(0)], "{output}");
+    assert_eq!(counts, [&json!(94), &json!(1263), &json!(0)], "{output}");
     for (suffix, carried) in found["carried"].as_object().unwrap() {
         // The fields of these are rendered by the code of .tif and .nc.
         if suffix.starts_with(".packed") {

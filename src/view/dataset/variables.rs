@@ -11,7 +11,6 @@ use crate::array::ArrayReader;
 use crate::conventions::cf::attributes::{is_of_time, is_of_values};
 use crate::conventions::cf::{self, names};
 use crate::conventions::missing::{ZeroFill, fill_value};
-use crate::conventions::ome;
 use crate::conventions::xarray;
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
 use crate::store::StoreError;
@@ -33,7 +32,7 @@ pub(super) fn group(
     let mut names = HashSet::new();
     let mut variables = Vec::new();
     for member in &tree.arrays {
-        match variable(tree, member, scopes, notes) {
+        match variable(member, scopes, notes) {
             Ok(variable) => match names.insert(variable.name.clone()) {
                 true => variables.push(variable),
                 false => notes.push(same_name(&member.node)),
@@ -147,7 +146,6 @@ fn variable_name(node: &ViewNode, array: &zarr::Array) -> Result<String, String>
 }
 
 fn variable(
-    tree: &GroupTree,
     member: &GroupArray,
     scopes: &mut Scopes,
     notes: &mut Vec<String>,
@@ -165,7 +163,7 @@ fn variable(
     if let Some(error) = &member.unread_grid {
         note(format!("its grid is not in the file: {error}"));
     }
-    let mut dimensions = dimensions(array, &axis_names(tree, member, array), scopes, &mut note);
+    let mut dimensions = dimensions(array, &member.axis_names, scopes, &mut note);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
@@ -190,17 +188,6 @@ fn variable(
         fill,
         stored: member.stored.clone(),
     })
-}
-
-/// Returns the names of the axes of an array: its own, or of the image of OME-Zarr of which it is a level.
-fn axis_names(tree: &GroupTree, member: &GroupArray, array: &zarr::Array) -> Vec<Option<String>> {
-    if array.dimension_names.iter().any(Option::is_some) {
-        return array.dimension_names.clone();
-    }
-    let attributes = tree.node.metadata().attributes().ok();
-    let names = attributes
-        .and_then(|attributes| ome::axis_names(attributes, member.node.name(), array.shape.len()));
-    names.unwrap_or_default()
 }
 
 /// Returns the dimensions of the axes of an array. An axis without a name that netCDF permits is called after

@@ -15,6 +15,7 @@ use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::georef::{RasterMetadata, crs_metadata};
 use crate::conventions::missing::{ZeroFill, values_in_tables, zero_fill};
+use crate::conventions::ome;
 use crate::node::{ContentError, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
@@ -303,6 +304,7 @@ impl Nodes {
                 Err(error) => unread_grid = Some(error),
             }
         }
+        let axis_names = self.axis_names(&node, scope).await?;
         // At most one of them exists.
         let decoded_bytes = match (&texts, &records, &sequences) {
             (Some(Ok(texts)), _, _) => {
@@ -336,6 +338,7 @@ impl Nodes {
         }
         Ok(GroupArray {
             node,
+            axis_names,
             texts,
             records,
             sequences,
@@ -346,6 +349,24 @@ impl Nodes {
             unread,
             unread_grid,
         })
+    }
+
+    /// Returns the names of the axes of an array for a file of the format NetCDF.
+    async fn axis_names(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        scope: TreeScope,
+    ) -> Result<Vec<Option<String>>, ContentError> {
+        let Some(array) = node.metadata().as_array() else {
+            return Ok(Vec::new());
+        };
+        let has_own = array.dimension_names.iter().any(Option::is_some);
+        if has_own || !matches!(scope, TreeScope::Group | TreeScope::Subtree) {
+            return Ok(array.dimension_names.clone());
+        }
+        let rank = array.shape.len();
+        self.resolve(|nodes| ome::axis_names(node, rank, nodes))
+            .await
     }
 
     /// Returns the texts, records and sequences of an array, of which at most one exists.

@@ -177,6 +177,8 @@ impl GroupTree {
 pub struct GroupArray {
     /// The array.
     pub node: Arc<ViewNode>,
+    /// The names of its axes: its own, or those of the image of OME-Zarr of which it is a level. Empty if none has one.
+    pub(in crate::view) axis_names: Vec<Option<String>>,
     /// The decoded elements, if they are text that a read cannot decode by itself; or why they are not
     /// decoded.
     pub texts: Option<DecodedTexts>,

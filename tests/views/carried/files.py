@@ -178,6 +178,9 @@ def ome_tiff(path, node):
     found = {"names": node.names if set("".join(names).upper()) <= set(pixels.get("DimensionOrder")) else "lost"}
     units = {"mm": 1e-3, "nm": 1e-9, "\u00b5m": 1e-6, "m": 1.0}
     sizes = [pixels.get(f"PhysicalSize{a}") for a in side]
+    if any(sizes) and not all(sizes):
+        # The decreasing coordinates of one side are not those of the array.
+        return found
     if any(sizes):
         own = [units.get(pixels.get(f"PhysicalSize{a}Unit", "\u00b5m")) for a in side]
         plane = root.find(".//o:Plane", space)
@@ -202,8 +205,8 @@ def imagej(path, node):
     data, tags = file.imagej_metadata, file.pages[0].tags
     found = {"names": node.names}
     unit = {"micron": 1e-6, "mm": 1e-3, "nm": 1e-9}.get(data.get("unit"))
-    resolution = [tags[t].value for t in ("YResolution", "XResolution")] if "XResolution" in tags else None
-    if resolution and unit:
+    resolution = [tags[t].value for t in ("YResolution", "XResolution") if t in tags]
+    if len(resolution) == 2 and unit:
         steps = {a: b / c * unit for a, (c, b) in zip("yx", resolution)}
         steps["z"] = data.get("spacing", 1.0) * unit
         side = [node.names[i] for i in node.sides]
@@ -268,6 +271,9 @@ def mrc(path, node):
         if not float(size.x):
             return {}
         side = "zyx"[3 - len(node.sides):]
+        if min(node.lengths("spacing") or [0]) < 0:
+            # A cell has no direction; a diagnostic names the axis.
+            return {}
         return of_steps(node, [float(size[a]) * 1e-10 for a in side], [float(origin[a]) * 1e-10 for a in side], True)
 
 
@@ -327,9 +333,10 @@ def netcdf(path, node):
             found["packing"] = [float(attributes["scale_factor"]), float(attributes.get("add_offset", 0))]
         if "units" in attributes:
             found["value_unit"] = attributes["units"]
-        mapping = file.variables.get(attributes.get("grid_mapping"))
+        # The extended form has coordinates behind the name.
+        mapping = file.variables.get(attributes.get("grid_mapping", "").split(":")[0])
         if mapping is not None:
-            found["crs"] = f"EPSG:{pyproj.CRS.from_cf(mapping.attrs).to_epsg()}"
+            found["crs"] = f"EPSG:{pyproj.CRS.from_cf(mapping.attrs).to_epsg(min_confidence=20)}"
         return found
 
 
@@ -381,7 +388,7 @@ def is_equal(found, expected):
         return found == expected
 
 
-PLACE = ("step", "spacing", "origin", "unit", "transform", "place", "coordinates", "distances")
+PLACE = ("step", "decrease", "spacing", "origin", "unit", "transform", "place", "coordinates", "distances")
 SAID = {
     **dict.fromkeys(("spacing", "origin", "units", "even", "orientation", "transform"), PLACE),
     "names": ("the name of the axis",),
@@ -395,7 +402,7 @@ SAID = {
 def diagnosed(views, name):
     """The fields of which a diagnostic of a file says that they are left out."""
     reasons = [d["reason"] for d in views["diagnostics"] if d["view"] == name and "left out" in d["reason"]]
-    reasons += [d["reason"] for d in views["diagnostics"] if d["view"] == name and ("turns it" in d["reason"] or "no place is known" in d["reason"])]
+    reasons += [d["reason"] for d in views["diagnostics"] if d["view"] == name and ("turns it" in d["reason"] or "decrease" in d["reason"] or "no place is known" in d["reason"])]
     return {field for field, words in SAID.items() if any(word in reason for word in words for reason in reasons)}
 
 
@@ -464,7 +471,7 @@ def check(node, table, bad):
 
 
 # The names of conventions whose stores are several.
-CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "rioxarray": "rioxarray", "gdal": "GDAL", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr"}
+CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "ngff": "ngff-zarr", "rioxarray": "rioxarray", "gdal": "GDAL", "grids": "CF grid mappings", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr"}
 
 
 def markdown(table):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a store with each convention by the library of the convention: `stores.py DIRECTORY EXPECTED`.
+"""Writes a store with each convention by the library of the convention: `stores.py DIRECTORY EXPECTED [CONVENTION...]`.
 
-EXPECTED is a JSON file with what the library reads from each array: names, spacings, origins and units of axes in the
-order of the array, coordinates, missing value, scale and offset, unit, reference system, channels. `ras` has the
-coordinates (to the right, front and top) of an element, from its indices along x, y and z.
+EXPECTED is a JSON file, to which the arrays of these conventions (of all but ngff_zarr, without names) are added, with
+what the library reads from each array: names, spacings, origins and units of axes in the order of the array,
+coordinates, missing value, scale and offset, unit, reference system, channels. `ras` has the coordinates (to the right,
+front and top) of an element, from its indices along x, y and z.
 """
 import json
 import os
@@ -186,6 +187,45 @@ def spatialdata():
     expect("spatialdata/images/cells/s0", "cyx", spacing=[None, 1.0, 1.0], channels=["red", "blue"], image="/images/cells", notes=["global", "other"])
 
 
+def ngff_zarr():
+    import ngff_zarr as library
+
+    own = dict(zip("zyx", SPACING)), dict(zip("zyx", ORIGIN))
+    for version in ("0.4", "0.5", "0.6"):
+        name = f"ngff-{version}"
+        image = library.to_ngff_image(VOLUME, dims=list("zyx"), scale=own[0], translation=own[1], axes_units=dict.fromkeys("zyx", "micrometer"), name="cells")
+        library.to_ngff_zarr(path(name), library.to_multiscales(image, scale_factors=[]), version=version)
+        read = library.from_ngff_zarr(path(name))
+        image = read.images[0]
+        units = [image.axes_units[n] for n in image.dims]
+        expect(f"{name}/{read.metadata.datasets[0].path}", image.dims, spacing=[image.scale[n] for n in image.dims], origin=[image.translation[n] for n in image.dims], units=units, image=image.name)
+
+
+# Codes of projected systems, with the corner of a raster in metres.
+GRIDS = {3031: (-2e6, 1e6), 3411: (-2e6, 1e6), 3412: (-2e6, 1e6), 3413: (-2e6, 1e6), 3976: (-2e6, 1e6), 3995: (-2e6, 1e6), 3996: (-2e6, 1e6), 32633: (4e5, 5e6), 2154: (7e5, 66e5), 27700: (4e5, 3e5), 3035: (4e6, 3e6)}
+
+
+def grid_mappings():
+    """Reference systems as pyproj writes them for CF, with and without WKT, and the extended form of `grid_mapping`."""
+    import pyproj
+    import xarray
+
+    for code, (left, top) in GRIDS.items():
+        x, y = left + 1000.0 * np.arange(6), top - 1000.0 * np.arange(5)
+        variables = {}
+        for form in ("wkt", "parameters", "extended"):
+            attributes = pyproj.CRS(code).to_cf()
+            if form == "parameters":
+                del attributes["crs_wkt"]
+            data = xarray.DataArray(VOLUME[0], dims=("y", "x"))
+            data.attrs["grid_mapping"] = f"{form}_crs: x y" if form == "extended" else f"{form}_crs"
+            variables |= {form: data, f"{form}_crs": xarray.DataArray(0, attrs=attributes)}
+        axes = {n: (n, v, {"units": "m", "standard_name": f"projection_{n}_coordinate"}) for n, v in (("x", x), ("y", y))}
+        xarray.Dataset(variables, axes).to_zarr(path("grids", str(code)), zarr_format=2, consolidated=False)
+        for form in ("wkt", "parameters", "extended"):
+            expect(f"grids/{code}/{form}", "yx", even={"y": y.tolist(), "x": x.tolist()}, crs=f"EPSG:{code}")
+
+
 UUIDS = {"proj:": "f17cb550-5864-4468-aeb7-f3180cfb622f", "spatial:": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "multiscales": "d35379db-88df-4056-af3a-620245f8e347"}
 
 
@@ -243,8 +283,14 @@ def geozarr():
     expect(store("bad-code", (4, 4), {**alone, "proj:code": "no:such"}), "yx", notes=["proj:code"])
 
 
+OF_WRITERS = (nifti_zarr, webknossos, tensorstore_n5, ome_zarr, rioxarray, gdal, grid_mappings, xarray_store, spatialdata, geozarr)
+
+
 def main():
-    for write in (nifti_zarr, webknossos, tensorstore_n5, ome_zarr, rioxarray, gdal, xarray_store, spatialdata, geozarr):
+    if os.path.exists(sys.argv[2]):
+        with open(sys.argv[2]) as file:
+            EXPECTED.update(json.load(file))
+    for write in [globals()[name] for name in sys.argv[3:]] or OF_WRITERS:
         write()
     shutil.rmtree(path("scan"), ignore_errors=True)
     with open(sys.argv[2], "w") as file:
