@@ -179,3 +179,32 @@ fn a_table_of_chunks_under_another_document_is_stale() {
         }
     }
 }
+
+/// Verifies a chunk that is replaced by a shorter one, together with the document or without it.
+fn error_of_shorter_chunk(after: &[u8]) -> StoreError {
+    let before = bytes_document(SMALL, 7);
+    let (chunk, shorter) = ([1; SMALL], [1; SMALL - 1]);
+    let store = ReplacedStore::new(
+        &[(DOCUMENT, &before), (CHUNK, &chunk)],
+        &[(DOCUMENT, after), (CHUNK, &shorter)],
+        CHUNK,
+    );
+    let version = SyncStore::stat(&store, &key(DOCUMENT)).unwrap().version;
+    let (array, _) = array_of(&before);
+    let (engine, document) = (engine(), Some((key(DOCUMENT), version)));
+    let source = Arc::new(store.clone());
+    let verifier = Verifier::open(source, key("a"), &array, &engine, document).unwrap();
+    store.arm();
+    let mut errors = Vec::new();
+    block_on(verifier.verify(0, &engine, &mut |error| errors.push(error)));
+    assert_eq!(errors.len(), 1);
+    errors.remove(0)
+}
+
+#[test]
+fn a_bad_chunk_of_an_array_that_is_written_again_is_stale() {
+    let other = error_of_shorter_chunk(&bytes_document(SMALL, 8));
+    is_stale(Err::<(), _>(other), "another document");
+    let same = error_of_shorter_chunk(&bytes_document(SMALL, 7));
+    assert!(matches!(same, StoreError::Corrupt { .. }), "{same:?}");
+}

@@ -11,7 +11,7 @@ use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::codec_error;
-use crate::store::{AccessHint, Key, Object, Store, StoreError};
+use crate::store::{AccessHint, DocumentRef, Key, Object, Store, StoreError, Version};
 use crate::zarr::{self, ChunkGrid, ChunkKeys};
 
 /// Decodes the chunks of one array, of any grid and any supported data type.
@@ -23,6 +23,7 @@ pub struct Verifier {
     key: Key,
     grid: ChunkGrid,
     chunk_keys: ChunkKeys,
+    document: Option<(Key, Version)>,
     method: VerifyMethod,
 }
 
@@ -55,7 +56,7 @@ const WHOLE_BYTES: u64 = 8 << 20;
 const NO_TTL: Duration = Duration::ZERO;
 
 impl Verifier {
-    /// Prepares the array at `key` of a store.
+    /// Prepares the array at `key` of a store, described by the version `document` of a document.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] if its chunks cannot be decoded, [`StoreError::Corrupt`] if its
@@ -65,6 +66,7 @@ impl Verifier {
         key: Key,
         metadata: &zarr::Array,
         engine: &Engine,
+        document: Option<(Key, Version)>,
     ) -> Result<Self, StoreError> {
         let parts = metadata.decodable().map_err(|error| match error {
             zarr::MetadataError::Unsupported(what) => StoreError::Unsupported {
@@ -113,6 +115,7 @@ impl Verifier {
             chunk_keys: parts.chunk_keys,
             store,
             key,
+            document,
             method,
         })
     }
@@ -137,17 +140,24 @@ impl Verifier {
             VerifyMethod::ArrayChunks(chunks, inner) => {
                 self.chunks(chunks, *inner, chunk, engine, bad).await
             }
-            VerifyMethod::Whole(pipelines) => self
-                .whole(pipelines, chunk, engine)
-                .await
-                .unwrap_or_else(|error| {
-                    bad(error);
+            VerifyMethod::Whole(pipelines) => match self.whole(pipelines, chunk, engine).await {
+                Ok(verified) => verified,
+                Err(error) => {
+                    bad(self.or_changed(error).await);
                     Verified {
                         is_present: true,
                         ..Verified::default()
                     }
-                }),
+                }
+            },
         }
+    }
+
+    /// Returns the error of a chunk, or that its array was written again meanwhile, which may be the cause.
+    async fn or_changed(&self, error: StoreError) -> StoreError {
+        let source = DocumentRef::new(&*self.store, self.document.as_ref());
+        let failed = |_| std::future::ready(Err::<(), _>(error.clone()));
+        source.fetch(failed).await.err().unwrap_or(error)
     }
 
     async fn chunks(
@@ -176,7 +186,7 @@ impl Verifier {
                 }
                 Err(error) => {
                     verified.is_present = true;
-                    bad(error);
+                    bad(self.or_changed(error).await);
                     // Without an index, every inner chunk fails for the same reason.
                     if inner.is_some() && !self.has_index(chunks, &id, engine).await {
                         return verified;
@@ -189,7 +199,7 @@ impl Verifier {
             && self.store.capabilities().immutable
             && let Err(error) = read_through(&*self.store, &self.chunk_key(chunk)).await
         {
-            bad(error);
+            bad(self.or_changed(error).await);
         }
         verified
     }

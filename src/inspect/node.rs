@@ -8,7 +8,7 @@ use crate::hierarchy::{
     Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document, read_v1,
     with_separator,
 };
-use crate::store::{Key, Store, StoreError, map_concurrent};
+use crate::store::{Key, Store, StoreError, Version, map_concurrent};
 use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node, ZarrFormat};
 
 /// The node that the documents of a directory describe.
@@ -46,6 +46,14 @@ pub(super) struct DirectoryNode {
     pub(super) ignored: Vec<String>,
     /// How the documents differ from their copies in consolidated metadata.
     pub(super) stale: Option<String>,
+    /// The key and version of the document that describes an array, if the node is one.
+    pub(super) document: Option<(Key, Version)>,
+}
+
+/// The text of a document.
+struct Text {
+    bytes: Vec<u8>,
+    document: (Key, Version),
 }
 
 impl From<NodeState> for DirectoryNode {
@@ -54,6 +62,7 @@ impl From<NodeState> for DirectoryNode {
             state,
             ignored: Vec::new(),
             stale: None,
+            document: None,
         }
     }
 }
@@ -104,7 +113,7 @@ pub(super) async fn read_compared(
     key: &Key,
     copies: Option<(&Consolidated, &str)>,
 ) -> DirectoryNode {
-    let mut texts: [Option<Vec<u8>>; 4] = Default::default();
+    let mut texts: [Option<Text>; 4] = [const { None }; 4];
     let [documents @ .., _] = Document::ALL;
     let found = map_concurrent(documents, |document| read_text(store, key, document)).await;
     for ((document, text), found) in documents.iter().zip(&mut texts).zip(found) {
@@ -116,17 +125,17 @@ pub(super) async fn read_compared(
     let stale = copies.and_then(|(consolidated, path)| {
         let [zarr_json, zarray, zgroup, zattrs] = &texts;
         let own = Documents {
-            zarr_json: zarr_json.as_deref(),
-            zarray: zarray.as_deref(),
-            zgroup: zgroup.as_deref(),
-            zattrs: zattrs.as_deref(),
+            zarr_json: bytes(zarr_json),
+            zarray: bytes(zarray),
+            zgroup: bytes(zgroup),
+            zattrs: bytes(zattrs),
             attributes_json: None,
         };
         consolidated.difference(path, &own)
     });
     if let [None, Some(zarray), ..] = &mut texts {
-        match with_separator(store, key, zarray).await {
-            Ok(Cow::Owned(complete)) => *zarray = complete,
+        match with_separator(store, key, &zarray.bytes).await {
+            Ok(Cow::Owned(complete)) => zarray.bytes = complete,
             Ok(Cow::Borrowed(_)) => {}
             Err(error) => {
                 let reason = cause(key, &error);
@@ -156,11 +165,11 @@ pub(super) async fn read_compared(
         },
     };
     let documents = Documents {
-        zarr_json: zarr_json.as_deref(),
-        zarray: zarray.as_deref().or(v1_zarray.as_deref()),
-        zgroup: zgroup.as_deref(),
-        zattrs: zattrs.as_deref().or(v1_attributes.as_deref()),
-        attributes_json: attributes_json.as_deref(),
+        zarr_json: bytes(zarr_json),
+        zarray: bytes(zarray).or(bytes(&v1_zarray)),
+        zgroup: bytes(zgroup),
+        zattrs: bytes(zattrs).or(bytes(&v1_attributes)),
+        attributes_json: bytes(&attributes_json),
     };
     let Some(detected) = documents.node() else {
         return DirectoryNode {
@@ -179,18 +188,22 @@ pub(super) async fn read_compared(
     };
     let ignored = detected.ignored.iter();
     let ignored = ignored.map(|name| format!("{name} is ignored: {read} defines the node"));
+    let describing = [zarr_json, zarray, &attributes_json, &v1_zarray];
+    let describing = describing.into_iter().find_map(Option::as_ref);
     DirectoryNode {
         state,
         ignored: ignored.collect(),
         stale,
+        document: describing.map(|text| text.document.clone()),
     }
 }
 
+fn bytes(text: &Option<Text>) -> Option<&[u8]> {
+    text.as_ref().map(|text| &text.bytes[..])
+}
+
 /// Reads the documents of a version 1 array as `.zarray` and `.zattrs`.
-async fn read_v1_texts(
-    store: &dyn Store,
-    key: &Key,
-) -> Result<[Option<Vec<u8>>; 2], DocumentError> {
+async fn read_v1_texts(store: &dyn Store, key: &Key) -> Result<[Option<Text>; 2], DocumentError> {
     let zarray = text_of(read_v1(store, key).await, key, Document::Meta)?;
     let attributes = match zarray {
         Some(_) => read_text(store, key, Document::Attrs).await?,
@@ -221,7 +234,7 @@ pub(super) async fn consolidated(
     let Some(text) = text.map_err(|error| error.reason)? else {
         return Ok(None);
     };
-    Consolidated::from_zmetadata(&text)
+    Consolidated::from_zmetadata(&text.bytes)
         .map(Some)
         .map_err(|error| error.to_string())
 }
@@ -247,7 +260,7 @@ async fn read_text(
     store: &dyn Store,
     node: &Key,
     document: Document,
-) -> Result<Option<Vec<u8>>, DocumentError> {
+) -> Result<Option<Text>, DocumentError> {
     text_of(read_document(store, node, document).await, node, document)
 }
 
@@ -256,9 +269,8 @@ fn text_of(
     found: Result<Option<StoredDocument>, StoreError>,
     node: &Key,
     document: Document,
-) -> Result<Option<Vec<u8>>, DocumentError> {
+) -> Result<Option<Text>, DocumentError> {
     let stored = match found {
-        Ok(None) => return Ok(None),
         Ok(Some(stored)) if stored.size_bytes > MAX_DOCUMENT_BYTES => {
             let size = stored.size_bytes;
             return Err(DocumentError {
@@ -266,10 +278,18 @@ fn text_of(
                 is_store_error: false,
             });
         }
-        Ok(Some(stored)) => stored.text,
-        Err(error) => Err(error),
+        found => found,
     };
-    stored.map(Some).map_err(|error| {
+    let text = stored.and_then(|stored| {
+        let Some(stored) = stored else {
+            return Ok(None);
+        };
+        Ok(Some(Text {
+            bytes: stored.text?,
+            document: (stored.key, stored.version),
+        }))
+    });
+    text.map_err(|error| {
         let key = node.join(document.name().as_bytes());
         DocumentError {
             reason: cause(&key.unwrap_or_default(), &error),

@@ -12,7 +12,7 @@ use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::conventions::members;
 use crate::hierarchy::not_shown;
-use crate::store::{Key, ListingSupport, Store, StoreError};
+use crate::store::{Key, ListingSupport, Store, StoreError, Version};
 use crate::zarr::node::Group;
 use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
 
@@ -76,7 +76,7 @@ pub(super) async fn walk(
         match directory.state {
             NodeState::Node(node) => match *node {
                 Node::Array(array) => {
-                    walk_array(store, engine, &key, &array, sink).await?;
+                    walk_array(store, engine, &key, (&array, directory.document), sink).await?;
                     continue;
                 }
                 Node::Group(ref group) => {
@@ -242,7 +242,7 @@ async fn walk_array(
     store: &Arc<dyn Store>,
     engine: &Engine,
     key: &Key,
-    array: &Array,
+    (array, document): (&Array, Option<(Key, Version)>),
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     if let Err(error) = &array.attributes {
@@ -252,7 +252,7 @@ async fn walk_array(
         let cause = "fill_value: null is not in the specification; it is read as zero".to_owned();
         sink.finding(Severity::Warning, None, key, cause)?;
     }
-    let (verifier, problems) = verifier(store, engine, key, array);
+    let (verifier, problems) = verifier(store, engine, key, (array, document));
     for problem in &problems {
         let (severity, cause) = match problem {
             ArrayProblem::Unsupported(reason) => (Severity::NotChecked, reason.clone()),
@@ -288,7 +288,7 @@ fn verifier(
     store: &Arc<dyn Store>,
     engine: &Engine,
     key: &Key,
-    array: &Array,
+    (array, document): (&Array, Option<(Key, Version)>),
 ) -> (Option<Arc<Verifier>>, Vec<ArrayProblem>) {
     let mut problems: Vec<ArrayProblem> = array.problems().map(ArrayProblem::from).collect();
     if problems.is_empty() {
@@ -297,7 +297,7 @@ fn verifier(
     if !problems.is_empty() {
         return (None, problems);
     }
-    match Verifier::open(Arc::clone(store), key.clone(), array, engine) {
+    match Verifier::open(Arc::clone(store), key.clone(), array, engine, document) {
         Ok(verifier) => (Some(Arc::new(verifier)), problems),
         Err(error) => {
             let reason = node::cause(key, &error);

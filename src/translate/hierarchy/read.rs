@@ -1,5 +1,6 @@
 //! Reads a tree of documents from a store: from the documents of each node, or from consolidated metadata.
 
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
@@ -48,6 +49,8 @@ struct Budget<'a> {
     memory: Vec<Reservation>,
     /// Reserved but unused memory, in bytes.
     spare_bytes: u64,
+    /// The documents of the arrays of objects, by the keys of the arrays.
+    objects: HashMap<Key, (Key, Version)>,
 }
 
 impl<'a> Budget<'a> {
@@ -62,6 +65,7 @@ impl<'a> Budget<'a> {
             modified: UNIX_EPOCH,
             memory: Vec::new(),
             spare_bytes: 0,
+            objects: HashMap::new(),
         }
     }
 
@@ -123,7 +127,7 @@ impl Hierarchy {
         leave_session_thread().await;
         let mut budget = Budget::new(engine);
         let mut tree = DocumentTree::read(store, key, most, &mut budget).await?;
-        tree.find_texts(store, key, engine).await?;
+        tree.find_texts(store, key, engine, &budget.objects).await?;
         Ok(Self {
             tree,
             modified: budget.modified,
@@ -211,21 +215,21 @@ impl DocumentTree {
         Ok(tree)
     }
 
-    /// Reads the elements of arrays of objects, to find out whether all are text.
+    /// Reads the elements of arrays of objects, to find out whether all are text. The elements of an array whose
+    /// document is not in `documents` are those under a copy of its document, which is compared when they are served.
     fn find_texts<'a>(
         &'a mut self,
         store: &'a dyn Store,
         key: &'a Key,
         engine: &'a Engine,
+        documents: &'a HashMap<Key, (Key, Version)>,
     ) -> BoxFuture<'a, Result<(), HierarchyError>> {
         async move {
-            let [_, zarray, ..] = &self.documents;
-            let dtype = zarray.as_ref().and_then(|document| document.get("dtype"));
-            if dtype.is_some_and(|dtype| dtype == "|O")
+            if self.has_objects()
                 && let Some(Ok(node)) = self.node()
             {
                 let found = text::is_text(
-                    DocumentRef::new(store, None),
+                    DocumentRef::new(store, documents.get(key)),
                     key,
                     Target::V3,
                     &node,
@@ -243,12 +247,18 @@ impl DocumentTree {
             }
             for (name, member) in &mut self.members {
                 if let Ok(below) = key.join(name.as_bytes()) {
-                    member.find_texts(store, &below, engine).await?;
+                    member.find_texts(store, &below, engine, documents).await?;
                 }
             }
             Ok(())
         }
         .boxed()
+    }
+
+    fn has_objects(&self) -> bool {
+        let [_, zarray, ..] = &self.documents;
+        let dtype = zarray.as_ref().and_then(|document| document.get("dtype"));
+        dtype.is_some_and(|dtype| dtype == "|O")
     }
 
     /// Returns the consolidated metadata of a group, and the document that contains them.
@@ -313,6 +323,11 @@ impl DocumentTree {
         }
         if tree.problem.is_some() {
             tree.documents = Default::default();
+        }
+        if tree.has_objects()
+            && let Some(document) = &node.array
+        {
+            budget.objects.insert(key.clone(), document.clone());
         }
         Ok(tree)
     }
