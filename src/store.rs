@@ -337,6 +337,28 @@ pub trait Index: Debug + Send + Sync {
 pub type VisitChild<'a> = dyn FnMut(&[u8], Kind, Position) -> ControlFlow<()> + 'a;
 
 /// A source of Zarr keys and values.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use zarrfs::runtime::block_on;
+/// use zarrfs::store::{AccessHint, Key, MemoryStore, Store, StoreError};
+///
+/// let key = Key::new(b"temperature/c/0")?;
+/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new([(key.clone(), vec![1, 2, 3, 4])]));
+/// block_on(async {
+///     let object = store.open(&key, AccessHint::Ranges).await?;
+///     // A range that ends after the value is shorter.
+///     let data = object.read(2, 1024).await?;
+///     assert_eq!(data.bytes(&[])?, [3, 4]);
+///
+///     // Only a proof of absence is `NotFound`.
+///     let absent = store.stat(&key.parent().join(b"1")?).await;
+///     assert!(matches!(absent, Err(StoreError::NotFound { .. })));
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// })?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The source as a user would write it, without secrets.

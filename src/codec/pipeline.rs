@@ -47,6 +47,26 @@ impl Pipeline {
     /// [`CodecError::Unsupported`] for an unknown codec or option; [`CodecError::Invalid`] for a chain
     /// of more than [`MAX_CODECS`](super::MAX_CODECS) codecs, configurations that are wrong or do not
     /// fit the data type or shape, and chunks whose size overflows 64 bits.
+    ///
+    /// # Examples
+    /// ```
+    /// use zarrfs::codec::Pipeline;
+    /// use zarrfs::zarr::Array;
+    ///
+    /// let array = Array::from_v3(
+    ///     br#"{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int16", "fill_value": 0,
+    ///          "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+    ///          "chunk_key_encoding": {"name": "default"},
+    ///          "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]}"#,
+    /// )?;
+    /// let parts = array.decodable()?;
+    /// let pipeline = Pipeline::new(parts.codecs, parts.data_type, &[2], parts.fill_value)?;
+    /// // Elements are decoded to little-endian.
+    /// let mut decoded = [0; 4];
+    /// pipeline.decode(&[0, 1, 2, 3], &mut decoded)?;
+    /// assert_eq!(decoded, [1, 0, 3, 2]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(
         chain: &CodecChain,
         data_type: &DataType,

@@ -117,6 +117,19 @@ pub enum Renderer {
 
 impl Format {
     /// Returns all formats, in listing order.
+    ///
+    /// # Examples
+    /// ```
+    /// use zarrfs::view::Format;
+    ///
+    /// // A format is called by its name, its suffix or a common word.
+    /// let tif: Format = "geotiff".parse()?;
+    /// assert_eq!((tif.name(), ".tif".parse()), ("tif", Ok(tif)));
+    /// assert!(Format::all().any(|format| format == tif));
+    /// // What a description says beside these fields is named in README.txt.
+    /// assert!(tif.expresses().is_some_and(|fields| !fields.is_empty()));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
     pub fn all() -> impl Iterator<Item = Self> {
         (0..TABLE.len()).filter_map(|place| u8::try_from(place).ok().map(Self))
     }
