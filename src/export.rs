@@ -190,27 +190,31 @@ impl<'a> ExportTarget<'a> {
             };
         }
         let name = self.file.and_then(Path::file_name).unwrap_or_default();
-        let found = Format::parse_beside(name.as_bytes()).filter(|(_, format)| suits(format));
-        let found = found.min_by_key(|(stem, _)| stem.len());
+        let named = Format::parse_beside(name.as_bytes());
+        let named = named.filter(|(_, format)| !format.is_directory());
+        let named = named
+            .min_by_key(|(stem, _)| stem.len())
+            .map(|named| named.1);
         let of_name = || Format::all().find(|f| suits(f) && name == OsStr::new(&f.own_name("")));
         // An extension such as `.tiff`.
         let of_extension = || {
             let extension = Path::new(name).extension()?.to_str()?;
             extension.parse().ok().filter(suits)
         };
-        let found = found.map(|(_, format)| format);
+        // A shorter suffix is not meant: `x.cdf.nc` is no `nc`.
+        let of_suffix = || match named {
+            Some(format) => Some(format).filter(suits),
+            None => of_extension(),
+        };
         // A whole name takes precedence over its suffix: `attributes.json` has no elements.
-        let found = of_name().or(found).or_else(of_extension);
-        found.ok_or_else(|| {
+        of_name().or_else(of_suffix).ok_or_else(|| {
             let key = node.key();
-            let others = Format::parse_beside(name.as_bytes());
-            let other = others.filter(|(_, format)| !format.is_directory());
             let name = name.to_string_lossy();
-            let why = match (other.min_by_key(|(stem, _)| stem.len()), node.is_array()) {
-                (Some((_, format)), true) => {
+            let why = match (named, node.is_array()) {
+                (Some(format), true) => {
                     format!("`{format}` is a view of a group: leave out the array behind SOURCE")
                 }
-                (Some((_, format)), false) => {
+                (Some(format), false) => {
                     format!("`{format}` is a view of an array: SOURCE:KEY names one")
                 }
                 (None, _) => format!("no suffix of a view of {key}"),

@@ -3,6 +3,7 @@
 
 pub(crate) mod attributes;
 pub(crate) mod calendar;
+pub(crate) mod coordinates;
 pub(crate) mod figure;
 pub(crate) mod grid_mapping;
 pub(crate) mod names;

@@ -102,6 +102,12 @@ pub enum Renderer {
         fn(&ViewNode) -> bool,
         fn(&GroupTree) -> Result<VirtualFile, String>,
     ),
+    /// A file of a group and all groups below it, or of an array with its coordinates. The functions are those of
+    /// `Group`.
+    Variables(
+        fn(&ViewNode) -> bool,
+        fn(&GroupTree) -> Result<VirtualFile, String>,
+    ),
     /// A table of the arrays of a group: of a group, or, along its own dimension, of an array with one axis. The
     /// first function returns whether metadata alone prove that an array is a column.
     Table(
@@ -184,7 +190,10 @@ impl Format {
     pub fn is_of_group(self) -> bool {
         matches!(
             self.renderer(),
-            Renderer::Group(..) | Renderer::GroupOfKind(..) | Renderer::Hierarchy(_)
+            Renderer::Group(..)
+                | Renderer::Variables(..)
+                | Renderer::GroupOfKind(..)
+                | Renderer::Hierarchy(_)
         )
     }
 
@@ -194,7 +203,7 @@ impl Format {
             || self.is_image()
             || matches!(
                 self.renderer(),
-                Renderer::StoredChunks(_) | Renderer::Table(..)
+                Renderer::StoredChunks(_) | Renderer::Table(..) | Renderer::Variables(..)
             );
         is_of_both || self.is_of_group() != is_array
     }
@@ -207,6 +216,14 @@ impl Format {
     /// Returns whether no directory lists the format for arrays: each array of a dimension has the same table.
     pub fn is_unlisted(self, is_array: bool) -> bool {
         is_array && matches!(self.renderer(), Renderer::Table(..))
+    }
+
+    /// Returns whether the directory of a group lists the format only for the group: its file has the arrays too.
+    pub fn is_unlisted_in_group(self) -> bool {
+        matches!(
+            self.renderer(),
+            Renderer::Table(..) | Renderer::Variables(..)
+        )
     }
 
     /// Returns whether the format has stored chunks; the size of each has to be looked up.

@@ -151,8 +151,9 @@ fn a_chunk_that_cannot_be_read_is_named_and_no_file_is_created() {
 fn an_unavailable_export_is_refused_with_the_list_of_views() {
     let dir = scratch();
     let file = |name: &str| dir.path().join(name);
-    export("demo:v3/t2m", &file("a.nc"), &[]).failed(1, &["v3/t2m", "an array", "--as", "npy"]);
-    export("demo:v3/t2m", &file("a"), &["--as", "nc"]).failed(1, &["an array", "no `nc`", "npy"]);
+    export("demo:v3/t2m", &file("a.cdf.nc"), &[]).failed(1, &["v3/t2m", "an array", "--as", "npy"]);
+    export("demo:v3/t2m", &file("a"), &["--as", "cdf.nc"])
+        .failed(1, &["an array", "no `cdf`", "npy"]);
     export("demo:v3", &file("a.npy"), &[]).failed(1, &["v3", "a group", "nc"]);
     export("demo:v3/nope", &file("a.npy"), &[]).failed(1, &["v3/nope", "no such key"]);
     export("demo:v3", &file("a"), &["--as", "gif"]).failed(2, &["gif", "unknown format"]);

@@ -322,9 +322,9 @@ const ERROR_CASES: [ErrorCase; 65] = [
         &["a key stands behind the source", "SOURCE:KEY FILE"],
     ),
     error_case(
-        "export ocean.zarr:sst sst.nc",
+        "export ocean.zarr:sst sst.cdf.nc",
         1,
-        &["sst.nc", "`nc` is a view of a group", "npy"],
+        &["sst.cdf.nc", "`cdf` is a view of a group", "npy"],
     ),
     error_case(
         "export ocean.zarr sst.npy",

@@ -108,7 +108,7 @@ fn b10_attributes_with_hostile_names_are_served_within_the_limits_of_the_kernel(
             "{name:?} is listed and cannot be had"
         );
     }
-    assert_eq!(names(view(&mount, "x", "")).len(), 9);
+    assert_eq!(names(view(&mount, "x", "")).len(), 10);
     assert_others_served(&mount, &stores);
 }
 

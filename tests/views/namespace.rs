@@ -29,7 +29,9 @@ fn of_array(name: &str) -> Vec<String> {
     let mut names: Vec<String> = ["attributes.json", "info.json", "README.txt", "chunks"]
         .map(String::from)
         .into();
-    names.extend(["npy", "bin", "hdr", "vrt", "nhdr"].map(|format| format!("{name}.{format}")));
+    names.extend(
+        ["npy", "nc", "bin", "hdr", "vrt", "nhdr"].map(|format| format!("{name}.{format}")),
+    );
     names.sort();
     names
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::clients::{EACCES, EIO, ENOENT};
-use crate::stores::{FILL, GOOD, Stores, le, logged, may_run, source_name};
+use crate::stores::{FILL, GOOD, Stores, le, logged, may_run, names, source_name};
 use crate::support::*;
 
 fn in_repository(path: &str) -> PathBuf {
@@ -765,4 +765,28 @@ fn times_have_the_unit_of_their_data_type() {
         !readme.contains(&format!("{file}: same: attribute")),
         "{readme}"
     );
+}
+
+#[test]
+fn the_file_of_an_array_has_its_coordinates_as_xarray_has_them() {
+    let Some(python) = python() else { return };
+    let script = in_repository("tests/views/array_nc.py");
+    let directory = scratch();
+    let store = directory.path().join("store");
+    let program = python.get_program().to_owned();
+    let run_script = |arguments: &[&Path]| {
+        let mut command = Command::new(&program);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").arg(&script);
+        run(command.args(arguments))
+    };
+    run_script(&[Path::new("write"), &store]);
+    let mount = Mount::with(&store, &["--force"]);
+    let output = run_script(&[Path::new("check"), &store, mount.path()]);
+    let counts = output.lines().last().unwrap();
+    assert_eq!(counts, "{'files': 11, 'differences': 0}", "{output}");
+    // Listed for the array, and opened by name beside the file of the group, which has the array too.
+    let views = mount.path().join("v2/.zarrfs");
+    assert!(!names(&views).contains(&"air.nc".to_owned()));
+    let file = fs::read(views.join("air.nc")).unwrap();
+    assert!(file == fs::read(mount.path().join("v2/air/.zarrfs/air.nc")).unwrap());
 }

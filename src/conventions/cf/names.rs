@@ -27,3 +27,9 @@ pub(crate) const AXIS: &str = "axis";
 pub(crate) const GRID_MAPPING: &str = "grid_mapping";
 /// The coordinate reference system of a grid mapping as WKT (CF 1.13, 5.6.1).
 pub(crate) const CRS_WKT: &str = "crs_wkt";
+/// The auxiliary coordinates of a variable (CF 1.13, 5).
+pub(crate) const COORDINATES: &str = "coordinates";
+/// The boundaries of the cells of a coordinate (CF 1.13, 7.1).
+pub(crate) const BOUNDS: &str = "bounds";
+/// The boundaries of a coordinate of climatological time (CF 1.13, 7.4).
+pub(crate) const CLIMATOLOGY: &str = "climatology";

@@ -59,7 +59,7 @@ impl ViewTree {
 fn group_view(group: &ViewNode, array: &ViewNode) -> Option<String> {
     let format = "nc".parse::<Format>().ok()?;
     match format.renderer() {
-        Renderer::Group(_, metadata_prove, _) if metadata_prove(array) => {
+        Renderer::Variables(metadata_prove, _) if metadata_prove(array) => {
             Some(format.own_name(group.name()))
         }
         _ => None,

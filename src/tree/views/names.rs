@@ -109,7 +109,8 @@ impl ViewTree {
         let may_collide = !names.beside || names.may_collide(node.name().as_bytes());
         for format in Format::all().filter(|format| format.suits(node.is_array())) {
             let is_listed = self.nodes.lists(format, names.view.node.is_array())
-                && !format.is_unlisted(node.is_array());
+                && !format.is_unlisted(node.is_array())
+                && !(names.beside && format.is_unlisted_in_group());
             if !is_listed && !may_collide {
                 continue;
             }

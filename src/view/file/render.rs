@@ -63,6 +63,7 @@ impl Nodes {
             }
             Renderer::Hierarchy(_)
             | Renderer::Group(..)
+            | Renderer::Variables(..)
             | Renderer::GroupOfKind(..)
             | Renderer::Table(..)
             | Renderer::StoredChunks(_)
@@ -171,6 +172,13 @@ impl Nodes {
             (Renderer::Group(scope, metadata_prove, _), NodeElements::None) => {
                 self.metadata_prove_group(node, scope, metadata_prove).await
             }
+            (Renderer::Variables(metadata_prove, _), NodeElements::None) => {
+                let scope = TreeScope::Subtree;
+                self.metadata_prove_group(node, scope, metadata_prove).await
+            }
+            (Renderer::Variables(metadata_prove, _), _) => {
+                Ok(Self::metadata_prove_array(node, metadata_prove))
+            }
             _ => Ok(false),
         }
     }
@@ -216,6 +224,14 @@ impl Nodes {
             }
             Renderer::Group(scope, _, make) => {
                 let mut tree = self.group_tree(node, scope).await?;
+                tree.has_gap = self.files_with_gap.has(&file_id(node, format));
+                Ok(make(&tree)?)
+            }
+            Renderer::Variables(_, make) => {
+                let mut tree = match node.is_array() {
+                    true => self.array_tree(node).await?,
+                    false => self.group_tree(node, TreeScope::Subtree).await?,
+                };
                 tree.has_gap = self.files_with_gap.has(&file_id(node, format));
                 Ok(make(&tree)?)
             }

@@ -25,16 +25,15 @@ use crate::view::encode::hdf5::{
 use crate::view::encode::padding::Padding;
 use crate::view::file::layout::VirtualFile;
 use crate::view::group::tree::GroupTree;
-use crate::view::group::tree::TreeScope;
 use crate::zarr::ByteOrder;
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "nc",
     ViewName::Suffix(".nc"),
-    "NetCDF-4 of the group and all groups below it",
+    "NetCDF-4 of the group and all groups below it, or of the array with its coordinates",
     "ncdump -h",
-    Renderer::Group(TreeScope::Subtree, metadata_prove, render),
+    Renderer::Variables(metadata_prove, render),
 )
 .expressing(CF)
 .also_called(&["netcdf", "netcdf4", "nc4"])

@@ -1,5 +1,6 @@
 //! Loads the input of a file: the nodes below a group ([`GroupTree`]), and the elements that the file needs.
 
+mod array_tree;
 mod grid_mappings;
 mod proof;
 
@@ -20,7 +21,7 @@ use crate::node::{ContentError, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
 use crate::view::file::nodes::Nodes;
-use crate::zarr::{Array, Node};
+use crate::zarr::Node;
 
 /// The maximum number of nodes below a group.
 const MAX_NODES: usize = 4096;
@@ -436,7 +437,7 @@ impl Nodes {
     ) -> Result<GroupTree, ContentError> {
         let mut tree = match node.metadata() {
             Node::Group(_) => self.group_tree(node, TreeScope::Subtree).await?,
-            Node::Array(array) => self.array_tree(node, array).await?,
+            Node::Array(_) => self.array_tree(node).await?,
         };
         for array in tree.all_arrays_mut() {
             array.stored = Some(self.stored_chunks(&array.node).await?);
@@ -450,39 +451,6 @@ impl Nodes {
         {
             return Err(ContentError::Absent(why.clone()));
         }
-        Ok(tree)
-    }
-
-    /// Returns an array with the coordinates of its dimensions and its grid mapping.
-    async fn array_tree(
-        self: &Arc<Self>,
-        node: &Arc<ViewNode>,
-        array: &Array,
-    ) -> Result<GroupTree, ContentError> {
-        let has_crs = self.is_below_crs(node).await?;
-        let mut nodes = vec![Arc::clone(node)];
-        for (name, length) in array.dimension_names.iter().zip(&array.shape) {
-            let key = name.as_ref().filter(|_| !node.key().is_root());
-            let key = key.and_then(|name| node.key().parent().join(name.as_bytes()).ok());
-            let Some(key) = key.filter(|key| nodes.iter().all(|node| node.key() != key)) else {
-                continue;
-            };
-            if let Some(coordinate) = self.node_if_present(&key).await?
-                && let Some(view) = coordinate.array_view()
-                && view.shape() == [*length]
-            {
-                nodes.push(coordinate);
-            }
-        }
-        nodes.sort_by(|one, other| one.name().cmp(other.name()));
-        let mut budget = self.budget(true);
-        let mut arrays = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let array = self.load_array(node, TreeScope::Subtree, has_crs, &mut budget);
-            arrays.push(array.await?);
-        }
-        let mut tree = GroupTree::of_arrays(node, arrays);
-        self.inherit_grid_mappings(&mut tree, &mut budget).await?;
         Ok(tree)
     }
 

@@ -322,7 +322,7 @@ impl Nodes {
     fn unlisted_of_arrays(&self, node: &ViewNode) -> Vec<String> {
         let formats = Format::all()
             .filter(|format| !node.is_array() && format.suits(true))
-            .filter(|format| !self.lists(*format, false) || format.is_unlisted(true));
+            .filter(|format| !self.lists(*format, false) || format.is_unlisted_in_group());
         formats
             .filter_map(|format| format.name_beside(""))
             .collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::has_text_name;
-use crate::node::{ContentError, NodeElements, ViewNode};
+use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::store::StoreError;
 use crate::view::dataset::MAX_DIMENSIONS;
 use crate::view::file::nodes::Nodes;
@@ -16,6 +16,15 @@ const MAX_LOOKED_AT: usize = 256;
 const MAX_PROVEN_BYTES: u64 = 1 << 58;
 
 impl Nodes {
+    /// As [`Nodes::metadata_prove_group`], for the file of an array with its coordinates.
+    pub(in crate::view) fn metadata_prove_array(
+        node: &ViewNode,
+        metadata_prove: fn(&ViewNode) -> bool,
+    ) -> bool {
+        let is_short = |view: ArrayView<'_>| view.reader.chunk_major_bytes() <= MAX_PROVEN_BYTES;
+        node.array_view().is_some_and(is_short) && metadata_prove(node)
+    }
+
     /// Returns whether metadata alone prove that a file of a group can be made. `metadata_prove` returns whether
     /// metadata prove that an array is a variable. No elements are read.
     ///
