@@ -3,9 +3,11 @@
 //! Each format is a module with its `ROWS`, its header code and its tests. A new format is such a module, and a line in
 //! `format/table.rs`.
 
+mod bin;
 mod chunks;
 mod classic_netcdf;
 pub(super) mod csv;
+mod envi;
 mod fits;
 pub(super) mod format_set;
 mod geotiff;
@@ -18,14 +20,16 @@ mod mrc;
 pub(super) mod netcdf4;
 mod nifti;
 mod npy;
+mod nrrd;
 mod ome_tiff;
 pub(super) mod packed;
 mod parquet;
 pub(super) mod plain_hdf5;
 pub(super) mod png;
+mod raw_data;
 mod row;
-mod sidecar;
 mod table;
+mod vrt;
 
 use futures_util::future::BoxFuture;
 

@@ -2,8 +2,8 @@
 //! Numbers are big-endian; unsigned integers and signed bytes are stored with an offset (`BZERO`).
 
 use super::Renderer;
+use super::raw_data::element_type;
 use super::row::{FormatRow, Listing, ViewName, proven};
-use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::description::Field;
 use crate::conventions::description::{Axis, Transform};

@@ -9,8 +9,8 @@ mod header;
 mod stored;
 
 use super::Renderer;
+use super::raw_data::element_type;
 use super::row::{FormatRow, Listing, ViewName, proven};
-use super::sidecar::element_type;
 use crate::conventions::description::Description;
 use crate::conventions::description::Field;
 use crate::conventions::georef::context::Notes;

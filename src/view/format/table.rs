@@ -2,15 +2,18 @@
 
 use super::row::FormatRow;
 use super::{
-    chunks, classic_netcdf, csv, fits, geotiff, h5ad, imagej, json, metadata, mrc, netcdf4, nifti,
-    npy, ome_tiff, packed, parquet, plain_hdf5, png, sidecar,
+    bin, chunks, classic_netcdf, csv, envi, fits, geotiff, h5ad, imagej, json, metadata, mrc,
+    netcdf4, nifti, npy, nrrd, ome_tiff, packed, parquet, plain_hdf5, png, vrt,
 };
 
 /// The rows of each format, in listing order.
 const ROWS: &[&[FormatRow]] = &[
     metadata::ROWS,
     npy::ROWS,
-    sidecar::ROWS,
+    bin::ROWS,
+    envi::ROWS,
+    vrt::ROWS,
+    nrrd::ROWS,
     geotiff::ROWS,
     ome_tiff::ROWS,
     imagej::ROWS,

@@ -1,165 +1,109 @@
-//! Optional fields of the headers: georeference, nodata value, scale and offset, names of bands, spacing.
+//! The detached header of a `.bin` file for teem and ITK, `.nhdr` ("Definition of NRRD File Format").
 
 use std::fmt::Write as _;
 
-use crate::conventions::crs::Crs;
-use crate::conventions::crs::epsg::{CrsKind, Unit};
-use crate::conventions::description::Description;
-use crate::conventions::description::{Axis, AxisKind};
-use crate::conventions::georef::RasterMetadata;
+use super::Renderer;
+use super::raw_data::{data_name, element_type, float, no_type, number};
+use super::row::{FormatRow, ViewName, proven};
+use crate::conventions::description::{Axis, AxisKind, Description, Field};
 use crate::conventions::georef::context::{Context, Groups, Notes};
-use crate::conventions::georef::transform::Transform;
-use crate::conventions::text::{escape, shown};
-use crate::node::{ArrayView, ContentError, NodeResolver, Value};
+use crate::node::{ArrayView, ContentError, NodeResolver};
+use crate::view::file::layout::VirtualFile;
+use crate::zarr::{ByteOrder, Fixed};
 
-/// XML elements of a GDAL virtual raster.
-#[derive(Debug, Default)]
-pub(super) struct VrtFields {
-    /// The elements of the dataset.
-    pub(super) dataset: String,
-    /// The elements of each band.
-    pub(super) band: String,
-    /// Names of bands.
-    pub(super) names: Vec<Option<String>>,
+/// The rows of the table of formats.
+pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
+    "nhdr",
+    ViewName::Suffix(".nhdr"),
+    "the NRRD header of the .bin file",
+    "python3 -c 'import nrrd, sys; print(nrrd.read_header(sys.argv[1]))'",
+    Renderer::ArrayWithNodes(|view, _| proven(check_nrrd(view)), nrrd),
+)
+.expressing(&[
+    Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
+    Field::Orientation,
+    Field::Transform,
+    Field::Coordinates,
+])
+.also_called(&["nrrd"])];
+
+/// Renders a detached header.
+///
+/// # Errors
+/// Returns why the format cannot express the array, or an error of the store.
+fn nrrd(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
+    check_nrrd(view)?;
+    let (head, data) = nrrd_header(&element_type(view), view.shape(), &data_name(view))?;
+    let mut notes = Notes::default();
+    let fields = axis_lines(view, nodes, &mut notes)?;
+    // The data file comes last: programs ignore fields after `data file`.
+    let mut file = VirtualFile::text(format!("{head}{fields}{data}"));
+    file.notes = notes.0;
+    Ok(file)
 }
 
-fn float(value: f64) -> String {
-    shown(Value::Float(value))
+/// Checks that NRRD supports the data type and the shape.
+///
+/// # Errors
+/// Returns why the format does not support them.
+fn check_nrrd(view: &ArrayView<'_>) -> Result<(), String> {
+    nrrd_header(&element_type(view), view.shape(), &data_name(view)).map(drop)
 }
 
-/// Returns the fields of a virtual raster (GDAL, "VRT -- GDAL Virtual Format").
-pub(super) fn vrt(metadata: &RasterMetadata) -> VrtFields {
-    let mut fields = VrtFields::default();
-    let (georef, samples) = (&metadata.georef, &metadata.samples);
-    // Writing to a String is infallible.
-    if let Some(crs) = &georef.crs {
-        let srs = match crs.code {
-            Some(_) => crs.name(),
-            None => escape(&crs.wkt),
-        };
-        let _ = writeln!(fields.dataset, "  <SRS>{srs}</SRS>");
+/// Returns the header without its last line, and the last line, `data file`.
+fn nrrd_header(data_type: &Fixed, shape: &[u64], data: &str) -> Result<(String, String), String> {
+    let (kind, size, order) = number(data_type);
+    let name = match (kind, size) {
+        ('i', 1) => "int8",
+        ('u', 1) => "uint8",
+        ('i', 2) => "int16",
+        ('u', 2) => "uint16",
+        ('i', 4) => "int32",
+        ('u', 4) => "uint32",
+        ('i', 8) => "int64",
+        ('u', 8) => "uint64",
+        ('f', 4) => "float",
+        ('f', 8) => "double",
+        _ => return Err(no_type("NRRD", data_type)),
+    };
+    if shape.contains(&0) {
+        return Err("an array without elements is no raster".into());
     }
-    if let Some([a, b, c, d, e, f]) = georef.corner_transform() {
-        let values = [c, a, b, f, d, e].map(float).join(", ");
-        let _ = writeln!(fields.dataset, "  <GeoTransform>{values}</GeoTransform>");
+    if shape.len() > 16 {
+        return Err(format!(
+            "NRRD has at most 16 axes, this has {}",
+            shape.len()
+        ));
     }
-    for (name, value) in [
-        ("NoDataValue", &samples.no_data),
-        ("UnitType", &samples.units),
-        ("Offset", &samples.offset),
-        ("Scale", &samples.scale),
-    ] {
-        if let Some(value) = value {
-            let _ = writeln!(fields.band, "    <{name}>{}</{name}>", escape(value));
-        }
+    if data.contains('\n') {
+        return Err("the name of the data file has more than one line".into());
     }
-    fields.names = samples.band_names(metadata.raster.samples);
-    fields
+    let order = match order {
+        ByteOrder::Little => "little",
+        ByteOrder::Big => "big",
+    };
+    // Fastest axis first; a scalar has one axis.
+    let mut sizes: Vec<String> = shape.iter().rev().map(u64::to_string).collect();
+    if sizes.is_empty() {
+        sizes.push("1".into());
+    }
+    let head = format!(
+        "NRRD0004\ntype: {name}\ndimension: {}\nsizes: {}\nendian: {order}\nencoding: raw\n",
+        sizes.len(),
+        sizes.join(" ")
+    );
+    Ok((head, format!("data file: {data}\n")))
 }
 
-/// Returns the lines of an ENVI header ("ENVI Header Files"; `coordinate system string` is ESRI WKT).
-pub(super) fn envi(metadata: &RasterMetadata, notes: &mut Notes) -> String {
-    let mut text = String::new();
-    let (georef, samples) = (&metadata.georef, &metadata.samples);
-    let system = georef.crs.as_ref().and_then(|crs| Some((crs, wkt_1(crs)?)));
-    if system.is_none() && georef.crs.is_some() {
-        notes.add("the reference system is left out: it has no WKT of version 1");
-    }
-    // Without the WKT, programs would assume another system.
-    let map = georef.corner_transform();
-    let map = map.map(|transform| map_info(transform, system.map(|(crs, _)| crs)));
-    match map {
-        Some(Some(map_info)) => {
-            let _ = writeln!(text, "map info = {{{map_info}}}");
-            if let Some((_, wkt)) = system {
-                let _ = writeln!(text, "coordinate system string = {{{wkt}}}");
-            }
-        }
-        Some(None) => notes.add(
-            "the place is left out: ENVI has only rasters whose first row is the northernmost",
-        ),
-        None => {}
-    }
-    if let Some(value) = &samples.no_data {
-        let _ = writeln!(text, "data ignore value = {value}");
-    }
-    let bands = usize::try_from(metadata.raster.samples).unwrap_or(usize::MAX);
-    for (name, value) in [
-        ("data gain values", &samples.scale),
-        ("data offset values", &samples.offset),
-    ] {
-        if let Some(value) = value
-            && bands <= MAX_LISTED
-        {
-            let values = vec![&value[..]; bands].join(", ");
-            let _ = writeln!(text, "{name} = {{{values}}}");
-        }
-    }
-    let names: Option<Vec<String>> = samples
-        .band_names(metadata.raster.samples)
-        .into_iter()
-        .collect();
-    if let Some(names) = names
-        && !names.is_empty()
-        && !names.iter().any(|name| name.contains([',', '{', '}']))
-    {
-        let _ = writeln!(text, "band names = {{{}}}", names.join(", "));
-    }
-    text
-}
-
-/// Returns a system as WKT 1, the only form that ENVI and GDAL read in this header.
-fn wkt_1(crs: &Crs) -> Option<&str> {
-    let wkt: &str = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
-    let is_wkt_1 = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
-    (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
-}
-
-/// The maximum number of bands for a list of scales.
-const MAX_LISTED: usize = 65_535;
-
-/// Returns `map info`: the corner of the first pixel and the pixel size; `None` if the raster is rotated.
-fn map_info(transform: Transform, crs: Option<&Crs>) -> Option<String> {
-    let [a, b, c, d, e, f] = transform;
-    if b != 0.0 || d != 0.0 || a <= 0.0 || e >= 0.0 {
-        return None;
-    }
-    let numbers = [c, f, a, -e].map(float).join(", ");
-    let code = crs.and_then(|crs| crs.code);
-    let kind = crs.map(|crs| crs.kind);
-    let zone = code.and_then(|code| match code {
-        32_601..=32_660 => Some((code - 32_600, "North")),
-        32_701..=32_760 => Some((code - 32_700, "South")),
-        _ => None,
-    });
-    Some(match (zone, kind) {
-        (Some((zone, half)), _) => {
-            format!("UTM, 1, 1, {numbers}, {zone}, {half}, WGS-84, units=Meters")
-        }
-        (None, Some(CrsKind::Geographic)) if code == Some(4326) => {
-            format!("Geographic Lat/Lon, 1, 1, {numbers}, WGS-84, units=Degrees")
-        }
-        (None, Some(CrsKind::Geographic | CrsKind::RotatedPole)) => {
-            format!("Geographic Lat/Lon, 1, 1, {numbers}, units=Degrees")
-        }
-        (None, Some(CrsKind::Projected)) => {
-            let units = match crs.map(|crs| crs.unit) {
-                Some(Unit::Metre) => ", units=Meters",
-                Some(Unit::Foot | Unit::UsSurveyFoot) => ", units=Feet",
-                _ => "",
-            };
-            format!("Projected, 1, 1, {numbers}{units}")
-        }
-        (None, None) => format!("Arbitrary, 1, 1, {numbers}"),
-    })
-}
-
-/// Returns the lines of an NRRD header ("Definition of NRRD File Format", per-axis fields and "space"): kinds, names,
+/// Returns the lines of the per-axis fields and of the "space": kinds, names,
 /// and spacings with origins, or the directions of axes that are turned or have an orientation.
 ///
 /// # Errors
 /// Errors of the store.
-pub(super) fn nrrd(
+fn axis_lines(
     view: &ArrayView<'_>,
     nodes: &dyn NodeResolver,
     notes: &mut Notes,
@@ -357,29 +301,27 @@ impl Space {
 mod tests {
     use super::*;
     use crate::conventions::description::Orientation;
+    use crate::zarr::Scalar;
+
+    fn float_type(order: ByteOrder, size_bytes: usize) -> Fixed {
+        Fixed {
+            scalar: Scalar::Float(order),
+            size_bytes,
+        }
+    }
 
     #[test]
-    fn map_info_is_written_for_north_up_rasters() {
-        let north_up = [10.0, 0.0, 500_000.0, 0.0, -20.0, 5e6];
-        let of = |transform, code: &str| map_info(transform, Crs::of_text(code).ok().as_ref());
-        for (code, expected) in [
-            (
-                "EPSG:32733",
-                "UTM, 1, 1, 500000, 5000000, 10, 20, 33, South, WGS-84, units=Meters",
-            ),
-            (
-                "EPSG:2263",
-                "Projected, 1, 1, 500000, 5000000, 10, 20, units=Feet",
-            ),
-            ("", "Arbitrary, 1, 1, 500000, 5000000, 10, 20"),
-        ] {
-            assert_eq!(of(north_up, code).as_deref(), Some(expected));
-        }
-        for other in [
-            [10.0, 0.0, 0.0, 0.0, 20.0, 0.0],
-            [10.0, 1.0, 0.0, 0.0, -20.0, 0.0],
-        ] {
-            assert_eq!(of(other, "EPSG:32733"), None);
+    fn sizes_are_those_of_the_fastest_axis_first() {
+        let (text, _) =
+            nrrd_header(&float_type(ByteOrder::Little, 4), &[2, 3, 4], "x.bin").unwrap();
+        assert!(text.contains("sizes: 4 3 2\nendian: little\n"), "{text}");
+    }
+
+    #[test]
+    fn unsupported_types_and_shapes_are_reported() {
+        for (size_bytes, shape) in [(2, &[4][..]), (4, &[1; 17])] {
+            let refused = nrrd_header(&float_type(ByteOrder::Little, size_bytes), shape, "x");
+            assert!(!refused.unwrap_err().is_empty());
         }
     }
 
