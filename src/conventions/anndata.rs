@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::description::Field;
 use crate::node::ViewNode;
 
 /// The attribute that names the missing value of strings: the text `NaN` or `NA`.
@@ -59,6 +60,15 @@ impl ColumnArrays {
         };
         Some(Self { rows, other, kind })
     }
+}
+
+/// Returns what a column that is a group has beyond its values; `None` for other nodes.
+pub(crate) fn column_fields(node: &ViewNode) -> Option<Vec<Field>> {
+    let column = ColumnArrays::of(node)?;
+    Some(match column.kind {
+        ColumnEncoding::Categorical => vec![Field::Categories],
+        ColumnEncoding::NullableStrings | ColumnEncoding::NullableElements => Vec::new(),
+    })
 }
 
 /// Returns the names of the columns of a dataframe in their order, the index first; `None` for other groups.

@@ -209,6 +209,32 @@ pub enum Field {
     ReferenceSystem,
     /// The coordinate reference system of an array without a transform or coordinates.
     SystemWithoutTransform,
+    /// The categories of a column of a table, in their order, also those that no row has.
+    Categories,
+}
+
+impl Field {
+    /// All fields.
+    pub const ALL: &[Self] = &[
+        Self::ImageName,
+        Self::AxisNames,
+        Self::Spacing,
+        Self::Origin,
+        Self::AxisUnits,
+        Self::Orientation,
+        Self::Transform,
+        Self::Coordinates,
+        Self::UnevenCoordinates,
+        Self::Missing,
+        Self::Packing,
+        Self::HeaderPacking,
+        Self::ValueUnits,
+        Self::ChannelNames,
+        Self::ChannelColors,
+        Self::ReferenceSystem,
+        Self::SystemWithoutTransform,
+        Self::Categories,
+    ];
 }
 
 impl fmt::Display for Field {
@@ -231,6 +257,7 @@ impl fmt::Display for Field {
             Self::ChannelColors => "the colours of channels",
             Self::ReferenceSystem => "the reference system",
             Self::SystemWithoutTransform => "the reference system (no transform is known)",
+            Self::Categories => "the categories",
         })
     }
 }

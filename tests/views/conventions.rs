@@ -33,6 +33,7 @@ fn python(environment: &str, script: &str, arguments: &[&Path]) -> String {
 
 const PYTHON: &str = "tests/views/.venv/bin/python";
 const NGFF: &str = "tests/views/.venv-ngff/bin/python";
+const ANNDATA: &str = "tests/views/.venv-anndata/bin/python";
 const WRITERS: &str = "tests/views/.venv-writers/bin/python";
 
 #[test]
@@ -57,7 +58,7 @@ fn what_attributes_say_is_in_each_format_or_in_the_list_of_views() {
 
 #[test]
 fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
-    if ![PYTHON, WRITERS, NGFF]
+    if ![ANNDATA, WRITERS, NGFF]
         .iter()
         .all(|python| may_run(&in_repository(python)))
     {
@@ -71,16 +72,22 @@ fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
     std::fs::create_dir(&store).unwrap();
     let stores = "tests/views/carried/stores.py";
     python(WRITERS, stores, &[&store, &expected]);
-    python(NGFF, stores, &[&store, &expected, Path::new("ngff_zarr")]);
+    for (environment, convention) in [(NGFF, "ngff_zarr"), (ANNDATA, "anndata_store")] {
+        python(
+            environment,
+            stores,
+            &[&store, &expected, Path::new(convention)],
+        );
+    }
     let mount = Mount::with(&store, &["--force"]);
     let script = "tests/views/carried/files.py";
-    let output = python(PYTHON, script, &[&expected, mount.path()]);
+    let output = python(ANNDATA, script, &[&expected, mount.path()]);
     let found: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
     let counts = [&found["arrays"], &found["files"], &found["differences"]];
-    assert_eq!(counts, [&json!(94), &json!(1263), &json!(0)], "{output}");
+    assert_eq!(counts, [&json!(106), &json!(1378), &json!(0)], "{output}");
     for (suffix, carried) in found["carried"].as_object().unwrap() {
-        // The fields of these are rendered by the code of .tif and .nc.
-        if suffix.starts_with(".packed") {
+        // The fields of these are rendered by the code of .tif, .nc and .h5.
+        if suffix.starts_with(".packed") || suffix == ".h5ad" {
             continue;
         }
         let format: Format = suffix.parse().unwrap();

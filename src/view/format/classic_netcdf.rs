@@ -12,13 +12,25 @@ use self::header::{Header, NcType};
 use self::placement::{has_small_offsets, segments};
 use self::plan::{Planner, attributes, used_dimensions};
 use super::Renderer;
-use super::row::{CF, FormatRow, ViewName};
+use super::row::{FormatRow, ViewName};
 use crate::conventions::cf::attributes::is_of_values;
 use crate::conventions::cf::{self, names};
+use crate::conventions::description::Field;
 use crate::node::{Number, Value, ViewNode};
 use crate::view::dataset::{self, Attribute, AttributeValue, Dataset, VariableType, proven_type};
 use crate::view::file::layout::{self, FileLayout, VirtualFile};
 use crate::view::group::tree::{GroupTree, TreeScope};
+
+/// What the files express: attributes and coordinate arrays of CF.
+const FIELDS: &[Field] = &[
+    Field::AxisNames,
+    Field::Coordinates,
+    Field::UnevenCoordinates,
+    Field::Missing,
+    Field::Packing,
+    Field::ValueUnits,
+    Field::ReferenceSystem,
+];
 
 /// The rows of the table of formats.
 pub(super) const ROWS: &[FormatRow] = &[
@@ -29,7 +41,7 @@ pub(super) const ROWS: &[FormatRow] = &[
         "ncdump -h",
         Renderer::Group(TreeScope::Group, metadata_prove, render),
     )
-    .expressing(CF)
+    .expressing(FIELDS)
     .also_called(&["netcdf3"]),
     FormatRow::new(
         "cdf5",
@@ -38,7 +50,7 @@ pub(super) const ROWS: &[FormatRow] = &[
         "ncdump -h",
         Renderer::Group(TreeScope::Group, metadata_prove, render_cdf5),
     )
-    .expressing(CF),
+    .expressing(FIELDS),
 ];
 
 /// The length of the blocks in which netCDF-C (8 KiB) and CDO read, in bytes. A read(2) that fails after its

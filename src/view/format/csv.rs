@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use self::cell::CellFormat;
 use self::rows::{CsvColumn, QuotedTexts, Rows};
 use super::Renderer;
-use super::row::{COLUMNS, FormatRow, ViewName};
+use super::row::{FormatRow, ViewName};
+use crate::conventions::description::Field;
 use crate::node::{Number, Value, ViewNode};
 use crate::view::file::layout::{FileLayout, Readability, Segment, VirtualFile};
 use crate::view::group::table;
@@ -25,7 +26,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "head -n 5",
     Renderer::Table(table::metadata_prove, render),
 )
-.expressing(COLUMNS)];
+.expressing(&[Field::Coordinates, Field::UnevenCoordinates, Field::Missing])];
 
 /// The maximum length of a row in bytes; each row is rendered in memory.
 const MAX_ROW_BYTES: u64 = 1 << 20;

@@ -3,9 +3,9 @@
 
 use super::Renderer;
 use super::plain_hdf5;
-use super::row::{CF, FormatRow, ViewName};
-use crate::conventions::anndata::is_anndata;
-use crate::conventions::anndata::is_none;
+use super::row::{FormatRow, ViewName};
+use crate::conventions::anndata::{is_anndata, is_none};
+use crate::conventions::description::Field;
 use crate::view::file::layout::VirtualFile;
 use crate::view::group::tree::GroupTree;
 
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "python3 -c 'import anndata, sys; print(anndata.read_h5ad(sys.argv[1]))'",
     Renderer::GroupOfKind(is_anndata, render),
 )
-.expressing(CF)
+.expressing(Field::ALL)
 .also_called(&["anndata"])];
 
 /// The `.h5ad` file of an AnnData object. It contains all arrays: readers fail without an index.

@@ -11,7 +11,8 @@ use self::compound::{NamedTypes, NetCdfMembers};
 use self::storage::DatasetElements;
 use super::Renderer;
 use super::packed::{StoredChunks, swapped};
-use super::row::{CF, FormatRow, Listing, ViewName};
+use super::row::{FormatRow, Listing, ViewName};
+use crate::conventions::description::Field;
 use crate::node::{Number, NumberKind, Value, ViewNode};
 use crate::view::dataset::{
     Attribute, AttributeValue, Data, Dataset, Dimension, Group, MAX_NAME_BYTES, NOT_A_COORDINATE,
@@ -35,9 +36,22 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "ncdump -h",
     Renderer::Variables(metadata_prove, render),
 )
-.expressing(CF)
+.expressing(FIELDS)
 .also_called(&["netcdf", "netcdf4", "nc4"])
 .listed(Listing::ViewsAndGroup)];
+
+/// What the files express: attributes and coordinate arrays of CF; categories and codes are groups, as in the
+/// hierarchy.
+pub(super) const FIELDS: &[Field] = &[
+    Field::AxisNames,
+    Field::Coordinates,
+    Field::UnevenCoordinates,
+    Field::Missing,
+    Field::Packing,
+    Field::ValueUnits,
+    Field::ReferenceSystem,
+    Field::Categories,
+];
 
 /// The maximum size of the texts of an attribute, padded to the longest one, in bytes.
 const MAX_PADDED_BYTES: usize = 16 << 20;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Renderer;
-use super::row::{CF, FormatRow, GDAL, Listing, ViewName};
+use super::row::{FormatRow, GDAL, Listing, ViewName};
 use super::{geotiff, netcdf4};
 use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
@@ -31,7 +31,7 @@ pub(super) const ROWS: &[FormatRow] = &[
         "ncdump -hs",
         Renderer::StoredChunks(netcdf4::render_packed),
     )
-    .expressing(CF)
+    .expressing(netcdf4::FIELDS)
     .listed(Listing::ByName),
 ];
 

@@ -7,7 +7,9 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::Renderer;
-use super::row::{COLUMNS, FormatRow, ViewName};
+use super::row::{FormatRow, ViewName};
+use crate::conventions::anndata;
+use crate::conventions::description::Field;
 use crate::conventions::text::shown;
 use crate::node::ViewNode;
 use crate::view::encode::parquet::{
@@ -27,7 +29,12 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "python3 -c 'import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))'",
     Renderer::Table(table::metadata_prove, render),
 )
-.expressing(COLUMNS)
+.expressing(&[
+    Field::Coordinates,
+    Field::UnevenCoordinates,
+    Field::Missing,
+    Field::Categories,
+])
 .also_called(&["pq"])];
 
 /// Rows of a row group, unless a chunk is longer. A reader decodes one row group at a time.
@@ -56,6 +63,7 @@ fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, Str
     let mut table = Table::of(tree, along, |data| column_type(data).map(drop))?;
     for column in &mut table.columns {
         table.notes.extend(leave_out_missing(column));
+        table.notes.extend(note_categories(column));
     }
     let types = table.columns.iter().map(|column| column_type(&column.data));
     let types: Vec<ColumnType> = types.collect::<Result<_, _>>()?;
@@ -88,6 +96,18 @@ fn render(tree: &GroupTree, along: Option<&ViewNode>) -> Result<VirtualFile, Str
         notes,
         block_bytes: 1,
         readability: Readability::default(),
+    })
+}
+
+/// Returns a note if categories are not in the file: a dictionary of this format has texts alone.
+fn note_categories(column: &Column) -> Option<String> {
+    let fields = anndata::column_fields(&column.node)?;
+    let are_numbers = matches!(column.data, ColumnData::Nullable(_));
+    (are_numbers && fields.contains(&Field::Categories)).then(|| {
+        let key = column.node.key();
+        format!(
+            "{key}: the categories are left out, because they are no text: each row has its value"
+        )
     })
 }
 

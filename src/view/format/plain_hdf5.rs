@@ -36,25 +36,7 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
     "h5dump -H",
     Renderer::Group(TreeScope::RawSubtree, metadata_prove, render),
 )
-.expressing(&[
-    Field::ImageName,
-    Field::AxisNames,
-    Field::Spacing,
-    Field::Origin,
-    Field::AxisUnits,
-    Field::Orientation,
-    Field::Transform,
-    Field::Coordinates,
-    Field::UnevenCoordinates,
-    Field::Missing,
-    Field::Packing,
-    Field::HeaderPacking,
-    Field::ValueUnits,
-    Field::ChannelNames,
-    Field::ChannelColors,
-    Field::ReferenceSystem,
-    Field::SystemWithoutTransform,
-])
+.expressing(Field::ALL)
 .also_called(&["hdf5", "hdf"])];
 
 /// Returns whether metadata alone prove that an array is in the file of its group.

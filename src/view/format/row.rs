@@ -94,16 +94,6 @@ impl FormatRow {
     }
 }
 
-/// Attributes and coordinate arrays of CF.
-pub(super) const CF: &[Field] = &[
-    AxisNames,
-    Coordinates,
-    UnevenCoordinates,
-    Missing,
-    Packing,
-    ValueUnits,
-    ReferenceSystem,
-];
 /// The metadata of GDAL.
 pub(super) const GDAL: &[Field] = &[
     Coordinates,
@@ -113,8 +103,6 @@ pub(super) const GDAL: &[Field] = &[
     ValueUnits,
     ReferenceSystem,
 ];
-/// Columns of stored numbers beside columns of coordinates.
-pub(super) const COLUMNS: &[Field] = &[Coordinates, UnevenCoordinates, Missing];
 
 /// A command that reads JSON documents.
 pub(super) const JSON_TOOL: &str = "python3 -m json.tool";

@@ -36,6 +36,7 @@ FIELDS = {
     "colors": "the colours of channels",
     "crs": "the reference system",
     "unplaced": "the reference system (no transform is known)",
+    "categories": "the categories",
 }
 
 
@@ -47,7 +48,7 @@ class Node:
         self.names = fields["names"]
         self.views = os.path.join(MOUNT, key, ".zarrfs")
         self.list = json.load(open(os.path.join(self.views, "views.json")))
-        self.sides = [i for i, name in enumerate(self.names) if name.lower() not in ("t", "c", "band")]
+        self.sides = [i for i, name in enumerate(self.names) if (name or "").lower() not in ("t", "c", "band")]
         # Coordinates of regular distances are spacings and origins, for files without arrays.
         self.even = fields.get("even")
         if self.even:
@@ -173,9 +174,11 @@ def ome_tiff(path, node):
     root = tree.fromstring(tifffile.TiffFile(path).ome_metadata)
     space = {"o": "http://www.openmicroscopy.org/Schemas/OME/2016-06"}
     pixels = root.find(".//o:Pixels", space)
-    side = [node.names[i].upper() for i in node.sides]
+    side = [(node.names[i] or "yx"[i - len(node.names)]).upper() for i in node.sides]
     names = ["c" if name == "band" else name for name in node.names]
-    found = {"names": node.names if set("".join(names).upper()) <= set(pixels.get("DimensionOrder")) else "lost"}
+    found = {}
+    if all(names):
+        found["names"] = node.names if set("".join(names).upper()) <= set(pixels.get("DimensionOrder")) else "lost"
     units = {"mm": 1e-3, "nm": 1e-9, "\u00b5m": 1e-6, "m": 1.0}
     sizes = [pixels.get(f"PhysicalSize{a}") for a in side]
     if any(sizes) and not all(sizes):
@@ -203,7 +206,7 @@ def imagej(path, node):
 
     file = tifffile.TiffFile(path)
     data, tags = file.imagej_metadata, file.pages[0].tags
-    found = {"names": node.names}
+    found = {"names": node.names} if all(node.names) else {}
     unit = {"micron": 1e-6, "mm": 1e-3, "nm": 1e-9}.get(data.get("unit"))
     resolution = [tags[t].value for t in ("YResolution", "XResolution") if t in tags]
     if len(resolution) == 2 and unit:
@@ -312,7 +315,9 @@ def netcdf(path, node):
 
     name = os.path.basename(node.key)
     with xarray.open_dataset(path, decode_cf=False, engine="netcdf4") as file:
-        variable, found = file[name], {"names": [re.sub(r"(_\d+)+$", "", n) for n in file[name].dims]}
+        variable, found = file[name], {}
+        if all(node.names):
+            found["names"] = [re.sub(r"(_\d+)+$", "", n) for n in variable.dims]
         even = {n: file[n].values.astype(float).tolist() for n in variable.dims if n in file.variables}
         if "uneven" in node.fields and even:
             found["uneven"] = even.pop(node.names[0])
@@ -344,7 +349,7 @@ def table(path, node):
     """A column of stored numbers, and one for the coordinates of its dimension."""
     import pandas
 
-    file = pandas.read_parquet(path) if path.endswith(".parquet") else pandas.read_csv(path, sep="[,;]", engine="python", comment="#")
+    file = pandas.read_parquet(path) if path.endswith(".parquet") else pandas.read_csv(path, comment="#")
     name, dimension = os.path.basename(node.key), node.names[0]
     column = file[name].to_numpy(float, na_value=np.nan)
     scale, offset = node.fields.get("packing") or (1, 0)
@@ -359,6 +364,44 @@ def table(path, node):
     return found
 
 
+def dataframe(path, node):
+    """The columns of a dataframe in their order, the index first, with rows that have no value; and their categories."""
+    import anndata
+    import netCDF4
+    import pandas
+    import pyarrow.parquet
+
+    expected, kinds = node.fields["table"], node.fields.get("categories")
+    found = {}
+    if path.endswith(".h5ad"):
+        read = getattr(anndata.read_h5ad(path), node.key.split("/")[-1])
+        columns = {read.index.name or "_index": read.index.tolist(), **{n: read[n].tolist() for n in read}}
+        found = {n: [read[n].cat.categories.tolist(), bool(read[n].cat.ordered)] for n in read if read[n].dtype == "category"}
+    elif path.endswith(".parquet"):
+        read = pyarrow.parquet.read_table(path, read_dictionary=list(kinds or {}))
+        columns = {n: read[n].to_pylist() for n in read.column_names}
+        own = json.loads(read.schema.metadata[b"zarr.columns"])
+        chunks = {n: read[n].chunk(0) for n in kinds or {}}
+        found = {n: [c.dictionary.to_pylist(), own[n]["attributes"]["ordered"]] for n, c in chunks.items() if pyarrow.types.is_dictionary(c.type)}
+    elif path.endswith(".csv"):
+        # Texts may be empty; other rows without a value are, too.
+        read = pandas.read_csv(path, keep_default_na=False, na_values={n: ["", "NaN"] for n in expected if "" not in expected[n]})
+        # The numbers of rows come before the columns.
+        columns = {n: read[n].tolist() for n in read if n != "row"}
+    else:
+        # Files of the hierarchy as it is: the codes, and the categories.
+        with netCDF4.Dataset(path) as file:
+            for n in kinds or {}:
+                found[n] = [file[n]["categories"][:].tolist(), bool(file[n].ordered)]
+            return {"categories": found} if kinds else {}
+    columns = {n: [None if pandas.isna(v) else v for v in column] for n, column in columns.items()}
+    if columns != expected or list(columns) != list(expected):
+        return {"categories": columns}
+    # Categories that are numbers are values in Parquet: a diagnostic says so.
+    is_part = path.endswith(".parquet") and all(found[n] == kinds[n] for n in found)
+    return {"categories": kinds if is_part and kinds else found} if found else {}
+
+
 def hdf5(path, node):
     """All attributes are in the file as they are."""
     import h5py
@@ -368,7 +411,10 @@ def hdf5(path, node):
     group = json.load(open(os.path.join(os.path.dirname(os.path.join(MOUNT, node.key)), ".zarrfs/attributes.json")))
     with h5py.File(path, "r") as file:
         lost = set(own) - set(file[name].attrs) - {"_ARRAY_DIMENSIONS"} | set(group) - set(file.attrs)
-        return {"lost attributes": sorted(lost)} if lost else node.as_expected(*FIELDS)
+        if lost:
+            return {"lost attributes": sorted(lost)}
+        found = node.as_expected(*FIELDS)
+        return found if any(node.names) else {f: v for f, v in found.items() if f != "names"}
 
 
 def nothing(path, node):
@@ -376,6 +422,8 @@ def nothing(path, node):
 
 
 OF_ARRAY = {".npy": nothing, ".hdr": raster, ".vrt": raster, ".nhdr": nrrd, ".tif": raster, ".ome.tif": ome_tiff, ".imagej.tif": imagej, ".nii": nifti, ".mrc": mrc, ".fits": fits, ".packed.tif": raster, ".packed.nc": netcdf, ".parquet": table, ".csv": table}
+OF_TABLE = {".parquet": dataframe, ".csv": dataframe, ".nc": dataframe, ".h5": dataframe}
+OF_OBJECT = {".h5ad": dataframe}
 OF_GROUP = {".nc": netcdf, ".cdf.nc": netcdf, ".cdf5.nc": netcdf, ".h5": hdf5}
 
 
@@ -412,6 +460,8 @@ def cells(node, suffix, path, lost, read, noted):
     if "header_packing" in node.fields and "packing" in found:
         found["header_packing"] = found.pop("packing")
     expected = {f: node.fields.get(f) for f in FIELDS}
+    if not any(node.names):
+        expected["names"] = None
     if expected["origin"] and not any(expected["origin"]):
         expected["origin"] = None
     carried, said, bad = [], [], []
@@ -431,7 +481,8 @@ def cells(node, suffix, path, lost, read, noted):
                 bad.append(f"{words}: is lost, and not named")
     for words in lost:
         field = next(f for f, w in FIELDS.items() if w == words)
-        if expected[field] is None:
+        # The categories of a file of a group are those of other columns.
+        if expected[field] is None and (field != "categories" or suffix not in OF_GROUP):
             bad.append(f"{words}: named as lost, and the array has none")
     if "lost attributes" in found:
         bad.append(f"lost attributes {found['lost attributes']}")
@@ -447,7 +498,8 @@ def check(node, table, bad):
     files = 0
     group = os.path.dirname(os.path.join(MOUNT, node.key))
     group_views = json.load(open(os.path.join(group, ".zarrfs/views.json")))
-    stems = [(node.list, os.path.join(node.views, os.path.basename(node.key)), OF_ARRAY), (group_views, os.path.join(group, ".zarrfs", os.path.basename(group)), OF_GROUP)]
+    own, others = (OF_TABLE, OF_OBJECT) if "table" in node.fields else (OF_ARRAY, OF_GROUP)
+    stems = [(node.list, os.path.join(node.views, os.path.basename(node.key)), own), (group_views, os.path.join(group, ".zarrfs", os.path.basename(group)), others)]
     for views, stem, readers in stems:
         names = {view["name"]: view["not_expressed"] for view in views["views"]}
         for suffix, read in readers.items():
@@ -471,12 +523,12 @@ def check(node, table, bad):
 
 
 # The names of conventions whose stores are several.
-CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "ngff": "ngff-zarr", "rioxarray": "rioxarray", "gdal": "GDAL", "grids": "CF grid mappings", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr"}
+CONVENTIONS = {"nifti": "NIfTI-Zarr", "webknossos": "webknossos", "n5": "N5 of TensorStore", "ome-zarr": "OME-Zarr", "ngff": "ngff-zarr", "rioxarray": "rioxarray", "gdal": "GDAL", "grids": "CF grid mappings", "xarray": "xarray", "spatialdata": "SpatialData", "geozarr": "GeoZarr", "anndata": "AnnData"}
 
 
 def markdown(table):
     """A row for each convention and a column for each format: the fields in its files, of those that are known."""
-    suffixes = [s for s in [*OF_ARRAY, *OF_GROUP] if any(s in row for row in table.values())]
+    suffixes = [s for s in [*OF_ARRAY, *OF_GROUP, *OF_OBJECT] if any(s in row for row in table.values())]
     lines = ["| | " + " | ".join(f"`{s}`" for s in suffixes) + " |", "|---" * (len(suffixes) + 1) + "|"]
     for convention, row in table.items():
         cells = [f"{len(row[s][0])}/{len(row[s][0] | row[s][1])}" if s in row else "" for s in suffixes]
@@ -489,7 +541,7 @@ def main():
     for key, fields in EXPECTED.items():
         files += check(Node(key, fields), table, bad)
     print("\n".join(bad))
-    carried = {s: sorted({FIELDS[f] for row in table.values() if s in row for f in row[s][0]}) for s in [*OF_ARRAY, *OF_GROUP]}
+    carried = {s: sorted({FIELDS[f] for row in table.values() if s in row for f in row[s][0]}) for s in [*OF_ARRAY, *OF_GROUP, *OF_OBJECT]}
     print(json.dumps({"arrays": len(EXPECTED), "files": files, "differences": len(bad), "table": markdown(table), "carried": carried}))
     sys.exit(bool(bad))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a store with each convention by the library of the convention: `stores.py DIRECTORY EXPECTED [CONVENTION...]`.
 
-EXPECTED is a JSON file, to which the arrays of these conventions (of all but ngff_zarr, without names) are added, with
+EXPECTED is a JSON file, to which the arrays of these conventions (of all but ngff_zarr and anndata_store, without names) are added, with
 what the library reads from each array: names, spacings, origins and units of axes in the order of the array,
 coordinates, missing value, scale and offset, unit, reference system, channels. `ras` has the coordinates (to the right,
 front and top) of an element, from its indices along x, y and z.
@@ -199,6 +199,35 @@ def ngff_zarr():
         image = read.images[0]
         units = [image.axes_units[n] for n in image.dims]
         expect(f"{name}/{read.metadata.datasets[0].path}", image.dims, spacing=[image.scale[n] for n in image.dims], origin=[image.translation[n] for n in image.dims], units=units, image=image.name)
+
+
+def anndata_store():
+    """Tables and matrices, which have neither axes with names nor a missing value."""
+    import anndata
+    import pandas
+
+    columns = {
+        "kind": pandas.Categorical(["b", "a", None, "a"], categories=["b", "unused", "a"], ordered=True),
+        "number": pandas.Categorical([5, 7, 5, 7]),
+        "some": pandas.array([1, None, 3, 4], dtype="Int64"),
+        "flag": pandas.array([True, None, False, True], dtype="boolean"),
+        "score": [0.5, np.nan, 2.5, 0.0],
+        "text": ["x", "y,z", "", "x"],
+    }
+    rows = pandas.DataFrame(columns, index=[f"cell {i}" for i in range(4)])
+    genes = pandas.DataFrame({"length": [7, 8, 9]}, index=list("pqr"))
+    matrix = np.arange(12, dtype="f4").reshape(4, 3)
+    for version in (2, 3):
+        name = f"anndata-{version}"
+        anndata.settings.zarr_write_format = version
+        anndata.AnnData(matrix, rows, genes, layers={"counts": matrix.astype("i4")}, obsm={"umap": matrix[:, :2].copy()}).write_zarr(path(name))
+        read = anndata.read_zarr(path(name))
+        for key, data in (("X", read.X), ("layers/counts", read.layers["counts"]), ("obsm/umap", read.obsm["umap"]), ("obs/score", read.obs["score"])):
+            expect(f"{name}/{key}", [None] * np.ndim(data), values=np.asarray(data).tolist())
+        for key, table in (("obs", read.obs), ("var", read.var)):
+            listed = {n: [None if pandas.isna(v) else v for v in table[n].tolist()] for n in table}
+            kinds = {n: [table[n].cat.categories.tolist(), bool(table[n].cat.ordered)] for n in table if table[n].dtype == "category"}
+            expect(f"{name}/{key}", [], table={read.obs.index.name or "_index": table.index.tolist(), **listed}, categories=kinds or None)
 
 
 # Codes of projected systems, with the corner of a raster in metres.

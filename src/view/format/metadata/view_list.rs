@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 use super::readme::{AvailableView, Diagnostic, Readme};
+use crate::conventions::anndata;
 use crate::conventions::description::{Description, Field};
 use crate::conventions::georef::context::Notes;
 use crate::conventions::members;
@@ -250,7 +251,8 @@ impl Nodes {
         Ok(fields.into_iter().collect())
     }
 
-    /// Returns the fields that are known of an array; `None` for a group.
+    /// Returns the fields that are known of an array, or of a group that is a column of a table; `None` for other
+    /// groups.
     async fn fields_of_array(
         self: &Arc<Self>,
         key: &Key,
@@ -258,7 +260,7 @@ impl Nodes {
         let member = self.node(key).await?;
         match member.is_array() {
             true => Ok(Some(self.description(&member).await?.0.fields())),
-            false => Ok(None),
+            false => Ok(anndata::column_fields(&member)),
         }
     }
 
