@@ -2,7 +2,7 @@
 
 mod array;
 
-pub(crate) use array::Description;
+pub(crate) use array::{DeclaredAxes, Description};
 
 use std::fmt;
 

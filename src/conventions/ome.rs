@@ -15,8 +15,6 @@ use serde_json::{Map, Value as Json};
 
 use super::affine::{Affine, Step};
 use super::description::{Axis, AxisKind, Channel, Orientation, Transform};
-use crate::node::{ContentError, NodeResolver, ViewNode};
-use crate::store::Key;
 
 /// The maximum number of axes of an image, of nested transforms, and of channels.
 const MAX_AXES: usize = 32;
@@ -68,66 +66,6 @@ pub fn finest_path(attributes: &Map<String, Json>) -> Option<&str> {
 /// Returns the entry of the finest level of an image.
 pub fn finest_entry(image: &Map<String, Json>) -> Option<&Map<String, Json>> {
     image.get("datasets")?.get(0)?.as_object()
-}
-
-/// Returns the names of the axes of an array that is a level of an image; none if no group above it has such an image.
-///
-/// # Errors
-/// Errors of the store.
-pub fn axis_names(
-    array: &ViewNode,
-    rank: usize,
-    nodes: &dyn NodeResolver,
-) -> Result<Vec<Option<String>>, ContentError> {
-    let mut group = array.key().clone();
-    for _ in 0..MAX_LEVEL_DEPTH {
-        if group.is_root() {
-            break;
-        }
-        group = group.parent();
-        let Some(node) = nodes.node(&group)? else {
-            continue;
-        };
-        let names = || {
-            level_axis_names(
-                node.metadata().attributes().ok()?,
-                &group,
-                array.key(),
-                rank,
-            )
-        };
-        if let Some(names) = names() {
-            return Ok(names);
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// The maximum number of names in the path of a level that is searched for.
-const MAX_LEVEL_DEPTH: usize = 8;
-
-/// Returns the names of the axes of a level from the attributes of the group of its image.
-fn level_axis_names(
-    attributes: &Map<String, Json>,
-    group: &Key,
-    array: &Key,
-    rank: usize,
-) -> Option<Vec<Option<String>>> {
-    let is_level = |entry: &Map<String, Json>| {
-        let mut names = entry.get("path").and_then(Json::as_str)?.split('/');
-        let key = names.try_fold(group.clone(), |key, name| key.join(name.as_bytes()));
-        Some(key.ok()? == *array)
-    };
-    let images = images(attributes)?.as_array()?;
-    let (image, entry) = images.iter().find_map(|image| {
-        let image = image.as_object()?;
-        let entries = image.get("datasets")?.as_array()?.iter();
-        let mut entries = entries.filter_map(Json::as_object);
-        let entry = entries.find(|entry| is_level(entry) == Some(true))?;
-        Some((image, entry))
-    })?;
-    let axes = level(image, entry, rank).axes;
-    (!axes.is_empty()).then(|| axes.into_iter().map(|axis| axis.name).collect())
 }
 
 /// Returns whether an image declares axes, as all since version 0.3 do.

@@ -6,6 +6,7 @@
 mod attributes;
 mod dimensions;
 mod grids;
+mod spacings;
 mod unlimited;
 mod variables;
 
@@ -121,7 +122,8 @@ impl Dataset {
     pub(super) fn of(tree: &GroupTree) -> Result<Self, String> {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
-        let root = variables::group(tree, String::new(), &mut scopes, &mut notes);
+        let mut root = variables::group(tree, String::new(), &mut scopes, &mut notes);
+        spacings::add(&mut root, &mut scopes, &mut notes);
         let mut dimensions = scopes.into_dimensions();
         unlimited::mark(&mut dimensions, &root);
         if dimensions.len() > MAX_DIMENSIONS {

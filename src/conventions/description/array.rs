@@ -17,7 +17,7 @@ use crate::conventions::georef::transform::declared_crs;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::shown;
 use crate::conventions::{n5, ome};
-use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value};
+use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::ZarrFormat;
 
 /// What all conventions say of an array.
@@ -48,6 +48,58 @@ pub(crate) struct Description {
     pub(crate) reference_system: Option<String>,
     /// Whether no transform and no coordinates place the array in the reference system.
     pub(crate) lacks_transform: bool,
+}
+
+/// The axes of an array, for formats that have coordinate arrays as they are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeclaredAxes {
+    /// The axes in the order of the array, with what attributes and headers say. Without coordinate arrays.
+    pub(crate) axes: Vec<Axis>,
+    /// Whether the coordinates are turned or sheared against the axes: spacings are not steps along coordinates.
+    pub(crate) is_turned: bool,
+    /// What was not understood.
+    pub(crate) notes: Vec<String>,
+}
+
+impl DeclaredAxes {
+    /// Reads the axes of an array, named as its dimensions, if these have names. One whose elements are no numbers has only the names of its dimensions.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) fn of(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<Self, ContentError> {
+        let Some(view) = node.array_view() else {
+            return Ok(Self::of_dimensions(node));
+        };
+        let groups = Groups::above(&view, nodes, &mut Notes::default())?;
+        let context = Context::new(&view, nodes, &groups);
+        let mut notes = Notes::default();
+        let (mut found, _) = Description::placed(&context, &mut notes)?;
+        let names = &view.array.dimension_names;
+        if names.iter().any(Option::is_some) {
+            // Coordinate arrays have the names of dimensions.
+            let named = found.axes.iter_mut().zip(names);
+            named.for_each(|(axis, name)| axis.name.clone_from(name));
+        }
+        Ok(Self {
+            axes: found.axes,
+            is_turned: found.transform.is_some(),
+            notes: notes.0,
+        })
+    }
+
+    /// Returns axes with the names of the dimensions of an array.
+    pub(crate) fn of_dimensions(node: &ViewNode) -> Self {
+        let array = node.metadata().as_array();
+        let names = array.map(|array| array.dimension_names.clone());
+        let named = |name: Option<String>| Axis {
+            name,
+            ..Axis::default()
+        };
+        Self {
+            axes: names.into_iter().flatten().map(named).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Whether axes have coordinate arrays.
@@ -88,15 +140,22 @@ impl Description {
     /// # Errors
     /// Errors of the store.
     pub(crate) fn of_axes(context: &Context<'_>, notes: &mut Notes) -> Result<Self, ContentError> {
-        let (mut found, is_image) = Self::declared(context, notes);
-        if is_image {
-            found.add_nifti_header(context, notes)?;
-        }
+        let (mut found, is_image) = Self::placed(context, notes)?;
         if found.axes.iter().all(|axis| axis.spacing.is_none()) && !is_image {
             found.add_coordinates(context, notes)?;
             found.add_transform(context, notes)?;
         }
         Ok(found)
+    }
+
+    /// Returns what [`Description::declared`] returns, with axes and transform as the NIfTI header beside a level has
+    /// them.
+    fn placed(context: &Context<'_>, notes: &mut Notes) -> Result<(Self, bool), ContentError> {
+        let (mut found, is_image) = Self::declared(context, notes);
+        if is_image {
+            found.add_nifti_header(context, notes)?;
+        }
+        Ok((found, is_image))
     }
 
     /// Returns axes, transform, channels and name as the attributes of the array and its groups declare them, and

@@ -235,24 +235,3 @@ fn channels_have_labels_and_colours() {
     }
     assert!(channels(&map(json!({"omero": 1}))).is_empty());
 }
-
-#[test]
-fn levels_in_subgroups_have_the_names_of_the_axes_of_their_image() {
-    let axes = json!([{"name": "y", "type": "space"}, {"name": "x", "type": "space"}]);
-    let datasets = json!([{"path": "scale0/cells"}, {"path": "/scale1//cells"}]);
-    let attributes = map(json!({"multiscales": [{"axes": axes, "datasets": datasets}]}));
-    let group = Key::new(b"image").unwrap();
-    let of = |array: &str| {
-        level_axis_names(&attributes, &group, &Key::new(array.as_bytes()).unwrap(), 2)
-    };
-    let expected = vec![Some("y".to_owned()), Some("x".to_owned())];
-    assert_eq!(of("image/scale0/cells"), Some(expected));
-    for other in [
-        "scale0/cells",
-        "image/scale0",
-        "image/scale1/cells",
-        "image/scale0/cells/x",
-    ] {
-        assert_eq!(of(other), None, "{other}");
-    }
-}

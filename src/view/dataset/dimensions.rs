@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Dimension;
+use super::spacings::Spacings;
 
 /// The dimensions of the groups from the root down to the current one.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub(super) struct Scopes {
     text_bytes: usize,
     /// The number of computed coordinates so far.
     pub(super) coordinates: u64,
+    /// What the variables so far say of the coordinates along each dimension.
+    pub(super) spacings: Spacings,
 }
 
 /// The names of one group.
@@ -66,6 +69,11 @@ impl Scopes {
 
     pub(super) fn into_dimensions(self) -> Vec<Dimension> {
         self.all
+    }
+
+    /// Returns the dimension of an index.
+    pub(super) fn by_number(&self, number: usize) -> Option<&Dimension> {
+        self.all.get(number)
     }
 
     /// Returns the dimension of a name in the current group.

@@ -15,7 +15,7 @@ use crate::view::group::tree::GroupArray;
 use crate::zarr::ByteOrder;
 
 /// The maximum number of computed coordinates of a file; they take memory in its header.
-const MAX_COORDINATES: u64 = 1 << 18;
+pub(super) const MAX_COORDINATES: u64 = 1 << 18;
 
 const I4: Number = Number::new(NumberKind::Int, 4, ByteOrder::Little);
 const F8: Number = Number::new(NumberKind::Float, 8, ByteOrder::Little);
@@ -140,7 +140,7 @@ fn scalar(name: &str, grid: &Grid) -> Variable {
 }
 
 /// Returns a coordinate variable with this first coordinate and step.
-fn coordinates(
+pub(super) fn coordinates(
     name: String,
     dimension: usize,
     length: u64,

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::attributes::{self, name_of};
 use super::dimensions::Scopes;
 use super::grids;
+use super::spacings;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
 use crate::conventions::cf::attributes::{is_of_time, is_of_values};
 use crate::conventions::cf::{self, names};
+use crate::conventions::description::Axis;
 use crate::conventions::missing::{ZeroFill, fill_value};
 use crate::conventions::xarray;
 use crate::node::{NodeElements, Number, NumberKind, Value, ViewNode};
@@ -160,10 +162,13 @@ fn variable(
     if let Some(error) = &member.unread {
         note(format!("its elements cannot be read: {error}"));
     }
-    if let Some(error) = &member.unread_grid {
-        note(format!("its grid is not in the file: {error}"));
+    if let Some(error) = &member.unread_place {
+        note(format!("its coordinates are not in the file: {error}"));
     }
-    let mut dimensions = dimensions(array, &member.axis_names, scopes, &mut note);
+    let mut dimensions = dimensions(array, &member.axes.axes, scopes, &mut note);
+    member.axes.notes.iter().cloned().for_each(&mut note);
+    let axes = spacings::named_steps(&member.axes, &mut note);
+    scopes.spacings.add(node.key(), &dimensions, &axes);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
@@ -194,7 +199,7 @@ fn variable(
 /// its length.
 fn dimensions(
     array: &zarr::Array,
-    names: &[Option<String>],
+    axes: &[Axis],
     scopes: &mut Scopes,
     note: &mut impl FnMut(String),
 ) -> Vec<usize> {
@@ -203,7 +208,7 @@ fn dimensions(
         note(why);
     }
     for (axis, length) in array.shape.iter().enumerate() {
-        let declared = names.get(axis).and_then(Option::as_deref);
+        let declared = axes.get(axis).and_then(|axis| axis.name.as_deref());
         let valid = declared.and_then(name_of);
         if let (Some(name), None) = (declared, &valid) {
             note(format!("{name:?} is no name for a dimension of netCDF"));

@@ -21,9 +21,12 @@ use crate::view::dataset::{self, Attribute, AttributeValue, Dataset, VariableTyp
 use crate::view::file::layout::{self, FileLayout, VirtualFile};
 use crate::view::group::tree::{GroupTree, TreeScope};
 
-/// What the files express: attributes and coordinate arrays of CF.
+/// What the files express: attributes and coordinate arrays of CF, also coordinates computed from spacings.
 const FIELDS: &[Field] = &[
     Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
     Field::Coordinates,
     Field::UnevenCoordinates,
     Field::Missing,

@@ -40,10 +40,13 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
 .also_called(&["netcdf", "netcdf4", "nc4"])
 .listed(Listing::ViewsAndGroup)];
 
-/// What the files express: attributes and coordinate arrays of CF; categories and codes are groups, as in the
+/// What the files express: attributes and coordinate arrays of CF, also coordinates computed from spacings; categories and codes are groups, as in the
 /// hierarchy.
 pub(super) const FIELDS: &[Field] = &[
     Field::AxisNames,
+    Field::Spacing,
+    Field::Origin,
+    Field::AxisUnits,
     Field::Coordinates,
     Field::UnevenCoordinates,
     Field::Missing,

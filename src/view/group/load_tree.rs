@@ -13,10 +13,10 @@ use futures_util::future::BoxFuture;
 use super::column::GroupColumn;
 use super::tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
 use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
+use crate::conventions::description::DeclaredAxes;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::georef::{RasterMetadata, crs_metadata};
 use crate::conventions::missing::{ZeroFill, values_in_tables, zero_fill};
-use crate::conventions::ome;
 use crate::node::{ContentError, ViewNode};
 use crate::runtime;
 use crate::store::{Key, ListingSupport, StoreError, list_prefixes};
@@ -280,7 +280,7 @@ impl Nodes {
     ) -> Result<GroupArray, ContentError> {
         let (mut texts, mut records, mut sequences) = (None, None, None);
         let (mut nulls, mut grid) = (Ok(None), None);
-        let (mut unread, mut unread_grid) = (None, None);
+        let (mut unread, mut unread_place) = (None, None);
         let zero_fill = match budget.has_elements {
             true => self.resolve(|nodes| zero_fill(&node, nodes)).await?,
             false => ZeroFill::Unknown,
@@ -302,10 +302,16 @@ impl Nodes {
             let found = budget.within(&node, self.grid_of(&node, has_crs)).await;
             match or_error(found)? {
                 Ok(found) => grid = found,
-                Err(error) => unread_grid = Some(error),
+                Err(error) => unread_place = Some(error),
             }
         }
-        let axis_names = self.axis_names(&node, scope).await?;
+        let axes = match or_error(self.axes(&node, scope, budget).await)? {
+            Ok(found) => found,
+            Err(error) => {
+                unread_place = Some(error);
+                DeclaredAxes::of_dimensions(&node)
+            }
+        };
         // At most one of them exists.
         let decoded_bytes = match (&texts, &records, &sequences) {
             (Some(Ok(texts)), _, _) => {
@@ -339,7 +345,7 @@ impl Nodes {
         }
         Ok(GroupArray {
             node,
-            axis_names,
+            axes,
             texts,
             records,
             sequences,
@@ -348,26 +354,23 @@ impl Nodes {
             grid,
             stored: None,
             unread,
-            unread_grid,
+            unread_place,
         })
     }
 
-    /// Returns the names of the axes of an array for a file of the format NetCDF.
-    async fn axis_names(
+    /// Returns the axes of an array, with all that attributes say of them for a file of the format NetCDF.
+    async fn axes(
         self: &Arc<Self>,
         node: &Arc<ViewNode>,
         scope: TreeScope,
-    ) -> Result<Vec<Option<String>>, ContentError> {
-        let Some(array) = node.metadata().as_array() else {
-            return Ok(Vec::new());
-        };
-        let has_own = array.dimension_names.iter().any(Option::is_some);
-        if has_own || !matches!(scope, TreeScope::Group | TreeScope::Subtree) {
-            return Ok(array.dimension_names.clone());
+        budget: &TreeBudget,
+    ) -> Result<DeclaredAxes, ContentError> {
+        if !budget.has_elements || !matches!(scope, TreeScope::Group | TreeScope::Subtree) {
+            return Ok(DeclaredAxes::of_dimensions(node));
         }
-        let rank = array.shape.len();
-        self.resolve(|nodes| ome::axis_names(node, rank, nodes))
-            .await
+        // A level of a NIfTI-Zarr image has its place in the elements of another array.
+        let axes = self.resolve(|nodes| DeclaredAxes::of(node, nodes));
+        budget.within(node, axes).await
     }
 
     /// Returns the texts, records and sequences of an array, of which at most one exists.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::column::{GroupColumn, NullableElements};
+use crate::conventions::description::DeclaredAxes;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::missing::ZeroFill;
 use crate::node::ViewNode;
@@ -94,7 +95,7 @@ impl GroupTree {
         errors: Vec<StoreError>,
         has_gap: bool,
     ) -> Readability {
-        let has_failed_input = |array: &&GroupArray| array.unread_grid.is_some();
+        let has_failed_input = |array: &&GroupArray| array.unread_place.is_some();
         Readability {
             errors,
             has_failed_input: self.all_arrays().iter().any(has_failed_input),
@@ -177,8 +178,8 @@ impl GroupTree {
 pub struct GroupArray {
     /// The array.
     pub node: Arc<ViewNode>,
-    /// The names of its axes: its own, or those of the image of OME-Zarr of which it is a level. Empty if none has one.
-    pub(in crate::view) axis_names: Vec<Option<String>>,
+    /// Its axes, as attributes declare them in files with coordinates; else with the names of dimensions alone.
+    pub(in crate::view) axes: DeclaredAxes,
     /// The decoded elements, if they are text that a read cannot decode by itself; or why they are not
     /// decoded.
     pub texts: Option<DecodedTexts>,
@@ -198,8 +199,8 @@ pub struct GroupArray {
     pub(in crate::view) stored: Option<Result<StoredChunks, String>>,
     /// Why `texts`, `records` or `sequences`, which the file needs, could not be read.
     pub(in crate::view) unread: Option<StoreError>,
-    /// Why the coordinates of the grid could not be read.
-    pub(in crate::view) unread_grid: Option<StoreError>,
+    /// Why the coordinates of the grid, or what says where the axes are, could not be read.
+    pub(in crate::view) unread_place: Option<StoreError>,
 }
 
 /// Decoded text in C order, or why the text is not decoded.

@@ -328,7 +328,21 @@ def netcdf(path, node):
             if times != node.fields["times"]:
                 return {"even": times}
         expected = node.fields.get("even")
-        if even:
+        if even and not expected and any(node.fields.get("spacing") or []):
+            # Coordinates that are computed from spacings: where the array has them, and only there.
+            own = [even.get(n) for n in variable.dims]
+            steps = {"spacing": [v and v[1] - v[0] for v in own], "origin": [v and v[0] for v in own]}
+            start = node.fields.get("origin") or [s and 0.0 for s in node.fields["spacing"]]
+            for field, values in (("spacing", node.fields["spacing"]), ("origin", start)):
+                is_same = all((a is None) == (b is None) and (a is None or near(a, b)) for a, b in zip(steps[field], values))
+                found[field] = values if is_same else steps[field]
+            if not any(start) and found["origin"] == start:
+                del found["origin"]
+            units = [file[n].attrs.get("units") if n in even else None for n in variable.dims]
+            if any(units):
+                same = [METRES.get(u) == METRES.get(v) for u, v in zip(units, node.fields.get("units") or [])]
+                found["units"] = node.fields["units"] if same and all(same) else units
+        elif even:
             found["even"] = expected if expected and all(near(v, expected.get(n, [])) for n, v in even.items() if len(v) == len(expected.get(n, []))) and set(expected) <= set(even) else even
         attributes = {**variable.attrs, **variable.encoding}
         missing = attributes.get("_FillValue", attributes.get("missing_value"))
