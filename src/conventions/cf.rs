@@ -6,6 +6,7 @@ pub(crate) mod calendar;
 pub(crate) mod coordinates;
 pub(crate) mod figure;
 pub(crate) mod grid_mapping;
+pub(crate) mod mapping_system;
 pub(crate) mod names;
 pub(crate) mod time;
 pub(crate) mod wkt;

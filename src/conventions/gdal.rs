@@ -2,14 +2,20 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::conventions::crs::Crs;
 use crate::conventions::georef::context::{Context, Notes, number, some};
+use crate::conventions::georef::crs_metadata::{SystemMember, one_of};
 use crate::conventions::georef::transform::{Transform, invertible};
 use crate::zarr::Array;
 
 /// The attribute of an array with its reference system (GDAL, Zarr driver, "SRS encoding").
 const CRS: &str = "_CRS";
 /// The members of the attribute that declare the system.
-pub(crate) const SYSTEM: [&str; 3] = ["url", "wkt", "projjson"];
+const SYSTEM: [SystemMember; 3] = [
+    SystemMember::text("url"),
+    SystemMember::text("wkt"),
+    SystemMember::text("projjson"),
+];
 
 /// Returns whether attributes declare a system.
 pub(crate) fn has_system(members: &Map<String, Json>) -> bool {
@@ -21,16 +27,18 @@ pub(crate) fn is_writer(array: &Array) -> bool {
     array.attributes.as_ref().is_ok_and(has_system)
 }
 
-/// Returns the members that declare the system of an array, [`SYSTEM`]; the inner `None` if they cannot be read.
-pub(crate) fn system<'a>(
-    context: &Context<'a>,
-    notes: &mut Notes,
-) -> Option<Option<&'a Map<String, Json>>> {
-    let members = context.own(CRS)?.as_object();
-    if members.is_none() {
+/// Returns whether an array declares a system.
+pub(crate) fn is_system_declared(context: &Context<'_>) -> bool {
+    context.own(CRS).is_some()
+}
+
+/// Returns the system of an array; the inner `None` if it cannot be read.
+pub(crate) fn system(context: &Context<'_>, notes: &mut Notes) -> Option<Option<Crs>> {
+    let Some(members) = context.own(CRS)?.as_object() else {
         notes.add("_CRS is no object");
-    }
-    Some(members)
+        return Some(None);
+    };
+    Some(one_of(members, &SYSTEM, notes))
 }
 
 /// Returns the transform of a grid mapping, if it is one of six numbers.

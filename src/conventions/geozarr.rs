@@ -1,20 +1,66 @@
 //! GeoZarr and the conventions of zarr-conventions: the transform of `spatial:`, the system of `proj:`, and the
 //! `layout` of multiscales.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value as Json};
 
-use crate::conventions::georef::context::{AttributeSource, Context, Notes, number, some};
+use crate::conventions::crs::Crs;
+use crate::conventions::georef::context::{
+    AttributeSource, Context, Entry, Levels, MAX_LEVELS, Notes, listed_levels, number, some,
+};
+use crate::conventions::georef::crs_metadata::{SystemMember, one_of};
 use crate::conventions::georef::raster::{Direction, Raster, direction_of};
 use crate::conventions::georef::scale::{Vectors, are_scales, vector};
 use crate::conventions::georef::transform::{Transform, corners, count, invertible, is_same};
+use crate::store::Key;
 
 /// The members that declare a system in zarr-conventions/geo-proj, and in the STAC extension "projection",
 /// whose version 1 has `proj:epsg` (as the EOPF products of Sentinel have).
-pub(crate) const PROJ: [&str; 4] = ["proj:code", "proj:epsg", "proj:wkt2", "proj:projjson"];
+const PROJ: [SystemMember; 4] = [
+    SystemMember::text("proj:code"),
+    SystemMember::code("proj:epsg"),
+    SystemMember::text("proj:wkt2"),
+    SystemMember::text("proj:projjson"),
+];
 
 /// Returns whether one of [`PROJ`] exists.
 pub(crate) fn says_crs(members: &Map<String, Json>) -> bool {
-    PROJ.iter().any(|name| some(members, name).is_some())
+    SystemMember::is_any_in(&PROJ, members)
+}
+
+/// Returns whether metadata that apply to an array declare a system.
+pub(crate) fn is_system_declared(context: &Context<'_>) -> bool {
+    context.sources().any(|(_, members)| says_crs(members))
+}
+
+/// Returns the nearest group above an array that declares a system, whether it applies to the array or not.
+pub(crate) fn group_with_system<'a>(context: &Context<'a>) -> Option<&'a Key> {
+    let found = context.above().find(|(_, members)| says_crs(members));
+    found.map(|(key, _)| key)
+}
+
+/// Returns the systems that metadata declare for an array; `None` for one that cannot be read.
+pub(crate) fn systems(
+    context: &Context<'_>,
+    raster: &Raster,
+    notes: &mut Notes,
+) -> Vec<Option<Crs>> {
+    let mut systems = Vec::new();
+    for (source, members) in context.sources().filter(|(_, members)| says_crs(members)) {
+        let is_own = source == AttributeSource::Own;
+        let names_axes = some(members, "spatial:dimensions").is_some();
+        if !is_own && names_axes && !has_axes(context, source, members, raster) {
+            notes.add("the system of the group is that of other axes (spatial:dimensions)");
+            continue;
+        }
+        systems.push(one_of(members, &PROJ, notes));
+        // The array overrides its group (zarr-conventions/geo-proj, "Inheritance").
+        if is_own {
+            break;
+        }
+    }
+    systems
 }
 
 /// Returns whether the entry of a level in the layout of a group declares a system.
@@ -24,14 +70,36 @@ pub(crate) fn levels_say_crs(members: &Map<String, Json>) -> bool {
     levels.any(|level| level.as_object().is_some_and(says_crs))
 }
 
+/// Returns the pyramid of a group: the `layout` of the multiscales convention, or a `tile_matrix_set` of older GeoZarr,
+/// whose groups have the names of the tile matrices.
+pub(crate) fn pyramids(members: &Entry) -> Vec<Levels<'_>> {
+    let multiscales = members.get("multiscales").and_then(Json::as_object);
+    let levels = multiscales.map(|multiscales| match multiscales.get("layout") {
+        Some(layout) => listed_levels(layout, "asset"),
+        None => tile_matrices(multiscales),
+    });
+    levels.into_iter().collect()
+}
+
+/// Returns the tile matrices of a set (OGC 17-083r4, 6.2), or the names in its limits if it has only a name.
+fn tile_matrices(multiscales: &Entry) -> Levels<'_> {
+    let set = multiscales.get("tile_matrix_set");
+    if let Some(matrices) = set.and_then(|set| set.get("tileMatrices")) {
+        return listed_levels(matrices, "id");
+    }
+    let limits = multiscales
+        .get("tile_matrix_limits")
+        .filter(|_| set.is_some());
+    let names = limits.and_then(Json::as_object).into_iter().flatten();
+    names
+        .take(MAX_LEVELS)
+        .map(|(name, _)| (name.as_str(), Cow::Owned(Map::new())))
+        .collect()
+}
+
 /// Returns the names of the y and x axes that an array or a group above it declares.
 pub(crate) fn spatial_axes(context: &Context<'_>) -> Option<(String, String)> {
     context.find("spatial:dimensions").and_then(spatial_names)
-}
-
-/// Returns whether attributes name the axes to which they apply.
-pub(crate) fn names_axes(members: &Map<String, Json>) -> bool {
-    some(members, "spatial:dimensions").is_some()
 }
 
 /// Returns the names of the y and x axes in `spatial:dimensions`.

@@ -15,6 +15,8 @@ use serde_json::{Map, Value as Json};
 
 use super::affine::{Affine, Step};
 use super::description::{Axis, AxisKind, Channel, Orientation, Transform};
+use super::georef::context::{Levels, MAX_LEVELS, listed_levels, some};
+use super::georef::scale::Vectors;
 
 /// The maximum number of axes of an image, of nested transforms, and of channels.
 const MAX_AXES: usize = 32;
@@ -39,6 +41,17 @@ pub fn images(attributes: &Map<String, Json>) -> Option<&Json> {
         .get("multiscales")
         .or(nested)
         .filter(|images| images.is_array())
+}
+
+/// Returns the pyramids of a group: its images, whose levels are arrays, and those of ndpyramid, whose levels are
+/// groups.
+pub(crate) fn pyramids(attributes: &Map<String, Json>) -> Vec<Levels<'_>> {
+    let images = images(attributes).and_then(Json::as_array);
+    let images = images.into_iter().flatten().take(MAX_LEVELS);
+    let datasets = images.filter_map(|image| image.get("datasets"));
+    datasets
+        .map(|levels| listed_levels(levels, "path"))
+        .collect()
 }
 
 /// Returns the image of a group that has a level.
@@ -426,10 +439,27 @@ pub fn vector(value: &Json) -> Option<Vec<f64>> {
         .collect()
 }
 
+/// Returns the scales and translations of a level in its entry; `None` without transforms.
+///
+/// # Errors
+/// Returns why they are not known.
+pub(crate) fn level_scales(entry: &Map<String, Json>) -> Result<Option<Vectors>, &'static str> {
+    let steps = some(entry, "coordinateTransformations");
+    let found =
+        steps.map(|steps| scales(steps).ok_or("its coordinateTransformations are not known"));
+    found.transpose()
+}
+
+/// Returns the name of an axis of an image.
+pub(crate) fn axis_name(image: &Map<String, Json>, place: usize) -> Option<&str> {
+    let axis = image.get("axes")?.get(place)?;
+    axis.get("name").unwrap_or(axis).as_str()
+}
+
 /// Returns the scale and the translation of a list of transforms that has at least one of them.
 ///
 /// `None` if a transform is not understood, turns, or has a scale that is not positive.
-pub fn scales(steps: &Json) -> Option<(Vec<f64>, Vec<f64>)> {
+fn scales(steps: &Json) -> Option<(Vec<f64>, Vec<f64>)> {
     let affine = sequence(steps, rank_of(steps, 0)?, 0).ok()?;
     let steps = affine.steps()?;
     let is_in_order = |(place, step): (usize, &Step)| step.axis == place && step.step > 0.0;

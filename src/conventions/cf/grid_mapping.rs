@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::mapping_system::has_system;
 use super::names::GRID_MAPPING;
 use crate::conventions::georef::context::{Context, Notes, short};
-use crate::conventions::georef::crs_metadata::{has_crs, may_have_crs};
+use crate::conventions::georef::crs_metadata::may_have_crs;
 use crate::conventions::georef::raster::Raster;
-use crate::conventions::geozarr::says_crs;
+use crate::conventions::geozarr::group_with_system;
 use crate::node::{ContentError, ViewNode};
 use crate::zarr::Array;
 
@@ -109,7 +110,7 @@ pub(crate) fn is_cf(context: &Context<'_>, raster: &Raster) -> Result<bool, Cont
         return Ok(true);
     }
     let node = grid_mapping(context, raster, &mut Notes::default())?;
-    Ok(node.is_some_and(|node| node.metadata().attributes().map_or(true, has_crs)))
+    Ok(node.is_some_and(|node| node.metadata().attributes().map_or(true, has_system)))
 }
 
 /// Returns whether the group of an array has a variable of the default name.
@@ -124,14 +125,14 @@ pub(crate) fn default_grid_mapping(
     raster: &Raster,
     notes: &mut Notes,
 ) -> Result<Option<Arc<ViewNode>>, ContentError> {
-    let has_system = may_have_crs(context) || context.above().any(|(_, members)| says_crs(members));
-    if has_system || raster.across.is_none() || raster.down.is_none() {
+    let is_declared = may_have_crs(context) || group_with_system(context).is_some();
+    if is_declared || raster.across.is_none() || raster.down.is_none() {
         return Ok(None);
     }
     let node = context.in_group(DEFAULT_GRID_MAPPING)?.filter(|node| {
         let array = node.metadata().as_array();
         let is_single = array.is_some_and(|array| array.shape.iter().all(|length| *length == 1));
-        is_single && node.metadata().attributes().is_ok_and(has_crs)
+        is_single && node.metadata().attributes().is_ok_and(has_system)
     });
     if node.is_some() {
         notes.add(format!(

@@ -15,6 +15,9 @@ pub(crate) const ADD_OFFSET: &str = "add_offset";
 pub(crate) const UNSIGNED: &str = "_Unsigned";
 /// The units of values (CF 1.13, 3.1).
 pub(crate) const UNITS: &str = "units";
+/// The attributes that say what stored numbers mean.
+pub(crate) const OF_VALUES: [&str; 5] =
+    [SCALE_FACTOR, ADD_OFFSET, FILL_VALUE, MISSING_VALUE, UNITS];
 /// The calendar of times (CF 1.13, 4.4.1).
 pub(crate) const CALENDAR: &str = "calendar";
 /// The description of a variable for plots (CF 1.13, 3.2).

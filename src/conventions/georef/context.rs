@@ -1,9 +1,11 @@
 //! The nodes whose metadata georeference an array: its groups, and the pyramid that contains it as a level.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::conventions::{geozarr, ome};
 use crate::node::{ArrayView, ContentError, NodeResolver, ViewNode};
 use crate::store::Key;
 
@@ -65,9 +67,8 @@ pub(crate) enum AttributeSource {
 /// The same array in another level, and the entry of that level.
 pub(crate) type OtherLevel<'a> = (Arc<ViewNode>, &'a Map<String, Json>);
 
-/// The maximum number of groups above an array, and of levels of a pyramid.
+/// The maximum number of groups above an array.
 const MAX_ANCESTORS: usize = 64;
-const MAX_LEVELS: usize = 64;
 
 impl Groups {
     /// Finds the groups above an array.
@@ -177,59 +178,50 @@ fn members(node: &ViewNode) -> Option<&Map<String, Json>> {
 }
 
 /// The entry of a level in a layout.
-type Entry = Map<String, Json>;
+pub(crate) type Entry = Map<String, Json>;
 
-/// Returns the entry of the array at the path `below` in the `multiscales` of a group, and the paths and
-/// entries of the other levels. `multiscales` has a `layout` (the multiscales convention of GeoZarr), a
-/// `tile_matrix_set` (older GeoZarr: groups with the names of the tile matrices), or `datasets` (OME-NGFF 0.4
-/// and 0.5: arrays; ndpyramid: groups).
+/// The levels of a pyramid: the paths of their groups or arrays, and their entries.
+pub(crate) type Levels<'a> = Vec<(&'a str, Cow<'a, Entry>)>;
+
+/// The maximum number of levels of a pyramid, and of pyramids of a group.
+pub(crate) const MAX_LEVELS: usize = 64;
+
+/// The pyramids that the conventions find in the attributes of a group: the first one that has an array is its pyramid.
+const PYRAMIDS: [fn(&Entry) -> Vec<Levels<'_>>; 2] = [geozarr::pyramids, ome::pyramids];
+
+/// Returns the entry of the array at the path `below` in a pyramid of a group, and the paths and entries of the other
+/// levels.
 fn level_in(attributes: &Entry, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
-    let ome = attributes.get("ome").and_then(|ome| ome.get("multiscales"));
-    match attributes.get("multiscales").or(ome)? {
-        Json::Object(multiscales) => match multiscales.get("layout") {
-            Some(layout) => level_of(layout, "asset", below),
-            None => level_of(&tile_matrices(multiscales)?, "id", below),
-        },
-        Json::Array(images) => images
-            .iter()
-            .take(MAX_LEVELS)
-            .find_map(|image| level_of(image.get("datasets")?, "path", below)),
-        _ => None,
-    }
+    let mut pyramids = PYRAMIDS.iter().flat_map(|find| find(attributes));
+    pyramids.find_map(|levels| level_of(&levels, below))
 }
 
-/// Returns the tile matrices of a set (OGC 17-083r4, 6.2), or the names in its limits if it has only a name.
-fn tile_matrices(multiscales: &Entry) -> Option<Json> {
-    let matrices = multiscales.get("tile_matrix_set")?.get("tileMatrices");
-    let named = || {
-        let limits = multiscales.get("tile_matrix_limits")?.as_object()?;
-        let names = limits.keys().take(MAX_LEVELS);
-        Some(names.map(|id| serde_json::json!({"id": id})).collect())
-    };
-    matrices.cloned().or_else(named)
-}
-
-/// Returns the same for a list of levels, whose `member` is the path.
-fn level_of(levels: &Json, member: &str, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
-    let entries = levels.as_array()?;
-    let entries = entries.iter().take(MAX_LEVELS).filter_map(|entry| {
+/// Returns the levels of a list of entries, whose `member` is the path.
+pub(crate) fn listed_levels<'a>(entries: &'a Json, member: &str) -> Levels<'a> {
+    let entries = entries.as_array().into_iter().flatten().take(MAX_LEVELS);
+    let level = |entry: &'a Json| {
         let entry = entry.as_object()?;
-        let path = entry.get(member)?.as_str()?;
-        let path = path
-            .strip_prefix("./")
-            .unwrap_or(path)
-            .trim_end_matches('/');
+        Some((entry.get(member)?.as_str()?, Cow::Borrowed(entry)))
+    };
+    entries.filter_map(level).collect()
+}
+
+/// Returns the same for the levels of one pyramid.
+fn level_of(levels: &Levels<'_>, below: &str) -> Option<(Entry, Vec<(String, Entry)>)> {
+    let levels = levels.iter().filter_map(|(path, entry)| {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let path = path.trim_end_matches('/');
         (!path.is_empty()).then_some((path, entry))
     });
-    let (own, rest) = entries.clone().find_map(|(path, entry)| {
+    let (own, rest) = levels.clone().find_map(|(path, entry)| {
         let rest = below.strip_prefix(path)?;
         let is_level = rest.is_empty() || rest.starts_with('/');
         is_level.then_some((entry, rest))
     })?;
-    let others = entries
-        .map(|(path, entry)| (format!("{path}{rest}"), entry.clone()))
+    let others = levels
+        .map(|(path, entry)| (format!("{path}{rest}"), entry.clone().into_owned()))
         .filter(|(path, _)| path != below);
-    Some((own.clone(), others.collect()))
+    Some((own.clone().into_owned(), others.collect()))
 }
 
 impl<'a> Context<'a> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::context::{Context, Groups, Notes, short, some};
+use super::context::{Context, Groups, Notes, short};
 use super::raster::Raster;
 use super::samples::SampleMetadata;
-use super::scale::{of_ome, ome_image};
+use super::scale::{Vectors, ome_image};
 use super::transform::{self, Georef, Transform, count};
-use crate::conventions::geozarr;
+use crate::conventions::{cf, geozarr, ome};
 use crate::node::{ContentError, Conversion, ViewNode};
 
 /// An overview with the conversion of its numbers.
@@ -102,13 +102,7 @@ fn overview(
     if let Some(name) = full.samples.difference(&about) {
         return Ok(Err(format!("another {name}")));
     }
-    for name in [
-        "scale_factor",
-        "add_offset",
-        "_FillValue",
-        "missing_value",
-        "units",
-    ] {
+    for name in cf::names::OF_VALUES {
         if context.own(name) != level.own(name) {
             return Ok(Err(format!("another {name}")));
         }
@@ -150,9 +144,7 @@ fn is_same_kind(context: &Context<'_>, raster: &Raster, coarse: &Raster) -> Resu
 
 /// Returns the name of an axis by the `axes` of OME-NGFF.
 fn ome_axis(context: &Context<'_>, place: usize) -> Option<String> {
-    let axis = ome_image(context)?.get("axes")?.get(place)?;
-    let name = axis.get("name").unwrap_or(axis).as_str()?;
-    Some(name.to_owned())
+    ome::axis_name(ome_image(context)?, place).map(str::to_owned)
 }
 
 /// Checks that a level has the same extent: its origin is within half of its pixel, and its size differs by
@@ -259,6 +251,11 @@ struct LevelScales {
     rest: Vec<AxisScale>,
 }
 
+/// The scales and translations of a level in its entry by each convention; the first that declares any decides.
+type ReadScales =
+    fn(&Map<String, Json>, &[&Map<String, Json>]) -> Result<Option<Vectors>, &'static str>;
+const SCALES: [ReadScales; 2] = [|entry, _| ome::level_scales(entry), geozarr::scales];
+
 /// Returns the scales that a layout declares for a level; `None` if it declares none.
 ///
 /// # Errors
@@ -268,12 +265,15 @@ fn declared(
     entry: &Map<String, Json>,
     entries: &[&Map<String, Json>],
 ) -> Result<Option<LevelScales>, &'static str> {
-    let (scale, start) = match some(entry, "coordinateTransformations") {
-        Some(steps) => of_ome(steps).ok_or("its coordinateTransformations are not known")?,
-        None => match geozarr::scales(entry, entries)? {
-            Some(found) => found,
-            None => return Ok(None),
-        },
+    let mut found = None;
+    for scales in SCALES {
+        found = match found {
+            None => scales(entry, entries)?,
+            found => found,
+        };
+    }
+    let Some((scale, start)) = found else {
+        return Ok(None);
     };
     let axes = scale.into_iter().zip(start);
     let mut axes: Vec<AxisScale> = axes

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::context::Context;
-pub(crate) use crate::conventions::ome::{scales as of_ome, vector};
+pub(crate) use crate::conventions::ome::vector;
 
 /// Scales and translations along all axes.
 pub(crate) type Vectors = (Vec<f64>, Vec<f64>);
