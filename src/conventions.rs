@@ -9,7 +9,8 @@
 //!
 //! - Conventions: `cf` with the NetCDF Users Guide, `xarray`, `nczarr`, [`ome`], [`n5`], `geozarr`, `gdal`,
 //!   `nifti_zarr`, `anndata`.
-//! - What several of them say together: `missing` (values), `georef` (rasters), `members` (named nodes), and
+//! - What several of them say together: `missing` (values), `column` (rows of tables without
+//!   values), `georef` (rasters), `members` (named nodes), and
 //!   [`description`] (all of an array).
 //! - Without attributes: `crs` (reference systems as text), [`units`], [`affine`], `text`.
 //!
@@ -33,6 +34,7 @@
 pub mod affine;
 pub(crate) mod anndata;
 pub(crate) mod cf;
+pub(crate) mod column;
 pub(crate) mod crs;
 pub mod description;
 pub(crate) mod gdal;

@@ -2,7 +2,7 @@
 //!
 //! Source: "Datetimes and Timedeltas" in the reference of NumPy.
 
-use super::column::NullableElements;
+use crate::conventions::column::NullableElements;
 use crate::node::{ContentError, Number, Value, ViewNode};
 use crate::view::file::nodes::Nodes;
 use crate::zarr::{Fixed, Scalar};

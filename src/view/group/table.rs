@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::column::{Categories, GroupColumn, GroupValues, NullableElements};
+use super::column::{GroupColumn, GroupValues};
 use super::tree::{GroupArray, GroupTree};
 use crate::array::ArrayReader;
 use crate::conventions::anndata::dataframe_columns;
+use crate::conventions::column::{Categories, NullableElements};
 use crate::conventions::missing::values_in_tables;
 use crate::node::{NodeElements, Value, ViewNode};
 use crate::zarr::{Node, Scalar};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::column::{GroupColumn, NullableElements};
+use super::column::GroupColumn;
+use crate::conventions::column::NullableElements;
 use crate::conventions::description::DeclaredAxes;
 use crate::conventions::georef::grid::Grid;
 use crate::conventions::missing::ZeroFill;

@@ -6,7 +6,7 @@
 use super::PLAIN;
 use super::nullable::{push_levels, push_run};
 use super::thrift::Fields;
-use crate::view::group::column::Categories;
+use crate::conventions::column::Categories;
 
 /// Returns a dictionary page with its header; `None` if it is too long.
 pub(in crate::view) fn page(values: &Categories) -> Option<Vec<u8>> {

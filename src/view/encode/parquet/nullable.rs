@@ -3,7 +3,7 @@
 //! <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use super::column::ColumnType;
-use crate::view::group::column::NullableElements;
+use crate::conventions::column::NullableElements;
 
 /// Returns the content of the page of values; `None` if it is too long.
 pub(in crate::view) fn values(kind: &ColumnType, values: &NullableElements) -> Option<Vec<u8>> {
