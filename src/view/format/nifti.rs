@@ -70,9 +70,8 @@ fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile,
         geometry: Geometry::of(&axes, &metadata, &mut notes),
         description: metadata.units.clone().unwrap_or_default(),
     };
-    let is_rounded = |value: Option<f64>| value.is_some_and(|v| f64::from(single(v)) != v);
-    if !header.is_long() && (is_rounded(metadata.scale) || is_rounded(metadata.offset)) {
-        notes.add("scale_factor and add_offset are rounded to single precision");
+    if !header.is_long() {
+        round_packing(&mut header, &mut notes);
     }
     header.offset = elements_start(header.size_bytes(), has_gap(size_bytes), 64)
         .ok_or_else(|| "the size overflows 64 bits".to_owned())?;
@@ -97,6 +96,19 @@ fn render(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile,
     let mut file = VirtualFile::of_array(view.reader, parts)?;
     file.notes = notes.0;
     Ok(file)
+}
+
+/// Adds a note if the single precision of a header changes scale and offset. Those beyond its range are left out: a
+/// slope that became zero would say that the numbers are the values.
+fn round_packing(header: &mut Header, notes: &mut Notes) {
+    let values = [header.scale, header.shift];
+    let mut values = values.into_iter().flatten().filter(|value| *value != 0.0);
+    if values.clone().any(|value| !single(value).is_normal()) {
+        notes.add("scale_factor and add_offset are left out: single precision has no such numbers");
+        (header.scale, header.shift) = (None, None);
+    } else if values.any(|value| f64::from(single(value)) != value) {
+        notes.add("scale_factor and add_offset are rounded to single precision");
+    }
 }
 
 /// Checks that NIfTI supports the data type and the shape.
@@ -157,4 +169,39 @@ fn bits(datatype: i16) -> i16 {
 #[expect(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
 fn single(value: f64) -> f32 {
     value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_beyond_single_precision_is_left_out_and_never_zero() {
+        for (scale, shift, is_kept) in [
+            (0.5, Some(2.0), true),
+            (0.1, None, true),
+            (1e-46, Some(2.0), false),
+            (1e-42, None, false),
+            (1e39, None, false),
+            (1.0, Some(1e-50), false),
+        ] {
+            let mut header = Header {
+                order: ByteOrder::Little,
+                datatype: 4,
+                bits: 16,
+                lengths: vec![5, 4],
+                offset: 352,
+                scale: Some(scale),
+                shift,
+                geometry: Geometry::at_time(0.0),
+                description: String::new(),
+            };
+            let mut notes = Notes::default();
+            round_packing(&mut header, &mut notes);
+            assert_eq!(header.scale.is_some(), is_kept, "{scale}");
+            assert_eq!(notes.0.is_empty(), scale == 0.5, "{:?}", notes.0);
+            let slope = header.encode().unwrap()[112..116].to_vec();
+            assert_eq!(slope != 0_f32.to_le_bytes(), is_kept, "{scale}");
+        }
+    }
 }
