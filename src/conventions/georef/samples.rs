@@ -93,13 +93,14 @@ impl SampleMetadata {
         }
     }
 
-    /// Returns the names of all bands; empty if their text is too long.
-    pub(crate) fn band_names(&self, samples: u64) -> Vec<Option<String>> {
+    /// Returns the names of all bands; empty, with a note, if their text is too long.
+    pub(crate) fn band_names(&self, samples: u64, notes: &mut Notes) -> Vec<Option<String>> {
         let (mut names, mut bytes) = (Vec::new(), 0);
         for band in 0..samples {
             let name = self.band_name(band, samples);
             bytes += name.as_ref().map_or(0, String::len) + size_of::<Option<String>>();
             if bytes > MAX_METADATA_BYTES {
+                notes.add("the names of bands are left out: they are longer than 2 MiB");
                 return Vec::new();
             }
             names.push(name);

@@ -114,26 +114,26 @@ fn optional_lines(metadata: &RasterMetadata, notes: &mut Notes) -> String {
         let _ = writeln!(text, "data ignore value = {value}");
     }
     let bands = usize::try_from(metadata.raster.samples).unwrap_or(usize::MAX);
-    for (name, value) in [
+    let lists = [
         ("data gain values", &samples.scale),
         ("data offset values", &samples.offset),
-    ] {
-        if let Some(value) = value
-            && bands <= MAX_LISTED
-        {
-            let values = vec![&value[..]; bands].join(", ");
-            let _ = writeln!(text, "{name} = {{{values}}}");
+    ];
+    for (name, value) in lists {
+        match value {
+            Some(value) if bands <= MAX_LISTED => {
+                let values = vec![&value[..]; bands].join(", ");
+                let _ = writeln!(text, "{name} = {{{values}}}");
+            }
+            Some(_) => notes.add(format!("{name} are left out: more than {MAX_LISTED} bands")),
+            None => {}
         }
     }
-    let names: Option<Vec<String>> = samples
-        .band_names(metadata.raster.samples)
-        .into_iter()
-        .collect();
-    if let Some(names) = names
-        && !names.is_empty()
-        && !names.iter().any(|name| name.contains([',', '{', '}']))
-    {
-        let _ = writeln!(text, "band names = {{{}}}", names.join(", "));
+    match listed_names(&samples.band_names(metadata.raster.samples, notes)) {
+        Ok(Some(names)) => {
+            let _ = writeln!(text, "band names = {{{names}}}");
+        }
+        Ok(None) => {}
+        Err(why) => notes.add(format!("the names of bands are left out: {why}")),
     }
     text
 }
@@ -143,6 +143,27 @@ fn wkt_1(crs: &Crs) -> Option<&str> {
     let wkt: &str = crs.wkt_esri.as_ref().unwrap_or(&crs.wkt);
     let is_wkt_1 = wkt.starts_with("PROJCS[") || wkt.starts_with("GEOGCS[");
     (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
+}
+
+/// Returns the list of the names of bands; `None` if no band has one.
+///
+/// # Errors
+/// Returns why the header cannot have them.
+fn listed_names(names: &[Option<String>]) -> Result<Option<String>, &'static str> {
+    let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+    if known.is_empty() {
+        return Ok(None);
+    }
+    if known.len() < names.len() {
+        return Err("some bands have none");
+    }
+    if known
+        .iter()
+        .any(|name| name.contains([',', '{', '}', '\n', '\r']))
+    {
+        return Err("one has a comma, a brace or a line break");
+    }
+    Ok(Some(known.join(", ")))
 }
 
 /// The maximum number of bands for a list of scales.
@@ -215,6 +236,23 @@ mod tests {
         for (size_bytes, shape) in [(2, [4, 3]), (4, [0, 3])] {
             let refused = envi_header(&float_type(ByteOrder::Little, size_bytes), &shape);
             assert!(!refused.unwrap_err().is_empty());
+        }
+    }
+
+    #[test]
+    fn names_that_a_list_cannot_hold_are_reported() {
+        let names = |names: &[Option<&str>]| {
+            let names: Vec<_> = names.iter().map(|name| name.map(str::to_owned)).collect();
+            listed_names(&names)
+        };
+        assert_eq!(names(&[None, None]), Ok(None));
+        assert_eq!(names(&[Some("a"), Some("b c")]), Ok(Some("a, b c".into())));
+        for wrong in [
+            [Some("a"), None],
+            [Some("a,b"), Some("c")],
+            [Some("a\n"), Some("c")],
+        ] {
+            assert!(names(&wrong).is_err(), "{wrong:?}");
         }
     }
 

@@ -33,7 +33,7 @@ fn vrt(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, Co
     let mut notes = Notes::default();
     let metadata = RasterMetadata::of_planes(view, nodes, &mut notes)?;
     note_without_place(metadata.as_ref(), &mut notes);
-    let fields = metadata.map(|metadata| VrtFields::of(&metadata));
+    let fields = metadata.map(|metadata| VrtFields::of(&metadata, &mut notes));
     let fields = fields.unwrap_or_default();
     let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
     let mut file = VirtualFile::text(text);
@@ -151,7 +151,7 @@ struct VrtFields {
 
 impl VrtFields {
     /// Returns the elements that say what the numbers mean.
-    fn of(metadata: &RasterMetadata) -> Self {
+    fn of(metadata: &RasterMetadata, notes: &mut Notes) -> Self {
         let mut fields = Self::default();
         let (georef, samples) = (&metadata.georef, &metadata.samples);
         // Writing to a String is infallible.
@@ -176,7 +176,7 @@ impl VrtFields {
                 let _ = writeln!(fields.band, "    <{name}>{}</{name}>", escape(value));
             }
         }
-        fields.names = samples.band_names(metadata.raster.samples);
+        fields.names = samples.band_names(metadata.raster.samples, notes);
         fields
     }
 }
