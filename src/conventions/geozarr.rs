@@ -110,6 +110,11 @@ fn spatial_names(value: &Json) -> Option<(String, String)> {
     }
 }
 
+/// Returns whether metadata that apply to an array declare a transform.
+pub(crate) fn has_transform(context: &Context<'_>) -> bool {
+    context.find("spatial:transform").is_some()
+}
+
 /// The transform of the convention `spatial:`.
 pub(crate) enum SpatialConvention {
     /// No transform is declared.

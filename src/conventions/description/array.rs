@@ -16,7 +16,7 @@ use crate::conventions::georef::scale::ome_image;
 use crate::conventions::georef::transform::declared_crs;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::shown;
-use crate::conventions::{n5, ome};
+use crate::conventions::{geozarr, n5, ome};
 use crate::node::{ArrayView, ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::ZarrFormat;
 
@@ -73,7 +73,20 @@ impl DeclaredAxes {
         let groups = Groups::above(&view, nodes, &mut Notes::default())?;
         let context = Context::new(&view, nodes, &groups);
         let mut notes = Notes::default();
-        let (mut found, _) = Description::placed(&context, &mut notes)?;
+        let (mut found, is_image) = Description::placed(&context, &mut notes)?;
+        if !is_image && geozarr::has_transform(&context) {
+            let mut raster = Description {
+                axes: found.axes.clone(),
+                ..Description::default()
+            };
+            let mut of_raster = Notes::default();
+            raster.add_transform(&context, &mut of_raster)?;
+            // With a system, the coordinates are those of the grid of the array.
+            if raster.reference_system.is_none() {
+                found.axes = raster.axes;
+                of_raster.0.into_iter().for_each(|note| notes.add(note));
+            }
+        }
         let names = &view.array.dimension_names;
         if names.iter().any(Option::is_some) {
             // Coordinate arrays have the names of dimensions.
