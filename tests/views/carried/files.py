@@ -296,7 +296,8 @@ def raster(path, node):
                 pass
             else:
                 found["even"] = even if is_same else list(t)
-        if file.crs:
+        # GDAL makes an engineering system of an ENVI header without a system.
+        if file.crs and not pyproj.CRS(file.crs.to_wkt()).is_engineering:
             # WKT of version 1 has no codes for all parts.
             found["crs"] = f"EPSG:{pyproj.CRS(file.crs.to_wkt()).to_epsg(min_confidence=20)}"
         if file.nodata is not None:

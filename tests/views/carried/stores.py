@@ -266,9 +266,9 @@ def geozarr():
     def registered(*names):
         return [{"name": n, "uuid": UUIDS[n], "spec_url": "https://github.com/zarr-conventions", "description": "of GeoZarr"} for n in names]
 
-    def store(name, shape, own, whole=None, array="ar", names=("y", "x"), **options):
+    def store(name, shape, own, whole=None, array="ar", names=("y", "x"), dtype="u1", **options):
         group = zarr.open_group(path("geozarr", name), mode="a", zarr_format=3)
-        made = group.create_array(array, shape=shape, dtype="u1", dimension_names=list(names), **options)
+        made = group.create_array(array, shape=shape, dtype=dtype, dimension_names=list(names), **options)
         made[...] = 7
         made.attrs.update(own)
         group.attrs.update(whole or {})
@@ -299,15 +299,26 @@ def geozarr():
     turned = [8.660254, -5.0, 500000.0, 5.0, -8.660254, 5000080.0]
     expect(store("rotated", (8, 8), place(turned, CODE)), "yx", crs=CODE, gdal=turned)
     layout = []
-    for name, size, factor in (("r10m", 12, 1), ("r20m", 6, 2)):
+    for name, size, factor in (("r10m", 12, 1), ("r20m", 6, 2), ("r60m", 2, 6)):
         transform = [10.0 * factor, 0.0, 500000.0, 0.0, -10.0 * factor, 5000120.0]
         layout.append({"asset": name, "transform": {"scale": [factor] * 2, "translation": [0.0, 0.0]}, "spatial:shape": [size, size], "spatial:transform": transform, **({"derived_from": "r10m"} if factor > 1 else {})})
         expect(store(f"pyramid/{name}", (size, size), {}), "yx", crs=CODE, even=even(transform, size, size))
     pyramid = zarr.open_group(path("geozarr/pyramid"), mode="a", zarr_format=3)
     pyramid.attrs.update({"zarr_conventions": registered("multiscales", "proj:", "spatial:"), "multiscales": {"layout": layout, "resampling_method": "average"}, "proj:code": CODE, "spatial:dimensions": ["y", "x"], "spatial:bbox": [500000.0, 5000000.0, 500120.0, 5000120.0]})
+    # NaN is no number of the data, and xarray takes no fill value of version 3 for missing.
+    expect(store("nan", (8, 8), place(unit), dtype="f4", fill_value=np.nan), "yx", crs="EPSG:4326", even=even(unit, 8, 8))
+    # Levels whose relation is known, and not their place; the second store lacks the transform that the schema requires.
+    for name, second in (("levels", {"transform": {"scale": [2.0, 2.0], "translation": [0.0, 0.0]}}), ("bad-levels", {})):
+        for level, size in (("0", 8), ("1", 4)):
+            expect(store(f"{name}/{level}", (size, size), {}), "yx")
+        whole = [{"asset": "0", "transform": {"scale": [1.0, 1.0]}}, {"asset": "1", "derived_from": "0", **second}]
+        zarr.open_group(path("geozarr", name), mode="a", zarr_format=3).attrs.update({"zarr_conventions": registered("multiscales"), "multiscales": {"layout": whole}})
     # What the schemas of the conventions refuse: no place, or no system, and a line that says why.
     expect(store("bad-transform", (4, 4), {"zarr_conventions": registered("spatial:"), "spatial:dimensions": ["y", "x"], "spatial:transform": [1.0, 0.0, 0.0, -1.0]}), "yx", notes=["spatial:transform"])
     expect(store("two-systems", (4, 4), {**alone, "proj:code": "EPSG:32610", "proj:wkt2": mercator.to_wkt()}), "yx", notes=["EPSG:32610 and EPSG:3857"])
+    # The axes of a transform without dimensions are those named y and x; GDAL reads codes in lower case, too.
+    expect(store("no-dimensions", (4, 4), {"zarr_conventions": registered("spatial:"), "spatial:transform": [1.0, 0.0, 0.0, 0.0, -1.0, 4.0]}), "yx", even=even([1.0, 0, 0, 0, -1.0, 4.0], 4, 4))
+    expect(store("lower-case", (4, 4), {**alone, "proj:code": "epsg:4326"}), "yx", unplaced="EPSG:4326")
     # A name of a convention that is not registered is a plain attribute; so is one of another convention.
     expect(store("bad-code", (4, 4), {**alone, "proj:code": "no:such"}), "yx", notes=["proj:code"])
 
