@@ -42,9 +42,12 @@ const OF_ARRAY: [fn(&Context<'_>) -> bool; 3] = [
     geozarr::is_system_declared,
 ];
 
+/// Returns whether a node with these attributes declares a system.
+type DeclaresSystem = fn(&ViewNode, &Map<String, Json>) -> bool;
+
 /// Whether attributes of a node declare a system for it or its arrays in the conventions, except for the grid mappings
 /// of CF.
-const OF_NODE: [fn(&ViewNode, &Map<String, Json>) -> bool; 3] = [
+const OF_NODE: [DeclaresSystem; 3] = [
     |_, members| geozarr::says_crs(members) || geozarr::levels_say_crs(members),
     |_, members| gdal::has_system(members),
     |node, members| node.is_array() && mapping_system::is_of_array(members),
