@@ -85,3 +85,62 @@ impl Nodes {
         file.file.read_whole(served).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{Engine, EngineOptions};
+    use crate::runtime::block_on;
+    use crate::store::{Key, MemoryStore};
+    use crate::units::FOREVER;
+    use crate::view::file::content::Content;
+    use crate::view::file::nodes::NodesOptions;
+    use crate::view::format::format_set::FormatSet;
+
+    /// Returns the picture of an array of four bytes.
+    fn picture() -> WholeFile {
+        let document = br#"{"zarr_format": 3, "node_type": "array", "shape": [2, 2], "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}, "fill_value": 0,
+            "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}]}"#;
+        let values = [
+            ("zarr.json", document.to_vec()),
+            ("c/0/0", vec![0, 1, 2, 3]),
+        ];
+        let values = values.map(|(key, value)| (Key::new(key.as_bytes()).unwrap(), value));
+        let options = EngineOptions {
+            cache_bytes: 0,
+            memory_limit_bytes: 64 << 20,
+            parallel: 1,
+            timeout: FOREVER,
+        };
+        let engine = Arc::new(Engine::new(options).unwrap());
+        let options = NodesOptions {
+            root: Key::root(),
+            formats: FormatSet::default(),
+            ttl: FOREVER.into(),
+            assume_wgs84: false,
+        };
+        let store = Arc::new(MemoryStore::new(values));
+        let nodes = Arc::new(Nodes::new(store, engine, options));
+        let node = block_on(nodes.node(&Key::root())).unwrap();
+        let content = block_on(nodes.content(&node, "png".parse().unwrap())).unwrap();
+        let Content::File(file) = content else {
+            panic!("{content:?}");
+        };
+        WholeFile::new(&nodes, file)
+    }
+
+    #[test]
+    fn bytes_are_made_once_until_the_file_is_renewed() {
+        let file = picture();
+        let first = block_on(file.bytes(None)).unwrap();
+        assert_eq!(first.len() as u64, file.file.size_bytes());
+        assert!(first.starts_with(b"\x89PNG"));
+        let again = block_on(file.bytes(None)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        file.renew();
+        let renewed = block_on(file.bytes(None)).unwrap();
+        assert!(!Arc::ptr_eq(&first, &renewed));
+        assert_eq!(first, renewed);
+    }
+}
