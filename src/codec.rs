@@ -33,6 +33,7 @@ mod delta;
 mod element;
 mod error;
 mod fixed_scale_offset;
+mod imagecodecs;
 mod json;
 mod lz4;
 mod lz4_block;
@@ -76,7 +77,8 @@ use crate::zarr::Fixed;
 use registry::Codec;
 use stage::Decode as _;
 
-/// Returns the names of all codecs, which are the same in both Zarr versions (in v3 also `numcodecs.<name>`).
+/// Returns the names of all codecs, which are the same in both Zarr versions (in v3 also `numcodecs.<name>`, except
+/// those of imagecodecs and virtual-tiff).
 pub fn names() -> impl Iterator<Item = &'static str> {
     registry::CODECS.iter().map(|(name, _)| *name)
 }
@@ -85,7 +87,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// v3's `transpose`.
 pub fn is_array_to_array(name: &str) -> bool {
     match registry::find(name) {
-        Some(Codec::ArrayToArray) => name != "reshape",
+        Some(Codec::ArrayToArray) => ["packbits", "transpose"].contains(&name),
         Some(Codec::NumbersToNumbers(_)) => true,
         _ => false,
     }
@@ -93,7 +95,8 @@ pub fn is_array_to_array(name: &str) -> bool {
 
 /// Returns whether a codec of this name, of numcodecs or of v3's core, encodes bytes as bytes.
 pub fn is_bytes_to_bytes(name: &str) -> bool {
-    matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
+    !name.starts_with(imagecodecs::PREFIX)
+        && matches!(registry::find(name), Some(Codec::BytesToBytes(_)))
 }
 
 /// Converts an element to [the next type that NumPy has](crate::zarr::Fixed::widened); the element is

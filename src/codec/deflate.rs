@@ -1,4 +1,4 @@
-//! `zlib` and `gzip` (RFC 1950, 1952), decoded by libdeflate; gzip members after the first by zlib-rs.
+//! `zlib`, `gzip` and raw deflate (RFC 1950, 1952, 1951), decoded by libdeflate; gzip members after the first by zlib-rs.
 //!
 //! Bytes after the end of a zlib stream and zeros after a gzip member are ignored, as in Python's `zlib` and
 //! `gzip`. Anything else after a gzip member is an error.
@@ -30,10 +30,27 @@ impl Decode for Zlib {
         let limit = dst.len();
         INFLATE
             .with_borrow_mut(|inflate| inflate.zlib_decompress(src, dst))
-            .map_err(|error| match error {
-                DecompressionError::BadData => DecodeError::corrupt("not a whole zlib stream"),
-                DecompressionError::InsufficientSpace => DecodeError::overflow(limit),
-            })
+            .map_err(|error| inflated(error, "not a whole zlib stream", limit))
+    }
+}
+
+/// Decodes deflate without a header (RFC 1951).
+#[derive(Debug)]
+pub(super) struct Deflate;
+
+impl Decode for Deflate {
+    fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
+        let limit = dst.len();
+        INFLATE
+            .with_borrow_mut(|inflate| inflate.deflate_decompress(src, dst))
+            .map_err(|error| inflated(error, "not a whole deflate stream", limit))
+    }
+}
+
+fn inflated(error: DecompressionError, what: &str, limit: usize) -> DecodeError {
+    match error {
+        DecompressionError::BadData => DecodeError::corrupt(what),
+        DecompressionError::InsufficientSpace => DecodeError::overflow(limit),
     }
 }
 
@@ -125,6 +142,14 @@ mod tests {
     fn whole_streams_decode_and_every_truncation_is_an_error() {
         assert_eq!(decode(&Zlib, HELLO_ZLIB, 5).unwrap(), b"hello");
         assert_eq!(decode(&Gzip, HELLO_GZIP, 9).unwrap(), b"hello");
+        let raw = &HELLO_ZLIB[2..HELLO_ZLIB.len() - 4];
+        assert_eq!(decode(&Deflate, raw, 5).unwrap(), b"hello");
+        assert!(decode(&Deflate, &raw[1..], 5).is_err());
+        assert!(
+            decode(&Deflate, raw, 4)
+                .unwrap_err()
+                .contains("more than 4")
+        );
         for n in 0..HELLO_ZLIB.len() {
             assert!(decode(&Zlib, &HELLO_ZLIB[..n], 5).is_err(), "{n}");
         }

@@ -11,10 +11,11 @@ use super::cast_value;
 use super::categorize::Categorize;
 use super::checksum::Checksum;
 use super::config::Config;
-use super::deflate::{Gzip, Zlib};
+use super::deflate::{Deflate, Gzip, Zlib};
 use super::delta::Delta;
 use super::error::CodecError;
 use super::fixed_scale_offset::FixedScaleOffset;
+use super::imagecodecs::{self, Predictor, Rows};
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
 use super::packbits::PackBits;
@@ -26,7 +27,7 @@ use super::stage::{Decode, Stage};
 use super::xz::Lzma;
 use super::zfp::Zfpy;
 use super::zstandard::Zstd;
-use crate::zarr::Fixed;
+use crate::zarr::{ByteOrder, Fixed};
 
 /// The kind of a codec (Zarr v3, "Codecs"), with its constructor if both Zarr versions share it. If the
 /// constructor returns no stage, the encoded bytes are the decoded bytes.
@@ -51,7 +52,9 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 39] = [
+pub(super) static CODECS: [(&str, Codec); 48] = [
+    ("ChunkyCodec", ArrayToBytes),
+    ("HorizontalDeltaCodec", ArrayToArray),
     ("adler32", BytesToBytes(checksum)),
     ("astype", NumbersToNumbers(astype)),
     ("base64", BytesToBytes(|config, _| stage(config, Base64))),
@@ -71,6 +74,25 @@ pub(super) static CODECS: [(&str, Codec); 39] = [
         BytesToBytes(|config, _| verify(config, Checksum::fletcher32())),
     ),
     ("gzip", BytesToBytes(|config, _| stage(config, Gzip))),
+    ("imagecodecs_deflate", BytesToBytes(deflate)),
+    ("imagecodecs_delta", ArrayToArray),
+    ("imagecodecs_floatpred", ArrayToArray),
+    (
+        "imagecodecs_lzw",
+        BytesToBytes(|config, _| stage(config, imagecodecs::Lzw)),
+    ),
+    (
+        "imagecodecs_packbits",
+        BytesToBytes(|config, _| stage(config, imagecodecs::PackBits)),
+    ),
+    (
+        "imagecodecs_zlib",
+        BytesToBytes(|config, _| stage(config, Zlib)),
+    ),
+    (
+        "imagecodecs_zstd",
+        BytesToBytes(|config, _| stage(config, Zstd)),
+    ),
     (
         "jenkins_lookup3",
         BytesToBytes(|config, _| verify(config, Checksum::jenkins_lookup3(config)?)),
@@ -141,6 +163,42 @@ fn checksum(config: Config<'_>, _: usize) -> Result<Option<Stage>, CodecError> {
 fn shuffle(config: Config<'_>, element_bytes: usize) -> Result<Option<Stage>, CodecError> {
     let shuffle = Shuffle::new(config, element_bytes)?;
     Ok(shuffle.map(|shuffle| Stage::decode(config.codec, shuffle)))
+}
+
+fn deflate(config: Config<'_>, _: usize) -> Result<Option<Stage>, CodecError> {
+    match config.bool("raw")?.unwrap_or(false) {
+        true => stage(config, Deflate),
+        false => stage(config, Zlib),
+    }
+}
+
+/// Returns the stage of a predictor of TIFF; `is_of_bytes` for `imagecodecs_floatpred`.
+///
+/// `shape` and `number` are those of the array; `None` if the codec decodes bytes, as filters of v2 do without a
+/// configuration.
+pub(super) fn predictor(
+    config: Config<'_>,
+    is_of_bytes: bool,
+    shape: Option<&[u64]>,
+    number: Option<Number>,
+) -> Result<Option<Stage>, CodecError> {
+    let own_shape = config.integers("shape")?;
+    let bytes = Number {
+        kind: NumberKind::UInt,
+        width: 1,
+        order: ByteOrder::Little,
+    };
+    let number = config.number("dtype")?.or(number).unwrap_or(bytes);
+    let Some(shape) = own_shape.as_deref().or(shape) else {
+        let what = format!("{} without a shape", config.codec);
+        return Err(CodecError::unsupported(what));
+    };
+    let rows = Rows::along(config, shape, config.i64("axis")?.unwrap_or(-1))?;
+    let predictor = match is_of_bytes {
+        true => Predictor::of_bytes(config, rows, number)?,
+        false => Predictor::of_numbers(config, rows, number)?,
+    };
+    stage(config, predictor)
 }
 
 /// Returns the decoded and the encoded type, `dtype` and `astype`.
@@ -219,10 +277,30 @@ pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<St
         (_, "packbits") => stage(config, PackBits),
         (_, "pcodec") => stage(config, Pcodec::new(stored)),
         (_, "zfpy") => stage(config, Zfpy::new(config, stored, None)?),
+        (_, "imagecodecs_delta") => v2_predictor(config, false, stored),
+        (_, "imagecodecs_floatpred") => v2_predictor(config, true, stored),
         (_, "categorize") => match Categorize::new(config)?.fixed(config)? {
             Some(labels) => stage(config, labels),
             None => Err(config.invalid("objects in an array of constant-size elements")),
         },
         (_, name) => Err(CodecError::unsupported(name)),
     }
+}
+
+/// As [`predictor`], for a filter of v2, whose configuration has the shape and the type of the numbers.
+fn v2_predictor(
+    config: Config<'_>,
+    is_of_bytes: bool,
+    stored: Option<Number>,
+) -> Result<Option<Stage>, CodecError> {
+    // The decoded numbers are read as those of the array. VirtualiZarr writes the wrong order for big-endian files.
+    if let (Some(own), Some(stored)) = (config.number("dtype")?, stored)
+        && own.order != stored.order
+        && own.width == stored.width
+        && own.width > 1
+    {
+        let [own, stored] = [own, stored].map(|number| number.to_fixed().numpy_descr());
+        return Err(config.invalid(format!("dtype is {own} in an array of {stored}")));
+    }
+    predictor(config, is_of_bytes, None, None)
 }

@@ -1,4 +1,4 @@
-//! Concatenated streams in one chunk, for `bz2` and `lzma`.
+//! Concatenated streams in one chunk, for `bz2` and `lzma`, and single ones.
 
 use super::error::{DecodeError, part, part_mut};
 
@@ -37,6 +37,18 @@ pub(super) fn decode_all<S: Stream>(
         if rest.is_empty() {
             return Ok(written);
         }
+    }
+}
+
+/// Decodes one stream; bytes after it are ignored.
+pub(super) fn decode_first(
+    src: &[u8],
+    dst: &mut [u8],
+    stream: &mut impl Stream,
+) -> Result<usize, DecodeError> {
+    match decode_one(src, dst, stream) {
+        Ok((_, produced)) => Ok(produced),
+        Err(Failure::NotAStream(error) | Failure::Other(error)) => Err(error),
     }
 }
 

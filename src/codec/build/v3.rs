@@ -2,6 +2,7 @@
 
 mod bytes;
 mod optional;
+mod predictor;
 mod reals;
 mod reshape;
 mod sharding;
@@ -54,6 +55,8 @@ enum ArrayStep {
         element_bytes: usize,
     },
     Stage(Stage),
+    /// A stage whose input is the stored bytes, in whatever byte order.
+    Bytes(Stage),
     /// A different shape for the same sequence of elements.
     Reshape,
 }
@@ -125,8 +128,15 @@ impl<'a> Builder<'a> {
                 // `packbits` of numcodecs encodes to an array of bytes, the registered codec to bytes.
                 "packbits" if wrapped => self.packbits(config),
                 "packbits" => self.serializer(id, config),
+                "HorizontalDeltaCodec" | "imagecodecs_delta" if !wrapped => {
+                    self.predictor(config, false)
+                }
+                "imagecodecs_floatpred" if !wrapped => self.predictor(config, true),
                 _ => Err(CodecError::unsupported(&spec.name)),
             },
+            (Some(Codec::ArrayToBytes), None) if id == "ChunkyCodec" && !wrapped => {
+                self.chunky(config)
+            }
             (Some(Codec::ArrayToBytes), None) => self.serializer(id, config),
             _ => Err(CodecError::unsupported(&spec.name)),
         }
@@ -160,6 +170,15 @@ impl<'a> Builder<'a> {
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..rank) {
             return Err(config.invalid(format!("{order:?} does not order {rank} axes")));
+        }
+        self.permute(config, order)
+    }
+
+    /// Changes the order of the axes of the encoded array.
+    fn permute(&mut self, config: Config<'_>, order: Vec<usize>) -> Result<(), CodecError> {
+        if matches!(self.arrays.last(), Some(ArrayStep::Bytes(_))) {
+            let what = format!("{} after a codec of the stored bytes", config.codec);
+            return Err(CodecError::unsupported(what));
         }
         if let Some(name) = self.names.last_mut() {
             let axes: Vec<String> = order.iter().map(ToString::to_string).collect();
@@ -350,6 +369,10 @@ impl<'a> Builder<'a> {
                 }
                 ArrayStep::Stage(stage) => {
                     stages.extend(swap.take());
+                    stages.push(stage);
+                }
+                ArrayStep::Bytes(stage) => {
+                    swap = None;
                     stages.push(stage);
                 }
                 ArrayStep::Reshape => {}

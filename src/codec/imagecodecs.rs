@@ -1,0 +1,21 @@
+//! Codecs of the Python packages imagecodecs and virtual-tiff, with which references and Icechunk repositories
+//! describe the strips and tiles of TIFF files.
+
+mod lzw;
+mod packbits;
+mod predictor;
+
+pub(super) use lzw::Lzw;
+pub(super) use packbits::PackBits;
+pub(super) use predictor::{Predictor, Rows};
+
+use super::stage::Size;
+
+/// What the names of the codecs of imagecodecs begin with.
+pub(super) const PREFIX: &str = "imagecodecs_";
+
+/// Returns the maximum size of encoded bytes. These encoders are not made for incompressible input, and images
+/// have metadata of their own.
+fn loose(decoded: Size) -> Size {
+    Size::AtMost(decoded.bytes().saturating_mul(4).saturating_add(1 << 20))
+}
