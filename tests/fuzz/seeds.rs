@@ -232,6 +232,23 @@ fn chains() -> Vec<Vec<u8>> {
             &[0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2, 3, 4],
         ),
         (
+            r#""uint8""#,
+            "0",
+            grid,
+            r#"["HorizontalDeltaCodec",{"name":"ChunkyCodec","configuration":{"endian":"little"}},{"name":"imagecodecs_packbits"}]"#,
+            &[3, 1, 2, 3, 4, 0xfd, 9],
+        ),
+        (
+            r#""float32""#,
+            "0",
+            grid,
+            r#"[{"name":"imagecodecs_floatpred","configuration":{"shape":[2,4],"dtype":"<f4"}},{"name":"bytes","configuration":{"endian":"big"}},{"name":"imagecodecs_lzw"}]"#,
+            &[
+                128, 0, 7, 224, 16, 3, 1, 128, 128, 40, 28, 0, 16, 184, 96, 0, 128, 0, 130, 31,
+                198, 2, 0, 195, 98, 27, 12, 128, 128,
+            ],
+        ),
+        (
             r#""complex_float8_e5m2""#,
             r#"["NaN",0.5]"#,
             grid,

@@ -15,6 +15,7 @@ mod hostile;
 mod kerchunk;
 mod prefetch;
 mod remote;
+mod tiff;
 
 pub use support::{clients, faulty, servers};
 
