@@ -1,13 +1,17 @@
 //! Codecs of the Python packages imagecodecs and virtual-tiff, with which references and Icechunk repositories
-//! describe the strips and tiles of TIFF files.
+//! describe the strips and tiles of TIFF files, and the codecs of images in zarr-extensions.
 
+mod jpeg;
 mod lzw;
 mod packbits;
 mod predictor;
+mod webp;
 
+pub(super) use jpeg::Jpeg;
 pub(super) use lzw::Lzw;
 pub(super) use packbits::PackBits;
 pub(super) use predictor::{Predictor, Rows};
+pub(super) use webp::Webp;
 
 use super::stage::Size;
 

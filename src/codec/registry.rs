@@ -15,7 +15,7 @@ use super::deflate::{Deflate, Gzip, Zlib};
 use super::delta::Delta;
 use super::error::CodecError;
 use super::fixed_scale_offset::FixedScaleOffset;
-use super::imagecodecs::{self, Predictor, Rows};
+use super::imagecodecs::{self, Jpeg, Predictor, Rows, Webp};
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
 use super::packbits::PackBits;
@@ -52,7 +52,7 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 48] = [
+pub(super) static CODECS: [(&str, Codec); 51] = [
     ("ChunkyCodec", ArrayToBytes),
     ("HorizontalDeltaCodec", ArrayToArray),
     ("adler32", BytesToBytes(checksum)),
@@ -78,12 +78,20 @@ pub(super) static CODECS: [(&str, Codec); 48] = [
     ("imagecodecs_delta", ArrayToArray),
     ("imagecodecs_floatpred", ArrayToArray),
     (
+        "imagecodecs_jpeg",
+        BytesToBytes(|config, _| stage(config, Jpeg::of_tiff(config)?)),
+    ),
+    (
         "imagecodecs_lzw",
         BytesToBytes(|config, _| stage(config, imagecodecs::Lzw)),
     ),
     (
         "imagecodecs_packbits",
         BytesToBytes(|config, _| stage(config, imagecodecs::PackBits)),
+    ),
+    (
+        "imagecodecs_webp",
+        BytesToBytes(|config, _| stage(config, Webp::new(config)?)),
     ),
     (
         "imagecodecs_zlib",
@@ -97,6 +105,7 @@ pub(super) static CODECS: [(&str, Codec); 48] = [
         "jenkins_lookup3",
         BytesToBytes(|config, _| verify(config, Checksum::jenkins_lookup3(config)?)),
     ),
+    ("jpeg", ArrayToBytes),
     ("json2", ArrayToBytes),
     ("lz4", BytesToBytes(|config, _| stage(config, Lz4))),
     (

@@ -595,6 +595,7 @@ fn the_listed_codecs_are_supported_and_the_others_are_not() {
             "conditional",
             "imagecodecs_delta",
             "imagecodecs_floatpred",
+            "jpeg",
             "n5_default",
             "reshape",
             "scale_offset",

@@ -249,6 +249,20 @@ fn chains() -> Vec<Vec<u8>> {
             ],
         ),
         (
+            r#""uint8""#,
+            "0",
+            r#"{"name":"regular","configuration":{"chunk_shape":[16,24]}}"#,
+            r#"[{"name":"jpeg","configuration":{"quality":95,"subsampling":[[1,1]]}}]"#,
+            include_bytes!("../../src/codec/imagecodecs/gray.jpg"),
+        ),
+        (
+            r#""uint8""#,
+            "0",
+            r#"{"name":"regular","configuration":{"chunk_shape":[16,72]}}"#,
+            r#"["bytes",{"name":"imagecodecs_webp"}]"#,
+            include_bytes!("../../src/codec/imagecodecs/pixels.webp"),
+        ),
+        (
             r#""complex_float8_e5m2""#,
             r#"["NaN",0.5]"#,
             grid,

@@ -2,7 +2,8 @@
 
 usage: make.py files DIRECTORY             data, references with relative targets, and expected arrays
        make.py parquet DIRECTORY PREFIX    combined.parq with targets that begin with PREFIX
-       make.py compare MOUNT EXPECTED      compares .npy views with expected arrays, by their names
+       make.py compare MOUNT EXPECTED [BY] compares .npy views with expected arrays, by their names; values may differ
+                                           by at most BY
        make.py packed FILE NPY             compares the variable of a .packed.nc with a .npy
        make.py large COUNT JSON PARQUET    references to nothing, for measurements
 
@@ -217,7 +218,7 @@ def write_virtualizarr(directory):
     dataset.vz.to_kerchunk(str(directory / "virtual.parq"), format="parquet")
 
 
-def compare(mount, expected):
+def compare(mount, expected, by=0):
     wanted = sorted(expected.rglob("*.npy"))
     for path in wanted:
         array = path.relative_to(expected).with_suffix("")
@@ -225,7 +226,8 @@ def compare(mount, expected):
         there, here = np.load(view), np.load(path)
         assert there.shape == here.shape, (array, there.shape, here.shape)
         assert there.dtype.newbyteorder("=") == here.dtype.newbyteorder("="), (array, there.dtype, here.dtype)
-        assert np.array_equal(there, here), array
+        is_near = by > 0 and np.abs(there.astype("i8") - here).max() <= by
+        assert is_near or np.array_equal(there, here), array
     print(len(wanted))
 
 
@@ -254,7 +256,7 @@ def main():
     elif command == "parquet":
         write_parquet(Path(arguments[0]).absolute(), arguments[1])
     elif command == "compare":
-        compare(Path(arguments[0]), Path(arguments[1]))
+        compare(Path(arguments[0]), Path(arguments[1]), *map(int, arguments[2:]))
     elif command == "packed":
         compare_packed(*arguments)
     elif command == "large":

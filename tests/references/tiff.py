@@ -7,6 +7,7 @@ those of VirtualiZarr with virtual-tiff, which also writes the Icechunk reposito
 file. Expected arrays are what tifffile reads.
 """
 
+import base64
 import io
 import json
 import sys
@@ -44,9 +45,24 @@ FILES = {
     ),
     "packbits": (SST, {"compression": "packbits", "rowsperstrip": 32}),
     "packbits_labels": ((SST // 50 % 5).astype("u1"), TILES | {"compression": "packbits"}),
+    "webp": (PIXELS, TILES | {"compression": "webp", "compressionargs": {"lossless": False}, "photometric": "rgb"}),
+    "webp_alpha": (
+        np.dstack([PIXELS, PIXELS[..., 0]]),
+        TILES | {"compression": "webp", "photometric": "rgb", "extrasamples": ["unassalpha"]},
+    ),
+    "webp_opaque": (
+        np.dstack([PIXELS, np.full_like(PIXELS[..., 0], 255)]),
+        TILES | {"compression": "webp", "photometric": "rgb", "extrasamples": ["unassalpha"]},
+    ),
+}
+# Decoders of JPEG need not agree on each value.
+JPEG = {
+    "jpeg_gray": (PIXELS[..., 0].copy(), TILES | {"compression": "jpeg"}),
+    "jpeg_pixels": (PIXELS, TILES | {"compression": "jpeg", "photometric": "rgb"}),
+    "jpeg_subsampled": (PIXELS, TILES | {"compression": "jpeg", "photometric": "rgb", "subsampling": (2, 2)}),
 }
 # What virtual-tiff or zarr-python cannot read.
-NOT_VIRTUAL = {"float_pixels"}
+NOT_VIRTUAL = {"float_pixels", "webp_alpha", "webp_opaque", "jpeg_pixels", "jpeg_subsampled"}
 # Those whose codecs VirtualiZarr can write as references of kerchunk.
 KERCHUNK = ["deflate_floats", "packbits"]
 
@@ -58,16 +74,49 @@ def expect(directory, name, values):
 
 
 def write_files(directory):
-    for name, (values, options) in FILES.items():
+    for name, (values, options) in (FILES | JPEG).items():
         tifffile.imwrite(directory / f"{name}.tif", values, **options)
-        expect(directory, f"tiff/{name}", tifffile.imread(directory / f"{name}.tif"))
+        kind = "tiff-jpeg" if name in JPEG else "tiff"
+        expect(directory, f"{kind}/{name}", tifffile.imread(directory / f"{name}.tif"))
+
+
+def write_parts(directory, references):
+    """Chunks of JPEG without their tables, without a header, and without conversion of colours: Aperio, Hamamatsu."""
+    import imagecodecs.numcodecs as codecs
+    from imagecodecs import jpeg8_encode
+
+    tile = PIXELS[:32, :32]
+    converted = jpeg8_encode(tile, level=90)
+    stored = jpeg8_encode(tile, level=90, colorspace="RGB", outcolorspace="RGB")
+    segments, at = [], 2
+    while converted[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(converted[at + 2 : at + 4], "big")
+        segments.append(converted[at:end])
+        at = end
+    scan = converted[at:]
+    is_table = [segment[1] in (0xDB, 0xC4) for segment in segments]
+    tables = b"\xff\xd8" + b"".join(s for s, t in zip(segments, is_table) if t) + b"\xff\xd9"
+    others = b"\xff\xd8" + b"".join(s for s, t in zip(segments, is_table) if not t) + scan
+    header = converted[: at + 2 + int.from_bytes(converted[at + 2 : at + 4], "big")]
+    parts = {
+        "jpeg_tables": (others, {"tables": tables, "colorspace_data": 2}),
+        "jpeg_header": (converted[len(header) : -2], {"header": header, "colorspace_data": 2}),
+        "jpeg_stored": (stored, {"colorspace_jpeg": 2, "colorspace_data": 2}),
+    }
+    for name, (chunk, options) in parts.items():
+        codec = codecs.Jpeg(**options)
+        zarray = {"zarr_format": 2, "shape": [32, 32, 3], "chunks": [32, 32, 3], "dtype": "|u1", "order": "C"}
+        zarray |= {"fill_value": 0, "filters": None, "compressor": codec.get_config()}
+        references[f"{name}/.zarray"] = json.dumps(zarray)
+        references[f"{name}/0.0.0"] = "base64:" + base64.b64encode(chunk).decode()
+        expect(directory, f"tiff-jpeg/{name}", codec.decode(chunk))
 
 
 def write_references(directory):
     from kerchunk.df import refs_to_dataframe
 
     references = {".zgroup": '{"zarr_format":2}'}
-    for name in FILES:
+    for name in FILES | JPEG:
         with tifffile.imread(directory / f"{name}.tif", aszarr=True) as store:
             text = io.StringIO()
             store.write_fsspec(text, url="", groupname=name)
@@ -75,6 +124,7 @@ def write_references(directory):
             own = json.loads(text.getvalue())
             own.pop(".zgroup")
             references |= own
+    write_parts(directory, references)
     (directory / "tiff.json").write_text(json.dumps(references))
     refs_to_dataframe({"version": 1, "refs": references}, str(directory / "tiff.parq"))
 
@@ -94,14 +144,15 @@ def write_virtual(directory):
     storage = icechunk.local_filesystem_storage(str(directory / "tiff-icechunk"))
     repository = icechunk.Repository.create(storage, config=config)
     session = repository.writable_session("main")
-    for name in FILES.keys() - NOT_VIRTUAL:
+    for name in (FILES | JPEG).keys() - NOT_VIRTUAL:
         url = f"{prefix}{name}.tif"
         parser = VirtualTIFF(ifd=0)
         dataset = open_virtual_dataset(url, registry=registry, parser=parser, loadable_variables=[])
         dataset.vz.to_icechunk(session.store, group=name)
         values = tifffile.imread(directory / f"{name}.tif")
         is_pixels = values.ndim == 3 and values.shape[-1] in (3, 4)
-        expect(directory, f"tiff-icechunk/{name}/0", np.moveaxis(values, -1, 0) if is_pixels else values)
+        kind = "tiff-icechunk-jpeg" if name in JPEG else "tiff-icechunk"
+        expect(directory, f"{kind}/{name}/0", np.moveaxis(values, -1, 0) if is_pixels else values)
         if name in KERCHUNK:
             for form, suffix in [("json", "json"), ("parquet", "parq")]:
                 dataset.vz.to_kerchunk(str(directory / f"virtual-{name}.{suffix}"), format=form)

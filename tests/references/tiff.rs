@@ -1,13 +1,24 @@
 //! References and Icechunk repositories of TIFF files, which tifffile, virtual-tiff and VirtualiZarr wrote.
 
-use crate::support::Mount;
-use crate::{fixtures, is_equal};
+use crate::support::{Mount, run};
+use crate::{fixtures, is_equal, make};
+
+/// Asserts that the values of images of JPEG differ by at most `by` from those of libjpeg-turbo.
+fn is_near(mount: &Mount, expected: &str, by: u8) {
+    let compared = run(make()
+        .arg("compare")
+        .arg(mount.path())
+        .arg(fixtures().join("expected").join(expected))
+        .arg(by.to_string()));
+    assert!(compared.trim().parse::<u32>().unwrap() > 0, "{compared}");
+}
 
 #[test]
 fn references_of_tifffile_have_the_pixels_that_tifffile_reads() {
     for references in ["tiff.json", "tiff.parq"] {
         let mount = Mount::new(fixtures().join(references));
         is_equal(&mount, "tiff");
+        is_near(&mount, "tiff-jpeg", 5);
         mount.unmount();
     }
 }
@@ -30,5 +41,6 @@ fn an_icechunk_repository_of_virtual_tiff_has_the_pixels_that_tifffile_reads() {
     let repository = fixtures().join("tiff-icechunk");
     let mount = Mount::with(repository, &["--allow-target", &targets]);
     is_equal(&mount, "tiff-icechunk");
+    is_near(&mount, "tiff-icechunk-jpeg", 1);
     mount.unmount();
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{Chain, ChainContext, OutputElements, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
+use crate::codec::imagecodecs::Jpeg;
 use crate::codec::number::Number;
 use crate::codec::object::ObjectCodec;
 use crate::codec::packbits::PackBits;
@@ -273,6 +274,10 @@ impl<'a> Builder<'a> {
             "packbits" => {
                 let packed = PackedBits::new(config, self.fixed(config)?)?;
                 Serializer::Stage(Stage::decode(config.codec, packed))
+            }
+            "jpeg" => {
+                let jpeg = Jpeg::of_array(config, self.fixed(config)?, &self.shape)?;
+                Serializer::Stage(Stage::decode(config.codec, jpeg))
             }
             "n5_default" => self.n5_default(config)?,
             "optional" | "zarrs.optional" => Serializer::Stage(self.optional(config)?),
