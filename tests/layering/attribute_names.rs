@@ -176,7 +176,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "codec/",
-        &["dtype", "labels"],
+        &["axis", "dtype", "labels"],
         "members of configurations of codecs",
     ),
     ("node.rs", &["dtype"], "the name of an extended attribute"),
