@@ -132,9 +132,12 @@ async fn absent_nodes(
         .filter(|path| !path.is_empty() && is_named(path));
     if is_local(store) {
         for path in paths.take(MAX_MEMBERS) {
-            let below = Key::new(path.as_bytes()).map(|below| key.join_key(&below));
-            if let Ok(below) = below
-                && let Ok(false) = is_node(store, &below).await
+            let Ok(below) = Key::new(path.as_bytes()) else {
+                continue;
+            };
+            let node = key.join_key(&below);
+            if !has_named_document(store, &node, consolidated.documents(path)).await
+                && let Ok(false) = is_node(store, &node).await
             {
                 absent.insert(path.to_owned(), BY);
             }
@@ -157,6 +160,24 @@ async fn is_node(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {
     }
     // Directories in an N5 hierarchy and implicit groups of v2 need no document of their own.
     Ok(is_hierarchy(store, key).await? || has_directories(store, key).await?)
+}
+
+/// Returns whether a node is known to have one of the documents that consolidated metadata name: mostly it has the
+/// first one, and takes one call of the store.
+async fn has_named_document(
+    store: &dyn Store,
+    node: &Key,
+    named: impl Iterator<Item = &'static str>,
+) -> bool {
+    for document in named.filter(|document| DOCUMENTS.contains(document)) {
+        if let Ok(key) = node.join(document.as_bytes())
+            && let Ok(stat) = store.stat(&key).await
+            && stat.kind == Kind::Object
+        {
+            return true;
+        }
+    }
+    false
 }
 
 async fn is_directory(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {

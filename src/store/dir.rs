@@ -145,6 +145,26 @@ impl DirStore {
         }
     }
 
+    /// Opens a key without access to its content, following the links that the options allow.
+    fn place(&self, key: &Key) -> Result<Place, StoreError> {
+        // Most paths have no links. Then one call finds the file, or proves that it is absent.
+        match self.resolve_with(key, PATH_ONLY, Links::Refused) {
+            Ok(fd) => Ok(Place {
+                fd,
+                has_links: false,
+            }),
+            Err(error) if is_refused_link(&error) => {
+                let fd = self.resolve(key, PATH_ONLY);
+                let fd = fd.map_err(|error| self.failed(key, error))?;
+                Ok(Place {
+                    fd,
+                    has_links: true,
+                })
+            }
+            Err(error) => Err(StoreError::from_io(key, error)),
+        }
+    }
+
     /// Opens a key, following the links that the options allow.
     fn resolve(&self, key: &Key, flags: OFlags) -> io::Result<OwnedFd> {
         let links = match self.options.follow_symlinks {
@@ -196,13 +216,12 @@ impl DirStore {
 
     /// Stats a key, following links; a key that is neither file nor directory does not exist in this store.
     fn file_stat(&self, key: &Key) -> Result<FileStat, StoreError> {
-        let stat = self
-            .resolve(key, PATH_ONLY)
-            .and_then(|fd| rustix::fs::fstat(&fd).map_err(Into::into))
-            .map_err(|error| self.failed(key, error))?;
+        let place = self.place(key)?;
+        let stat = rustix::fs::fstat(&place.fd);
+        let stat = stat.map_err(|error| StoreError::from_io(key, error.into()))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(stat),
-            FileType::Directory if self.is_its_own_ancestor(key, &stat)? => {
+            FileType::Directory if place.has_links && self.is_its_own_ancestor(key, &stat)? => {
                 Err(StoreError::Denied {
                     key: key.clone(),
                     what: "the link leads to a directory that contains it".into(),
@@ -217,8 +236,7 @@ impl DirStore {
     /// Opens a regular file for reading.
     fn open_file(&self, key: &Key) -> Result<SnapshotFile, StoreError> {
         let failed = |e| StoreError::from_io(key, e);
-        let place = self.resolve(key, PATH_ONLY);
-        let place = place.map_err(|error| self.failed(key, error))?;
+        let place = self.place(key)?.fd;
         let stat = rustix::fs::fstat(&place).map_err(|e| failed(e.into()))?;
         // The type is checked first, because open(2) of a device can have side effects.
         match FileType::from_raw_mode(stat.st_mode) {
@@ -257,10 +275,6 @@ impl DirStore {
             let error = result.err().and_then(|error| Errno::from_io_error(&error));
             error == Some(Errno::NOENT)
         };
-        // Mostly no component is a link.
-        if is_missing(self.resolve_with(key, PATH_ONLY, Links::Refused)) {
-            return false;
-        }
         let mut at = key.clone();
         while !at.is_root() && is_missing(self.resolve(&at, PATH_ONLY)) {
             if self.resolve(&at, PATH_ONLY | OFlags::NOFOLLOW).is_ok() {
@@ -274,10 +288,6 @@ impl DirStore {
     /// Returns whether a directory contains itself, which only links make possible. Below two such links, a
     /// walk of the tree would meet 2^40 paths until the kernel follows no more links.
     fn is_its_own_ancestor(&self, key: &Key, stat: &FileStat) -> Result<bool, StoreError> {
-        let without_links = self.resolve_with(key, PATH_ONLY, Links::Refused);
-        if key.is_root() || without_links.is_ok() {
-            return Ok(false);
-        }
         let mut ancestor = key.clone();
         while !ancestor.is_root() {
             ancestor = ancestor.parent();
@@ -290,6 +300,18 @@ impl DirStore {
         }
         Ok(false)
     }
+}
+
+/// A key that was opened without access to its content.
+struct Place {
+    fd: OwnedFd,
+    /// Whether a component of the path is a link.
+    has_links: bool,
+}
+
+/// Returns whether a path was not resolved because a component is a link.
+fn is_refused_link(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::XDEV))
 }
 
 /// Returns the error of a name that is neither a file nor a directory.

@@ -13,7 +13,7 @@ use super::file::nodes::Nodes;
 use super::group::tree::TreeScope;
 use crate::array::ChunkTable;
 use crate::node::{ContentError, NodeResolver, Value, ViewNode};
-use crate::store::{Key, ListingSupport, list_prefixes};
+use crate::store::{Key, ListingSupport};
 use crate::sync::Mutex;
 
 /// The arrays and groups of a group.
@@ -181,12 +181,9 @@ impl Nodes {
         if !is_complete && self.store().incomplete_listing(group).await?.is_some() {
             return Ok(Vec::new());
         }
-        let names = list_prefixes(&**self.store(), group, most).await?;
         let mut members = Vec::new();
-        for name in names.iter().take(most) {
-            if let Ok(key) = group.join(name) {
-                members.push(self.node(&key).await?);
-            }
+        for key in &*self.member_keys(group, most).await? {
+            members.push(self.node(key).await?);
         }
         Ok(members)
     }

@@ -71,7 +71,7 @@ impl<'a> Budget<'a> {
 
     fn take_node(&mut self) -> Result<(), HierarchyError> {
         let nodes = self.nodes.checked_sub(1);
-        self.nodes = nodes.ok_or_else(|| HierarchyError::Absent("too many nodes".into()))?;
+        self.nodes = nodes.ok_or_else(too_many_nodes)?;
         Ok(())
     }
 
@@ -174,6 +174,10 @@ fn path_below<'a>(path: &'a str, above: &[u8]) -> Option<&'a str> {
     }
     let rest = path.strip_prefix(std::str::from_utf8(above).ok()?)?;
     rest.strip_prefix('/')
+}
+
+fn too_many_nodes() -> HierarchyError {
+    HierarchyError::Absent("too many nodes".into())
 }
 
 fn unreadable_error(why: &str) -> HierarchyError {
@@ -409,7 +413,11 @@ impl DocumentTree {
                     "deeper than {MAX_DEPTH} groups"
                 )));
             }
-            for name in list_prefixes(store, key, budget.nodes).await? {
+            let names = list_prefixes(store, key, budget.nodes).await?;
+            if names.len() > budget.nodes {
+                return Err(too_many_nodes());
+            }
+            for name in names {
                 let Ok(below) = key.join(&name) else {
                     continue;
                 };

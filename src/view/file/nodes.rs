@@ -15,7 +15,7 @@ use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
 use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
-use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version};
+use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version, list_prefixes};
 use crate::sync::Mutex;
 use crate::view::format::Format;
 use crate::view::format::format_set::FormatSet;
@@ -50,7 +50,12 @@ pub struct Nodes {
     pub(in crate::view) whole_file_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
     pub(in crate::view) whole_file_ids: AtomicU64,
     pub(in crate::view) files_with_gap: FilesWithGap,
+    /// The keys of the first members of groups, and when they were listed.
+    member_keys: Mutex<WeightedLru<(Key, usize), ListedMembers>>,
 }
+
+/// The keys of the first members of a group, and when they were listed.
+type ListedMembers = (Arc<Vec<Key>>, Instant);
 
 /// Identifies a file of a node: the node's key and version, and the number of the format.
 pub(in crate::view) type FileId = (Key, u64, u8);
@@ -93,6 +98,7 @@ impl Nodes {
             whole_file_loads: SingleFlight::default(),
             whole_file_ids: AtomicU64::new(0),
             files_with_gap: FilesWithGap::default(),
+            member_keys: WeightedLru::new(memory / 256, usize::MAX).into(),
         }
     }
 
@@ -178,11 +184,48 @@ impl Nodes {
 
     /// Returns the cached node at a key, if it is still trusted.
     pub fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
-        let is_immutable = self.store.capabilities().immutable;
-        let mut read = self.read.lock();
-        let (node, since) = read.get(key)?;
-        let is_young = is_immutable || since.elapsed() < self.options.ttl.present;
-        (is_young && !node.is_outdated()).then(|| Arc::clone(node))
+        let (node, since) = {
+            let mut read = self.read.lock();
+            let (node, since) = read.get(key)?;
+            (Arc::clone(node), *since)
+        };
+        (self.is_young(since) && !node.is_outdated()).then_some(node)
+    }
+
+    /// Returns the keys of at most `most` members of a group, which are trusted as long as cached nodes: the views of
+    /// each array of the group ask for them.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(in crate::view) async fn member_keys(
+        &self,
+        group: &Key,
+        most: usize,
+    ) -> Result<Arc<Vec<Key>>, StoreError> {
+        let id = (group.clone(), most);
+        if let Some((keys, since)) = self.member_keys.lock().get(&id)
+            && self.is_young(*since)
+        {
+            return Ok(Arc::clone(keys));
+        }
+        let since = Instant::now();
+        let names = list_prefixes(&*self.store, group, most).await?;
+        let names = names.iter().take(most);
+        let keys: Vec<Key> = names.filter_map(|name| group.join(name).ok()).collect();
+        let bytes = keys
+            .iter()
+            .map(|key| size_of::<Key>() + key.as_bytes().len());
+        let bytes = bytes.sum::<usize>() as u64;
+        let keys = Arc::new(keys);
+        let listed = (Arc::clone(&keys), since);
+        let evicted = self.member_keys.lock().insert(id, listed, bytes);
+        drop(evicted);
+        Ok(keys)
+    }
+
+    /// Returns whether what was read at a time is trusted without asking the store again.
+    fn is_young(&self, since: Instant) -> bool {
+        self.store.capabilities().immutable || since.elapsed() < self.options.ttl.present
     }
 
     async fn open(

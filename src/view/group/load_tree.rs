@@ -46,14 +46,16 @@ struct TreeBudget {
 impl TreeBudget {
     /// Takes one node, or memory for its content, from the budget.
     fn take(&mut self, bytes: u64) -> Result<(), ContentError> {
-        let nodes = self.nodes.checked_sub(1).ok_or_else(|| {
-            ContentError::Absent(format!("more than {MAX_NODES} nodes are below it"))
-        })?;
+        let nodes = self.nodes.checked_sub(1).ok_or_else(Self::too_many)?;
         let left = self.bytes.checked_sub(bytes).ok_or_else(|| {
             ContentError::Absent("metadata below it are too long for one file".into())
         })?;
         (self.nodes, self.bytes) = (nodes, left);
         Ok(())
+    }
+
+    fn too_many() -> ContentError {
+        ContentError::Absent(format!("more than {MAX_NODES} nodes are below it"))
     }
 }
 
@@ -206,6 +208,9 @@ impl Nodes {
         // First, so that the names come from the metadata that name all nodes.
         self.check_names(node).await?;
         let children = self.child_keys(node, budget.nodes).await?;
+        if children.len() > budget.nodes {
+            return Err(TreeBudget::too_many());
+        }
         let default = node.key().join(DEFAULT_GRID_MAPPING.as_bytes()).ok();
         let has_crs = has_crs || children.iter().any(|child| Some(child) == default.as_ref());
         for child in children {
