@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::kernel::MountDirectory;
-use super::{Failure, arguments, kernel, probe};
+use super::{Failure, kernel, probe, server};
 use crate::machine::mountinfo::parse_table;
 
 /// A directory that is locked for a mount of this process.
@@ -52,7 +52,7 @@ impl Messages<'_> {
 
     /// A source as mountpoint is an error of its own, even with `--nonempty`.
     fn unsuitable(&self, reason: String) -> MountpointError {
-        MountpointError::Unsuitable(match arguments::is_source(self.0) {
+        MountpointError::Unsuitable(match server::is_source(self.0) {
             true => format!(
                 "mountpoint {}: it is a Zarr source itself; SOURCE comes first and \
                  MOUNTPOINT second, so the two may be swapped",
@@ -137,7 +137,7 @@ impl Mountpoint {
             )));
         }
         Ok(Self {
-            is_source: nonempty && arguments::is_source(&path),
+            is_source: nonempty && server::is_source(&path),
             path,
             directory,
             recovered,

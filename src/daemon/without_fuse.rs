@@ -1,9 +1,8 @@
 //! The module in a build without the feature `mount`: commands that need FUSE fail with a message.
 
-mod discovery;
+mod client;
 mod environment;
 mod logging;
-mod mounted_views;
 mod probe;
 mod reexec;
 mod source;
@@ -14,7 +13,7 @@ use std::process::ExitCode;
 
 use crate::cli::{HelperOptions, MountOptions, RunArgs, StatsArgs, UmountArgs};
 pub use crate::inspect::Failure;
-pub use discovery::{path, views};
+pub use client::{path, views};
 pub use environment::restart_with_env_file;
 pub use logging::log_warnings;
 pub use probe::run_probe;

@@ -19,7 +19,7 @@ use crate::store::{
 const MAX_LOGGED: usize = 20;
 
 /// Returns whether a path is a Zarr hierarchy, a zip archive or a URL, and so cannot be a mountpoint.
-pub(super) fn is_source(path: &Path) -> bool {
+pub(in crate::daemon) fn is_source(path: &Path) -> bool {
     let text = path.to_str().map(with_lower_scheme);
     if let Some((scheme, _)) = text.as_ref().and_then(|text| text.split_once("://")) {
         return scheme == "file" || text.as_deref().is_some_and(is_remote_url);

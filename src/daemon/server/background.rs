@@ -16,7 +16,7 @@ const OK: &str = "ok";
 
 /// Executes this command in the background. `mountpoint` is passed on if the command line has none.
 /// Returns the process ID of the daemon when the mount is ready.
-pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
+pub(in crate::daemon) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
     let spawned = command().args(mountpoint).spawn();
     let mut child = spawned.map_err(|e| format!("starting the background process: {e}"))?;
     answer(&mut child)?;
@@ -24,7 +24,7 @@ pub(super) fn start(mountpoint: Option<&Path>) -> Result<u32, Failure> {
 }
 
 /// Returns the command that executes this program again in the background.
-pub(super) fn command() -> Command {
+pub(in crate::daemon) fn command() -> Command {
     let mut command = reexec::same_arguments();
     command
         .env(CHILD, "1")
@@ -37,7 +37,7 @@ pub(super) fn command() -> Command {
 ///
 /// # Errors
 /// The reason why the mount failed.
-pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
+pub(in crate::daemon) fn answer(child: &mut Child) -> Result<(), Failure> {
     let mut answer = String::new();
     if let Some(stdout) = &mut child.stdout {
         stdout.read_to_string(&mut answer)?;
@@ -58,7 +58,7 @@ pub(super) fn answer(child: &mut Child) -> Result<(), Failure> {
 
 /// Ends this process with its parent until [`report_ready`], so that a command which is killed before
 /// the mount is ready leaves no daemon.
-pub(super) fn die_with_parent() {
+pub(in crate::daemon) fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     // The parent may have ended before the system call.
     let stdout = rustix::stdio::stdout();
@@ -71,10 +71,10 @@ pub(super) fn die_with_parent() {
 }
 
 /// The environment variable that marks the background process.
-pub(super) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
+pub(in crate::daemon) const CHILD: &str = "ZARRFS_BACKGROUND_CHILD";
 
 /// The environment variable of the background process of `zarrfs run`: its temporary mountpoint.
-pub(super) const PRIVATE: &str = "ZARRFS_PRIVATE_MOUNTPOINT";
+pub(in crate::daemon) const PRIVATE: &str = "ZARRFS_PRIVATE_MOUNTPOINT";
 
 /// Returns the mountpoint of the background process of `zarrfs run`.
 pub fn private_mountpoint() -> Option<PathBuf> {
@@ -82,7 +82,7 @@ pub fn private_mountpoint() -> Option<PathBuf> {
 }
 
 /// Sends the result to the waiting command and closes the pipe.
-pub(super) fn send_result(message: &str) {
+pub(in crate::daemon) fn send_result(message: &str) {
     let mut stdout = std::io::stdout();
     let _ = stdout
         .write_all(message.as_bytes())
@@ -96,7 +96,7 @@ pub(super) fn send_result(message: &str) {
 ///
 /// The process group of the caller is kept until now: systemd's autofs lets only that group access the
 /// mountpoint while it waits for the mount. The daemon of `zarrfs run` still ends with its parent.
-pub(super) fn report_ready() {
+pub(in crate::daemon) fn report_ready() {
     if private_mountpoint().is_none() {
         let _ = rustix::process::set_parent_process_death_signal(None);
     }
