@@ -14,7 +14,7 @@ mod shard_index;
 
 pub use collection::{Collection, NODE_DOCUMENTS, find_hierarchies, is_hierarchy, relative};
 pub use document::{
-    DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments,
+    DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments, OwnVersions,
     StoredDocument, is_document, is_document_name, read_document, read_v1,
 };
 pub use key_classes::KEY_CLASSES;

@@ -18,7 +18,7 @@ use serde_json::Value as Json;
 
 use crate::array::{ArrayReader, Engine, Reservation};
 use crate::codec::Pipeline;
-use crate::hierarchy::NodeDocuments;
+use crate::hierarchy::{NodeDocuments, OwnVersions};
 use crate::store::{DocumentStore, Key, Store, StoreError};
 use crate::zarr::Node;
 
@@ -35,6 +35,8 @@ pub struct ViewNode {
     pub(crate) broken: Option<String>,
     pub(crate) elements: NodeElements,
     pub(crate) version: u64,
+    /// The versions of the documents, if `version` depends on nothing else.
+    pub(crate) own_versions: Option<OwnVersions>,
     pub(crate) modified: SystemTime,
     pub(crate) attributes: Option<Vec<u8>>,
     /// Why the document of the attributes could not be read; `None` if it was read, or does not exist.

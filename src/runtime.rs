@@ -145,7 +145,7 @@ fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
     if *started {
         return Ok(pool);
     }
-    let threads = *THREADS.get_or_init(crate::machine::cores);
+    let threads = threads();
     for number in 0..threads {
         let own = Arc::clone(pool);
         let spawned = thread::Builder::new()
@@ -263,12 +263,18 @@ pub fn may_block() -> bool {
     IS_CPU_THREAD.get()
 }
 
-/// Moves the future off the calling thread: it is pending once, and then polled by the CPU pool.
+/// Returns the number of threads of the CPU pool.
+pub fn threads() -> usize {
+    *THREADS.get_or_init(crate::machine::cores)
+}
+
+/// Moves the future off the calling thread: it is pending once, and then polled by the CPU pool. Ready at once on a
+/// thread of that pool.
 ///
 /// A request awaits this before work that a session thread must not do, such as reading metadata
 /// from a disk and parsing it.
 pub async fn leave_session_thread() {
-    let mut is_woken = false;
+    let mut is_woken = may_block();
     std::future::poll_fn(|context| {
         if is_woken {
             return Poll::Ready(());

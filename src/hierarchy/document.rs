@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 use super::n5;
 use super::separator::with_separator;
 use crate::store::{
-    AccessHint, Key, Store, StoreError, Version, drop_older, map_concurrent, read_to_end,
+    AccessHint, Key, Kind, Store, StoreError, Version, drop_older, map_concurrent, read_to_end,
 };
 use crate::zarr;
 
@@ -193,6 +193,30 @@ pub struct NodeDocuments {
     pub problem: Option<String>,
     /// The key and version of the document that describes an array, if the node is one.
     pub array: Option<(Key, Version)>,
+    /// The versions of the Zarr documents, if `version` depends on nothing else.
+    pub own_versions: Option<OwnVersions>,
+}
+
+/// The versions of the Zarr documents of one node, in the order of [`Document::ALL`]; `None` for those that it lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OwnVersions([Option<Version>; 4]);
+
+impl OwnVersions {
+    /// Returns whether the node at a key still has the documents of these versions, and no others; false if that
+    /// cannot be determined.
+    pub fn are_current(&self, store: &dyn crate::store::SyncStore, key: &Key) -> bool {
+        let documents = Document::ALL.into_iter().zip(self.0);
+        documents.into_iter().all(|(document, version)| {
+            let Ok(key) = key.join(document.name().as_bytes()) else {
+                return false;
+            };
+            match store.stat(&key) {
+                Ok(stat) => stat.kind == Kind::Object && Some(stat.version) == version,
+                Err(StoreError::NotFound { .. }) => version.is_none(),
+                Err(_) => false,
+            }
+        })
+    }
 }
 
 impl NodeDocuments {
@@ -207,7 +231,9 @@ impl NodeDocuments {
             modified: UNIX_EPOCH,
             problem: None,
             array: None,
+            own_versions: None,
         };
+        let mut own_versions = OwnVersions::default();
         let mut hasher = SipHasher13::new();
         let [own @ .., _] = Document::ALL;
         let read = |document| read_document(store, key, document);
@@ -220,9 +246,13 @@ impl NodeDocuments {
             *zattrs = read(Document::Zattrs).await;
         }
         for (place, document) in documents.into_iter().enumerate() {
-            if let Some(document) = document?
-                && !node.add(place, document, &mut hasher)?
-            {
+            let Some(document) = document? else {
+                continue;
+            };
+            if let Some(version) = own_versions.0.get_mut(place) {
+                *version = Some(document.version);
+            }
+            if !node.add(place, document, &mut hasher)? {
                 break;
             }
         }
@@ -235,28 +265,32 @@ impl NodeDocuments {
             node.add(own.len(), document, &mut hasher)?;
         } else if !is_zarr && node.problem.is_none() {
             node.read_v1(store, key, &mut hasher).await?;
-        } else {
-            node.complete_zarray(store, key, &mut hasher).await?;
+        } else if node.complete_zarray(store, key, &mut hasher).await? && node.problem.is_none() {
+            node.own_versions = Some(own_versions);
         }
         node.version = hasher.finish();
         Ok(node)
     }
 
-    /// Adds the separator of chunk keys to the `.zarray` of an array, if the store decides it.
+    /// Adds the separator of chunk keys to the `.zarray` of an array, if the store decides it. Returns whether the
+    /// documents decide it.
     async fn complete_zarray(
         &mut self,
         store: &dyn Store,
         key: &Key,
         hasher: &mut SipHasher13,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let [None, Some(zarray), ..] = &mut self.texts else {
-            return Ok(());
+            return Ok(true);
         };
+        if zarr::chunk_names_without_separator(zarray).is_none() {
+            return Ok(true);
+        }
         if let Cow::Owned(complete) = with_separator(store, key, zarray).await? {
             *zarray = complete;
             hasher.write(b"/");
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Reads the document of a version 1 array as that of a version 2 array.

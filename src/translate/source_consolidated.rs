@@ -118,6 +118,7 @@ impl SourceConsolidated {
             modified: self.modified,
             problem: None,
             array: Some((document.clone(), *version)),
+            own_versions: None,
         })
     }
 }

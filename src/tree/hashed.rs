@@ -308,12 +308,16 @@ impl Tree for HashedTree {
     }
 
     fn lookup_entry(&self, parent: Ino, entry: &Entry<'_>) -> Option<Result<Node, StoreError>> {
+        let key = match self.child(parent, entry.name) {
+            Ok(key) => key,
+            Err(error) => return Some(Err(error)),
+        };
         match entry.stat {
-            Some(stat) => {
-                let key = self.child(parent, entry.name);
-                Some(key.map(|key| self.intern(key, stat)))
+            Some(stat) => Some(Ok(self.intern(key, stat))),
+            None => {
+                let stat = self.store.try_stat(&key)?;
+                Some(self.found(key, stat))
             }
-            None => self.lookup(parent, entry.name).at_hand(),
         }
     }
 

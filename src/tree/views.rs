@@ -235,8 +235,11 @@ impl Tree for ViewTree {
             return None;
         }
         let (view, _) = self.looked_up(parent).ok()?;
+        if let Some(found) = find_chunk(&view, entry.name) {
+            return Some(found.and_then(|found| self.intern(found, parent)));
+        }
         if !self.is_cached(&view, entry.name) {
-            return self.lookup(parent, entry.name).at_hand();
+            return None;
         }
         let found = self.find(&view, entry.name).now_or_never()?;
         Some(found.and_then(|found| self.intern(found, parent)))

@@ -73,8 +73,7 @@ fn the_path_of_a_view_or_the_reason_for_its_absence_is_printed() {
         ("", "netcdf", ".zarrfs/demo.nc"),
         ("v3", "nc", "v3/.zarrfs/v3.nc"),
         ("/v3/t2m/", "npy", "v3/t2m/.zarrfs/t2m.npy"),
-        // For an array, a format of groups means the view of its group.
-        ("v3/t2m", "nc", "v3/.zarrfs/v3.nc"),
+        ("v3/t2m", "nc", "v3/t2m/.zarrfs/t2m.nc"),
         ("v3/t2m", "chunks", "v3/t2m/.zarrfs/chunks"),
         ("", "as-v2", ".zarrfs/as-v2"),
         ("", "readme", ".zarrfs/README.txt"),
@@ -134,7 +133,7 @@ fn the_path_of_a_view_or_the_reason_for_its_absence_is_printed() {
         ("", "nc", "demo.nc"),
         ("v3", "nc", "v3/v3.nc"),
         ("v3/t2m", "npy", "v3/t2m.npy"),
-        ("v3/t2m", "nc", "v3/v3.nc"),
+        ("v3/t2m", "nc", "v3/t2m.nc"),
         ("v3/t2m", "chunks", "v3/t2m.chunks"),
     ] {
         assert_eq!(

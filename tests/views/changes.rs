@@ -304,3 +304,43 @@ fn a_text_that_becomes_another_has_the_size_of_its_bytes() {
     drop(held);
     assert_others_served(&mount, &stores);
 }
+
+/// The names and sizes of the files in a directory, of one listing.
+fn sizes(directory: &std::path::Path) -> std::collections::BTreeMap<String, u64> {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let sized = entries.map(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, entry.metadata().unwrap().len())
+    });
+    sized.collect()
+}
+
+#[test]
+fn i06_the_listing_of_the_views_of_a_group_follows_arrays_that_are_written_again_or_added() {
+    let stores = Stores::new();
+    let chunk = le(&[1, 2, 3, 4]);
+    for index in 0..20 {
+        stores.v2(&format!("a{index}"), json!({}), &[("0", &chunk)]);
+    }
+    stores.put(".zgroup", br#"{"zarr_format": 2}"#);
+    let mount = stores.mount(&["--ttl", "50ms"]);
+    let views = mount.join(".zarrfs");
+    let before = sizes(&views);
+    assert_eq!(before["a7.npy"], 160);
+    assert_eq!(sizes(&views), before);
+
+    rewrite(&stores, "a7", json!({"shape": [12]}));
+    let has_grown = || sizes(&views)["a7.npy"] == 176;
+    assert!(wait_until(SOON, has_grown), "the new shape is not listed");
+    let mut after = sizes(&views);
+    after.retain(|name, size| before.get(name) != Some(size));
+    let changed = after.into_keys().collect::<Vec<_>>();
+    let of_a7 = |name: &String| name.starts_with("a7.") || !name.starts_with('a');
+    assert!(changed.iter().all(of_a7), "{changed:?}");
+
+    stores.v2("b", json!({}), &[("0", &chunk)]);
+    let is_added = || sizes(&views).contains_key("b.npy");
+    assert!(wait_until(SOON, is_added), "the new array is not listed");
+    assert_eq!(read(views.join("b.npy")).unwrap().len(), 160);
+    assert_others_served(&mount, &stores);
+}

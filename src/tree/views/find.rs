@@ -6,8 +6,8 @@ use super::current::content_id_of;
 use super::view::{FoundView, View, ViewKind};
 use super::{ERRORS_FILE, ViewTree};
 use crate::node::{ContentError, ViewNode};
-use crate::store::{Kind, StoreError};
-use crate::view::{ChunkEntry, ChunkNames, Content, Format, ParsedName, alias};
+use crate::store::{Key, Kind, StoreError};
+use crate::view::{ChunkEntry, ChunkNames, Content, Format, Nodes, ParsedName, alias};
 
 /// Finds a name in a directory of chunks; `None` in any other directory.
 pub(super) fn find_chunk(view: &View, name: &[u8]) -> Option<Result<FoundView, StoreError>> {
@@ -141,16 +141,22 @@ impl ViewTree {
         Ok(None)
     }
 
-    /// Returns whether the node of a listed file is cached, and the file depends on nothing else, so that finding
-    /// it does not wait.
+    /// Returns whether the node of a listed file is cached, and so is the file if it depends on anything else, so that
+    /// finding it does not wait.
     pub(super) fn is_cached(&self, view: &View, name: &[u8]) -> bool {
-        let is_cached = |stem: &[u8]| {
+        let is_cached = |stem: &[u8], format: Format| {
             let key = view.node.key().join(stem);
-            key.is_ok_and(|key| self.nodes.cached_node(&key).is_some())
+            let node = key.ok().and_then(|key| self.nodes.cached_node(&key));
+            node.is_some_and(|node| {
+                !format.is_costly() || self.nodes.cached_file(&node, format).is_some()
+            })
         };
         let mut parsed = Format::parse_name(name).filter(|it| it.format.suits(true));
         let first = parsed.next().filter(|_| view.kind == ViewKind::Hidden);
-        first.is_some_and(|it| !it.format.is_costly() && it.beside(false).is_some_and(is_cached))
+        first.is_some_and(|it| {
+            let stem = it.beside(false);
+            stem.is_some_and(|stem| is_cached(stem, it.format))
+        })
     }
 
     pub(super) async fn child(
@@ -158,20 +164,9 @@ impl ViewTree {
         node: &ViewNode,
         name: &[u8],
     ) -> Result<Option<Arc<ViewNode>>, StoreError> {
-        let Ok(key) = node.key().join(name) else {
-            return Ok(None);
-        };
-        if let Some(node) = self.nodes.cached_node(&key) {
-            return Ok(Some(node));
-        }
-        let found = match self.nodes.store().stat(&key).await {
-            Ok(stat) if stat.kind == Kind::Object => return Ok(None),
-            Ok(_) => self.nodes.node(&key).await.map(Some),
-            Err(error) => Err(error),
-        };
-        match found {
-            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
-            found => found,
+        match node.key().join(name) {
+            Ok(key) => find_child(&self.nodes, &key).await,
+            Err(_) => Ok(None),
         }
     }
 
@@ -201,6 +196,25 @@ impl ViewTree {
             view: View { node, kind },
             content: Some(content),
         }))
+    }
+}
+
+/// Returns the node at a key; `None` if the key is no prefix.
+pub(super) async fn find_child(
+    nodes: &Nodes,
+    key: &Key,
+) -> Result<Option<Arc<ViewNode>>, StoreError> {
+    if let Some(node) = nodes.cached_node(key) {
+        return Ok(Some(node));
+    }
+    let found = match nodes.store().stat(key).await {
+        Ok(stat) if stat.kind == Kind::Object => return Ok(None),
+        Ok(_) => nodes.node(key).await.map(Some),
+        Err(error) => Err(error),
+    };
+    match found {
+        Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+        found => found,
     }
 }
 

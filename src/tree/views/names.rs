@@ -1,14 +1,19 @@
 //! The names in directories of views.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::stream::{self, Stream, StreamExt};
+
 use super::ViewTree;
+use super::find::find_child;
 use super::listing::ListedName;
 use super::view::{View, ViewKind};
 use crate::node::{ContentError, ViewNode};
-use crate::store::{Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
-use crate::view::{ChunkEntry, ESCAPE, Format, Renderer, alias};
+use crate::runtime;
+use crate::store::{Key, Kind, MAX_COMPONENT_BYTES, StoreError, list_prefixes};
+use crate::view::{ChunkEntry, ESCAPE, Format, Nodes, Renderer, alias};
 
 /// The names of a directory, without duplicates.
 #[derive(Debug, Default)]
@@ -18,6 +23,27 @@ struct NameCollector {
     taken: HashSet<Vec<u8>>,
     /// Names in escaped form, because their plain names are taken.
     escaped: Vec<ListedName>,
+}
+
+/// The number of nodes of a local store that one task reads: enough that a task costs little beside them, and so few
+/// that other tasks of the CPU pool wait for some milliseconds at most.
+const NODES_PER_TASK: usize = 64;
+/// The number of nodes of a remote store that are read at the same time.
+const MAX_REMOTE_LOADS: usize = 8;
+
+/// A child of a group; `None` if the name has no node.
+type LoadedChild = Result<Option<Arc<ViewNode>>, StoreError>;
+
+/// Reads the node at a key that was listed as a prefix.
+async fn load_listed(nodes: &Nodes, key: &Key) -> LoadedChild {
+    if !nodes.store().capabilities().is_remote
+        && let Ok(node) = nodes.node(key).await
+        && !node.is_implicit
+    {
+        return Ok(Some(node));
+    }
+    // A prefix without documents may have been removed since it was listed.
+    find_child(nodes, key).await
 }
 
 /// The name of a file, plain and escaped.
@@ -56,10 +82,11 @@ impl ViewTree {
         if *node.key() == self.root {
             listed.taken.extend(aliases(node));
         }
+        let mut loaded = pin!(self.load_children(node, &children));
         for name in &children {
             // An unreadable node does not hide the other nodes. After a temporary failure the
             // listing fails, because the node may exist.
-            let child = match self.child(node, name).await {
+            let child = match loaded.next().await.unwrap_or(Ok(None)) {
                 Ok(Some(child)) => child,
                 Ok(None) => continue,
                 Err(error) if error.is_lasting() => {
@@ -89,6 +116,35 @@ impl ViewTree {
             }
         }
         Ok(listed.into_names())
+    }
+
+    /// Reads the children of a group, in the order of their names, on several threads and some ahead of the caller.
+    /// `None` is a name without a node.
+    fn load_children<'a>(
+        &'a self,
+        node: &'a ViewNode,
+        names: &'a [Vec<u8>],
+    ) -> impl Stream<Item = LoadedChild> + Send + 'a {
+        let (at_once, ahead) = match self.nodes.store().capabilities().is_remote {
+            true => (1, MAX_REMOTE_LOADS),
+            false => (NODES_PER_TASK, runtime::threads().saturating_mul(2)),
+        };
+        let load = move |names: &'a [Vec<u8>]| {
+            let keys: Vec<_> = names.iter().map(|name| node.key().join(name)).collect();
+            let nodes = Arc::clone(&self.nodes);
+            runtime::spawn(async move {
+                let mut loaded = Vec::with_capacity(keys.len());
+                for key in keys {
+                    loaded.push(match key {
+                        Ok(key) => load_listed(&nodes, &key).await,
+                        Err(_) => Ok(None),
+                    });
+                }
+                loaded
+            })
+        };
+        let loads = stream::iter(names.chunks(at_once)).map(load);
+        loads.buffered(ahead).flat_map(stream::iter)
     }
 
     /// Returns the names of possible nodes in a group, in order. Only names in UTF-8 have views.

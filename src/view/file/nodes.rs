@@ -182,14 +182,35 @@ impl Nodes {
         }
     }
 
-    /// Returns the cached node at a key, if it is still trusted.
+    /// Returns the cached node at a key, if it is still trusted, or if a store that answers without waiting has the
+    /// documents from which it was read.
     pub fn cached_node(&self, key: &Key) -> Option<Arc<ViewNode>> {
         let (node, since) = {
             let mut read = self.read.lock();
             let (node, since) = read.get(key)?;
             (Arc::clone(node), *since)
         };
-        (self.is_young(since) && !node.is_outdated()).then_some(node)
+        let is_current = !node.is_outdated() && (self.is_young(since) || self.is_unchanged(&node));
+        is_current.then_some(node)
+    }
+
+    /// Returns whether a store that answers without waiting has the documents from which a cached node was read, which
+    /// is then trusted for `--ttl` again.
+    fn is_unchanged(&self, node: &Arc<ViewNode>) -> bool {
+        let now = Instant::now();
+        let (Some(store), Some(versions)) = (self.store.as_sync(), node.own_versions) else {
+            return false;
+        };
+        if !versions.are_current(store, &node.key) {
+            return false;
+        }
+        let mut read = self.read.lock();
+        if let Some((read, since)) = read.get_mut(&node.key)
+            && Arc::ptr_eq(read, node)
+        {
+            *since = (*since).max(now);
+        }
+        true
     }
 
     /// Returns the keys of at most `most` members of a group, which are trusted as long as cached nodes: the views of
@@ -276,6 +297,7 @@ impl Nodes {
             broken: parsed.broken,
             elements,
             version: documents.version,
+            own_versions: documents.own_versions,
             modified: documents.modified,
             attributes,
             unread_attributes: parsed.unread_attributes,

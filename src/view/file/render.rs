@@ -263,7 +263,8 @@ impl Nodes {
         }
     }
 
-    fn cached_file(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
+    /// Returns a file that depends on several nodes, if it is cached and still trusted.
+    pub fn cached_file(&self, node: &ViewNode, format: Format) -> Option<Arc<CachedFile>> {
         let id = file_id(node, format);
         let mut files = self.files.lock();
         let file = files.get(&id)?;
