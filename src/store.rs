@@ -24,14 +24,14 @@
 //!
 //! | cache | key | trusted for | evicted or dropped by |
 //! |---|---|---|---|
-//! | `remote::attr_cache` attributes, absence | key | `--ttl`, absence for a shorter time by default; 1 s if no document was checked | a response that differs; a document that was written later |
-//! | `remote::listing` names of a prefix | prefix | as attributes | a key below it that has changed; a document that was written later |
-//! | `remote::write_times` when documents were written | document | for good | - |
-//! | `remote::range_cache` bytes | source, key, version, range | for good | readers with readahead share its budget |
-//! | `remote::speculation` prefetched values without a reader | key, offset | some seconds | the first read |
+//! | `remote::known::attr_cache` attributes, absence | key | `--ttl`, absence for a shorter time by default; 1 s if no document was checked | a response that differs; a document that was written later |
+//! | `remote::known::listing` names of a prefix | prefix | as attributes | a key below it that has changed; a document that was written later |
+//! | `remote::known::write_times` when documents were written | document | for good | - |
+//! | `remote::memory::range_cache` bytes | source, key, version, range | for good | readers with readahead share its budget |
+//! | `remote::bytes::speculation` prefetched values without a reader | key, offset | some seconds | the first read |
 //! | `disk` bytes, attributes of a conditional request, listings and indexes of immutable sources | identity of the source, key, version, range | for good; attributes only after a request confirms them | `--disk-cache-size`, the oldest first, in all processes |
 //! | `remote::reference_target` servers of targets; `reference::targets` open targets | origin; URL | for good: a target is pinned to its first version | - |
-//! | `remote::keyvalue` index of all keys | - | `--ttl` | the next listing |
+//! | `remote::protocol::keyvalue` index of all keys | - | `--ttl` | the next listing |
 //! | `database::value_cache` short values | key | 0.1 s | the open of the key; a change of the database |
 //! | `database::versions` versions that opened values have proved | key | one generation of the database | - |
 //! | `icechunk` index of a branch; its arrays and manifests | -; node; object | `--ttl`; for good | the next snapshot |

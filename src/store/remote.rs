@@ -1,10 +1,20 @@
 //! Sources behind a network: web servers and object stores.
 //!
-//! The layers, from bottom to top: a [`Remote`] sends one request and returns the exact result
-//! (`web`, `bucket`, `hdfs`, `keyvalue`). Decorators of the same trait count requests (`transfer_stats`), bound the
-//! requests in flight (`limit`), and retry within a deadline (`retry`). `store` makes a
-//! [`Store`](super::Store) of that, with caches of names (`attr_cache`, `listing`, `write_times`) and of bytes
-//! (`range_cache`, `value`). `archive` reads a remote zip archive.
+//! The rooms, from bottom to top:
+//!
+//! ```text
+//! memory < request < protocol < known < bytes < store
+//! ```
+//!
+//! - `memory` bounds cached bytes and response bodies, for all sources together.
+//! - `request` has decorators of [`Remote`], which sends one request and returns the exact result: they count
+//!   requests (`transfer_stats`), bound the requests in flight (`limit`), and retry within a deadline (`retry`).
+//! - `protocol` implements [`Remote`] for each kind of server (`web`, `bucket`, `hdfs`, `hf`, `keyvalue`).
+//! - `known` caches what is known about names (`attr_cache`, `listing`, `write_times`).
+//! - `bytes` caches values and ranges of them (`value`, `blocks`, `whole_objects`).
+//!
+//! Above them, `store` makes a [`Store`](super::Store) of a source, `open` determines what a URL refers to, `archive`
+//! reads a remote zip archive, and `reference_target` the targets of references.
 //!
 //! **Architecture Invariant:** absence is reported only for a response that proves it (404 for the key,
 //! in a bucket that exists). A request that could not be sent is an error and is never cached.
@@ -13,51 +23,30 @@
 //! and every response is compared with it: bytes of two versions are never mixed.
 
 mod archive;
-mod attr_cache;
-mod attributes;
-mod blocks;
-mod body;
-mod body_budget;
-mod bucket;
-mod cached;
+mod bytes;
 mod client;
-mod error;
-mod fetch_guard;
-mod hdfs;
-mod hf;
-mod keyvalue;
-mod limit;
-mod listing;
-mod missing_status;
+mod known;
+mod memory;
 mod open;
-mod options;
 mod protocol;
-mod range_cache;
 mod reference_target;
-mod retry;
-mod revalidate;
-mod speculation;
+mod request;
 mod store;
-mod transfer_stats;
-mod value;
-mod web;
-mod whole_objects;
-mod write_times;
 
-#[cfg(feature = "fuzzing")]
-pub use bucket::fuzz_listing;
 pub use client::RemoteMemory;
-pub use error::RemoteError as RemoteOpenError;
 pub(super) use open::{OpenedSource, open, other_format_error};
-pub use options::{RedirectPolicy, RemoteOptions};
+#[cfg(feature = "fuzzing")]
+pub use protocol::bucket::fuzz_listing;
+pub use protocol::error::RemoteError as RemoteOpenError;
+pub use protocol::options::{RedirectPolicy, RemoteOptions};
+pub use protocol::web::TlsOptions;
+#[cfg(feature = "fuzzing")]
+pub use protocol::web::fuzz_page;
+pub(super) use protocol::web::is_public;
 pub(super) use protocol::{Protocol, Syntax, label, remote_examples};
 pub use protocol::{has_escaped_path, is_remote_url, remote_schemes};
 pub(super) use reference_target::{AllowedBy, FirstRead, RemoteTarget, RemoteTargets};
-pub use transfer_stats::{TransferCounters, TransferStats};
-pub use web::TlsOptions;
-#[cfg(feature = "fuzzing")]
-pub use web::fuzz_page;
-pub(super) use web::is_public;
+pub use request::transfer_stats::{TransferCounters, TransferStats};
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -72,7 +61,7 @@ use tokio::sync::oneshot;
 
 use super::{Key, Kind, Stat, StoreError, Version};
 use crate::sync::Mutex;
-use body::Body;
+use request::body::Body;
 
 /// Attributes of an object, as reported by its source.
 #[derive(Debug, Clone, PartialEq, Eq)]

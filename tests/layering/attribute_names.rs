@@ -196,7 +196,7 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "members of the JSON of descriptions",
     ),
     (
-        "store/remote/hf/url.rs",
+        "store/remote/protocol/hf/url.rs",
         &["datasets"],
         "a kind of repositories of Hugging Face",
     ),

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use hashbrown::HashMap;
 
-use super::blocks::Blocks;
+use super::bytes::blocks::Blocks;
+use super::bytes::value::{fetch, fetch_cached};
 use super::store::RemoteSource;
-use super::value::{fetch, fetch_cached};
 use super::{Meta, RequestError, TransferStats};
 use crate::runtime;
 use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError};

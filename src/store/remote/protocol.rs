@@ -3,10 +3,18 @@
 //! A protocol is a module with a [`Protocol`], and one line in [`PROTOCOLS`]. The table is the only place that
 //! maps schemes to modules: sources, targets of references, messages, `--help` and `--version` read it.
 
+pub(super) mod bucket;
+pub(super) mod error;
+mod hdfs;
+mod hf;
+mod keyvalue;
+pub(super) mod options;
+pub(super) mod web;
+
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use super::{Remote, RemoteOptions, bucket, hdfs, hf, keyvalue, web};
+use super::{Remote, RemoteOptions};
 use crate::store::KeyClasses;
 
 /// All protocols, in the order of messages and of `--help`.

@@ -1,0 +1,304 @@
+//! Whole values, and their last bytes: cached, or fetched once for all waiting callers.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::speculation::WHOLE_BYTES;
+use super::value::FetchedValue;
+use crate::store::remote::known::attr_cache::{Attrs, CachedAttrs};
+use crate::store::remote::memory::body_budget::ReservedBody;
+use crate::store::remote::store::{RemoteSource, panicked};
+use crate::store::remote::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
+use crate::store::{Key, StoreError};
+
+/// The reason why a whole value is loaded.
+#[derive(Debug)]
+pub(in crate::store::remote) enum LoadPurpose {
+    /// A read waits for the value.
+    Read,
+    /// A lookup waits for the headers of the response.
+    Lookup(EarlyMeta),
+    /// A read will most likely follow.
+    Prefetch,
+}
+
+/// The range that identifies a load of a whole value, whatever its limit.
+const WHOLE: ByteRange = ByteRange::Whole(u64::MAX);
+
+impl RemoteSource {
+    /// Records the first read of an opened value, or of a part of one from `start`.
+    pub(in crate::store::remote) fn record_read(&self, key: &Key, start: u64, bytes: u64) {
+        // Documents are always fetched with their lookup, so their reads say nothing about values.
+        if !self.classes.is_document(key) {
+            self.speculation.earn(bytes);
+        }
+        if let Some(bytes) = self.speculation.read(key, start) {
+            self.counters.prefetch_read(key, bytes);
+        }
+    }
+
+    /// Records a value, or a part of one from `start`, that was fetched before a read.
+    pub(in crate::store::remote) fn record_prefetched(&self, key: &Key, start: u64, bytes: u64) {
+        self.counters.prefetched(key, bytes);
+        self.speculation.insert_unread(key, start, bytes);
+    }
+
+    /// Reserves memory for a prefetch of `bytes` bytes; `None` if requests need it, or if many prefetched
+    /// bytes are still unread.
+    pub(in crate::store::remote) fn try_reserve_ahead(&self, bytes: u64) -> Option<ReservedBody> {
+        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
+        (!is_full).then(|| self.try_reserve_spare(bytes)).flatten()
+    }
+
+    /// Returns the size limit in bytes of values that are fetched whole and cached.
+    pub(in crate::store::remote) fn whole_limit(&self) -> u64 {
+        let share = self.ranges.budget_bytes() / 4;
+        match self.reads_whole {
+            true => share,
+            false => WHOLE_BYTES.min(share),
+        }
+    }
+
+    /// Returns a whole value of at most `at_most` bytes; for a longer value, only its attributes.
+    pub(in crate::store::remote) async fn read_whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+    ) -> Result<FetchedValue, StoreError> {
+        if let Some(meta) = self.cached_object(key).await? {
+            if meta.size_bytes > at_most {
+                return Ok(FetchedValue { meta, bytes: None });
+            }
+            if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
+                self.counters.hit(key);
+                self.record_read(key, 0, meta.size_bytes);
+                let bytes = Some(bytes);
+                return Ok(FetchedValue { meta, bytes });
+            }
+        }
+        let value = self.load_whole(key, at_most, LoadPurpose::Read).await?;
+        self.record_read(key, 0, value.meta.size_bytes);
+        Ok(value)
+    }
+
+    /// As [`RemoteSource::read_whole`], without checking the caches first. A load that is already in flight keeps
+    /// its own purpose.
+    pub(in crate::store::remote) async fn load_whole(
+        self: &Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        purpose: LoadPurpose,
+    ) -> Result<FetchedValue, StoreError> {
+        let load = |purpose| {
+            let (own, wanted) = (Arc::clone(self), key.clone());
+            async move { own.fetch_whole(&wanted, at_most, purpose).await }
+        };
+        let place = || (key.clone(), WHOLE);
+        let first = self.value_loads.run(place(), || load(purpose), panicked());
+        let value = first.await?;
+        if value.bytes.is_some() || value.meta.size_bytes > at_most {
+            return Ok(value);
+        }
+        // The shared load had a smaller limit.
+        load(LoadPurpose::Read).await
+    }
+
+    async fn fetch_whole(
+        self: Arc<Self>,
+        key: &Key,
+        at_most: u64,
+        purpose: LoadPurpose,
+    ) -> Result<FetchedValue, StoreError> {
+        // Another load may have ended since the caller checked.
+        if let Some(Attrs::Object(meta)) = self.cached_attrs(key)
+            && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
+        {
+            let bytes = Some(bytes);
+            return Ok(FetchedValue { meta, bytes });
+        }
+        let is_prefetched = !matches!(purpose, LoadPurpose::Read);
+        let mut get = Get::new(key, ByteRange::Whole(at_most));
+        if let LoadPurpose::Lookup(early) = purpose {
+            get.early = Some(early);
+        }
+        let is_lookup = get.early.is_some();
+        let bytes = at_most.min(self.whole_limit());
+        let fetch_guard = match is_lookup {
+            true => self.try_fetch_guard(&[key.as_bytes()], bytes),
+            false => Some(self.fetch_guard(&[key.as_bytes()], bytes).await),
+        };
+        let Some(fetch_guard) = fetch_guard else {
+            // A lookup does not wait for a value; the read that follows may wait.
+            let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            get.headers_received(&meta);
+            return Ok(FetchedValue { meta, bytes: None });
+        };
+        if fetch_guard.has_waited
+            && let Some(Attrs::Object(meta)) = self.cached_attrs(key)
+            && let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes))
+        {
+            self.counters.hit(key);
+            let bytes = Some(bytes);
+            return Ok(FetchedValue { meta, bytes });
+        }
+        let cached = self.last_version(key, |meta| 0..meta.size_bytes);
+        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
+        match (response, cached) {
+            (Ok(got), _) => {
+                let value = self.insert_value(key, got);
+                let bytes = value.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                // Recorded before any reader gets the value.
+                if is_prefetched {
+                    self.record_prefetched(key, 0, bytes);
+                }
+                if is_lookup {
+                    self.speculation.charge(bytes);
+                }
+                Ok(value)
+            }
+            (Err(RequestError::NotModified), Some(value)) => {
+                self.confirm(key, &value.meta, requested_at);
+                Ok(value)
+            }
+            (Err(error), _) if is_lookup => self.refused_lookup(key, error, requested_at).await,
+            (Err(RequestError::TooLong(meta)), _) => Ok(FetchedValue { meta, bytes: None }),
+            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+        }
+    }
+
+    /// Returns the result of a lookup whose request for the whole value has failed.
+    async fn refused_lookup(
+        self: &Arc<Self>,
+        key: &Key,
+        error: RequestError,
+        requested_at: Instant,
+    ) -> Result<FetchedValue, StoreError> {
+        match error {
+            RequestError::TooLong(meta) => Ok(FetchedValue { meta, bytes: None }),
+            // The value may still be readable in parts.
+            RequestError::Failed(failed) if !failed.is_transient => {
+                let meta = self.head(key).await.map_err(|error| error.of(key))?;
+                Ok(FetchedValue { meta, bytes: None })
+            }
+            // The key has no value, but it may be a prefix; the lookup checks that.
+            RequestError::NotFound => {
+                self.check_source_exists(key, Instant::now()).await?;
+                Err(RequestError::NotFound.of(key))
+            }
+            error => Err(self.absent_or(key, error, requested_at).await),
+        }
+    }
+
+    /// Returns the last known version of a value, if it can be revalidated and the range of it is cached.
+    fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<FetchedValue> {
+        let last = self.attrs.last_meta(key);
+        let meta = last.or_else(|| self.last_meta_from_disk(key))?;
+        if !self.is_immutable && meta.etag.is_none() {
+            return None;
+        }
+        let bytes = Some(self.cached(key, &meta, &range(&meta))?);
+        Some(FetchedValue { meta, bytes })
+    }
+
+    /// Sends a request, and when. [`RequestError::NotModified`] means that the `cached` version is current; an
+    /// immutable one needs no request.
+    async fn get_unless_cached(
+        &self,
+        mut get: Get,
+        cached: Option<&FetchedValue>,
+    ) -> (Result<Got, RequestError>, Instant) {
+        let requested_at = Instant::now();
+        if self.is_immutable && cached.is_some() {
+            return (Err(RequestError::NotModified), requested_at);
+        }
+        get.cached = cached.map(|value| value.meta.clone());
+        (self.get(get).await, requested_at)
+    }
+
+    /// Records that a cached version is current.
+    fn confirm(&self, key: &Key, meta: &Meta, requested_at: Instant) {
+        let attrs = Attrs::Object(meta.clone());
+        self.cache_attrs(key, CachedAttrs::new(attrs, requested_at));
+        self.counters.hit(key);
+    }
+
+    /// Caches the bytes of a response.
+    fn insert_value(&self, key: &Key, got: Got) -> FetchedValue {
+        let bytes = Arc::new(got.bytes.into_bytes());
+        self.insert(key, &got.meta, got.start, &bytes);
+        let (meta, bytes) = (got.meta, Some(bytes));
+        FetchedValue { meta, bytes }
+    }
+
+    /// Fetches a value that will most likely be read; returns whether memory was available.
+    pub(in crate::store::remote) async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
+        let limit = match self.cached_attrs(key) {
+            Some(Attrs::Object(meta)) => {
+                let is_cached = || self.in_memory(key, &meta, &(0..meta.size_bytes)).is_some();
+                if meta.size_bytes > self.whole_limit() || is_cached() {
+                    return true;
+                }
+                meta.size_bytes
+            }
+            Some(Attrs::Prefix | Attrs::Absent) => return true,
+            None if self.can_list() => return true,
+            None => match self.speculation.limit() {
+                Some(limit) => limit.min(self.whole_limit()),
+                None => return true,
+            },
+        };
+        let Ok(_permit) = self.prefetches.acquire().await else {
+            return false;
+        };
+        let Some(_reserved) = self.try_reserve_ahead(limit) else {
+            return false;
+        };
+        match self.load_whole(key, limit, LoadPurpose::Prefetch).await {
+            Ok(value) => {
+                self.speculation.observe_size(value.meta.size_bytes);
+                true
+            }
+            // Other keys may exist.
+            Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => true,
+            // A read of the key sends a request again, and returns the error.
+            Err(_) => false,
+        }
+    }
+
+    /// Returns the attributes of a value, and caches its last bytes.
+    pub(in crate::store::remote) async fn tail(
+        self: &Arc<Self>,
+        key: &Key,
+        bytes: u64,
+    ) -> Result<Meta, StoreError> {
+        if let Some(meta) = self.cached_object(key).await? {
+            return Ok(meta);
+        }
+        let (own, wanted) = (Arc::clone(self), key.clone());
+        let load = move || async move { own.fetch_tail(&wanted, bytes).await };
+        let place = (key.clone(), ByteRange::Suffix(bytes));
+        let value = self.value_loads.run(place, load, panicked()).await?;
+        Ok(value.meta)
+    }
+
+    /// Fetches the attributes and the last bytes of a value.
+    pub(in crate::store::remote) async fn fetch_tail(
+        self: Arc<Self>,
+        key: &Key,
+        bytes: u64,
+    ) -> Result<FetchedValue, StoreError> {
+        let get = Get::new(key, ByteRange::Suffix(bytes));
+        let tail = |meta: &Meta| meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
+        let cached = self.last_version(key, tail);
+        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
+        match (response, cached) {
+            (Ok(got), _) => Ok(self.insert_value(key, got)),
+            (Err(RequestError::NotModified), Some(value)) => {
+                self.confirm(key, &value.meta, requested_at);
+                Ok(value)
+            }
+            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+        }
+    }
+}

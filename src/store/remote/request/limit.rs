@@ -1,0 +1,333 @@
+//! Bounds the number of requests in flight, and lowers the bound for an overloaded server.
+//!
+//! The bound is halved when the server responds that it has too many requests (429, 503). It grows by
+//! one for each window of as many successful responses (AIMD, as in TCP). It is at most `--parallel` and
+//! at least 1. Values and names have the same bound, but each class counts its own requests.
+//!
+//! Lock order: the lock of [`ConcurrencyLimit`] is not held during a wait.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::store::KeyClasses;
+use crate::store::remote::{
+    Failed, FailureKind, Get, Got, Key, List, Meta, Page, Remote, RequestError,
+};
+use crate::sync::Mutex;
+
+/// A source with a bounded number of requests in flight; further requests wait.
+///
+/// Metadata documents and names do not wait behind chunks, so that listings work while reads of
+/// chunks hang.
+#[derive(Debug)]
+pub(in crate::store::remote) struct Limited {
+    inner: Arc<dyn Remote>,
+    classes: KeyClasses,
+    most: usize,
+    values: Semaphore,
+    names: Semaphore,
+    limit: Mutex<ConcurrencyLimit>,
+}
+
+/// The current bound of requests in flight, which applies to each class.
+#[derive(Debug)]
+struct ConcurrencyLimit {
+    requests: usize,
+    /// Number of successful requests in this window.
+    successes: usize,
+    /// Counts how often the bound was halved. A request that was sent before the last halving says
+    /// nothing about the current bound.
+    window: u64,
+    /// Number of permits of each semaphore, in use or free. Permits in use that exceed the bound are
+    /// removed when they are returned.
+    values: usize,
+    names: usize,
+}
+
+/// The class of a request.
+#[derive(Debug, Clone, Copy)]
+enum Class {
+    Value,
+    Name,
+}
+
+/// A request in flight; its permit is released on drop.
+#[derive(Debug)]
+struct InFlight<'a> {
+    limited: &'a Limited,
+    class: Class,
+    window: u64,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl ConcurrencyLimit {
+    fn permits(&mut self, class: Class) -> &mut usize {
+        match class {
+            Class::Value => &mut self.values,
+            Class::Name => &mut self.names,
+        }
+    }
+}
+
+impl Limited {
+    pub(in crate::store::remote) fn new(
+        inner: Arc<dyn Remote>,
+        most: usize,
+        classes: KeyClasses,
+    ) -> Self {
+        let most = most.max(1);
+        Self {
+            inner,
+            classes,
+            most,
+            values: Semaphore::new(most),
+            names: Semaphore::new(most),
+            limit: Mutex::new(ConcurrencyLimit {
+                requests: most,
+                successes: 0,
+                window: 0,
+                values: most,
+                names: most,
+            }),
+        }
+    }
+
+    fn semaphore(&self, class: Class) -> &Semaphore {
+        match class {
+            Class::Value => &self.values,
+            Class::Name => &self.names,
+        }
+    }
+
+    /// Sends a request once a permit is free.
+    async fn send<T>(
+        &self,
+        class: Class,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        let permit = self.semaphore(class).acquire().await;
+        let permit = permit.map_err(|_| RequestError::lasting("the source is closed"))?;
+        let in_flight = InFlight {
+            limited: self,
+            class,
+            window: self.limit.lock().window,
+            permit: Some(permit),
+        };
+        let response = request.await;
+        match &response {
+            Err(RequestError::Failed(Failed {
+                kind: FailureKind::Throttled,
+                ..
+            })) => self.halve(in_flight.window),
+            Err(RequestError::Failed(_)) => {}
+            _ => self.succeeded(in_flight.window),
+        }
+        response
+    }
+
+    fn halve(&self, window: u64) {
+        let mut limit = self.limit.lock();
+        if limit.window != window {
+            return;
+        }
+        limit.window += 1;
+        limit.successes = 0;
+        limit.requests = (limit.requests / 2).max(1);
+        let requests = limit.requests;
+        for class in [Class::Value, Class::Name] {
+            let permits = limit.permits(class);
+            let above = permits.saturating_sub(requests);
+            *permits -= self.semaphore(class).forget_permits(above);
+        }
+        log::debug!("the server has too many requests; {requests} at a time from now on");
+    }
+
+    fn succeeded(&self, window: u64) {
+        let mut limit = self.limit.lock();
+        if limit.window != window || limit.requests == self.most {
+            return;
+        }
+        limit.successes += 1;
+        if limit.successes < limit.requests {
+            return;
+        }
+        limit.successes = 0;
+        limit.requests += 1;
+        let requests = limit.requests;
+        for class in [Class::Value, Class::Name] {
+            let permits = limit.permits(class);
+            if *permits < requests {
+                *permits += 1;
+                self.semaphore(class).add_permits(1);
+            }
+        }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut limit = self.limited.limit.lock();
+        let requests = limit.requests;
+        let permits = limit.permits(self.class);
+        let permit = self.permit.take();
+        if *permits > requests {
+            *permits -= 1;
+            permit.into_iter().for_each(SemaphorePermit::forget);
+        }
+    }
+}
+
+impl Remote for Limited {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        // A lookup that fetches the value counts as a name: it must not wait behind reads that hang.
+        let is_name = self.classes.is_document(&get.key) || get.early.is_some();
+        let class = match is_name {
+            true => Class::Name,
+            false => Class::Value,
+        };
+        self.send(class, self.inner.get(get)).boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        self.send(Class::Name, self.inner.head(key)).boxed()
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        self.send(Class::Name, self.inner.list(list)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::Body;
+    use super::*;
+    use futures_util::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::task::yield_now;
+
+    use crate::store::remote::ByteRange;
+
+    /// Answers each request after others were sent; counts the requests in flight.
+    #[derive(Debug, Default)]
+    struct Scripted {
+        failure: Mutex<Option<FailureKind>>,
+        in_flight: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Scripted {
+        async fn response<T>(&self, response: T) -> Result<T, RequestError> {
+            let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(in_flight, Ordering::SeqCst);
+            yield_now().await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            let failure = *self.failure.lock();
+            let failed = failure.map(|kind| Failed {
+                kind,
+                is_transient: true,
+                ..Failed::default()
+            });
+            failed.map_or(Ok(response), |failed| Err(RequestError::Failed(failed)))
+        }
+    }
+
+    impl Remote for Scripted {
+        fn get<'a>(&'a self, _: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+            let (start, bytes) = (0, Body::default());
+            let meta = Meta {
+                size_bytes: 0,
+                etag: None,
+                modified: None,
+            };
+            self.response(Got { meta, start, bytes }).boxed()
+        }
+
+        fn head<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+            futures_util::future::pending().boxed()
+        }
+
+        fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+            self.response(Page::default()).boxed()
+        }
+    }
+
+    const CLASSES: [Class; 2] = [Class::Value, Class::Name];
+
+    struct Test {
+        server: Arc<Scripted>,
+        limited: Limited,
+    }
+
+    impl Test {
+        fn new(most: usize) -> Self {
+            let server = Arc::new(Scripted::default());
+            let limited = Limited::new(Arc::clone(&server) as _, most, KeyClasses::default());
+            Self { server, limited }
+        }
+
+        /// Sends concurrent requests, all with the same answer; returns the most in flight.
+        fn send(&self, class: Class, requests: usize, failure: Option<FailureKind>) -> usize {
+            *self.server.failure.lock() = failure;
+            self.server.most.store(0, Ordering::SeqCst);
+            let key = Key::new(b"c/0").unwrap();
+            let get = Get::new(&key, ByteRange::Whole(1));
+            let list = List {
+                prefix: key,
+                depth: crate::store::remote::Depth::One,
+                page: None,
+                after: None,
+                most: None,
+            };
+            let all = (0..requests).map(|_| async {
+                match class {
+                    Class::Value => drop(self.limited.get(&get).await),
+                    Class::Name => drop(self.limited.list(&list).await),
+                }
+            });
+            crate::runtime::block_on(join_all(all));
+            assert_eq!(self.server.in_flight.load(Ordering::SeqCst), 0);
+            self.server.most.load(Ordering::SeqCst)
+        }
+    }
+
+    #[test]
+    fn a_server_with_too_many_requests_gets_half_as_many_of_values_and_of_names() {
+        let test = Test::new(16);
+        for (class, expected) in CLASSES.into_iter().cycle().zip([16, 8, 4, 2, 1, 1]) {
+            // Other failures leave the bound unchanged.
+            for class in CLASSES {
+                let most = test.send(class, 50, Some(FailureKind::Other));
+                assert_eq!(most, expected);
+            }
+            // Requests that were in flight together halve the bound only once.
+            test.send(class, expected, Some(FailureKind::Throttled));
+        }
+    }
+
+    #[test]
+    fn each_window_of_successes_raises_the_bound_by_one_up_to_the_first_one() {
+        let test = Test::new(4);
+        test.send(Class::Value, 4, Some(FailureKind::Throttled));
+        test.send(Class::Name, 2, Some(FailureKind::Throttled));
+        for (successes, expected) in [(0, 1), (1, 2), (1, 2), (1, 3), (3, 4), (40, 4)] {
+            test.send(Class::Name, successes, None);
+            for class in CLASSES {
+                let most = test.send(class, 50, Some(FailureKind::Other));
+                assert_eq!(most, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cancelled_request_releases_its_slot() {
+        let test = Test::new(1);
+        let key = Key::root();
+        for _ in 0..3 {
+            assert!(test.limited.head(&key).now_or_never().is_none());
+        }
+        assert_eq!(test.send(Class::Name, 2, None), 1);
+    }
+}
