@@ -11,8 +11,9 @@ use hashbrown::HashMap;
 use super::bytes::blocks::Blocks;
 use super::bytes::value::{fetch, fetch_cached};
 use super::store::RemoteSource;
-use super::{Meta, RequestError, TransferStats};
 use crate::runtime;
+use crate::store::remote::request::transfer_stats::TransferStats;
+use crate::store::remote::request::{Meta, RequestError};
 use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError};
 use crate::sync::Mutex;
 

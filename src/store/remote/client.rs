@@ -8,13 +8,12 @@ use std::time::Duration;
 use siphasher::sip::SipHasher13;
 use tokio::sync::Semaphore;
 
-use super::Remote;
 use super::bytes::speculation::Speculation;
 use super::known::attr_cache::AttrCache;
 use super::known::listing::ListingCache;
 use super::known::write_times::DocumentWriteTimes;
-use super::memory::body_budget::BodyBudget;
-use super::memory::range_cache::RangeCache;
+use super::memory::BodyBudget;
+use super::memory::RangeCache;
 use super::protocol::error::RemoteError;
 use super::protocol::options::RemoteOptions;
 use super::protocol::{NameListing, Protocol, hidden};
@@ -26,6 +25,7 @@ use super::store::RemoteSource;
 use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::KeyClasses;
+use crate::store::remote::request::Remote;
 
 /// The sender of requests to a source, and the names of the source.
 #[derive(Debug, Clone)]
@@ -170,22 +170,6 @@ pub(super) struct Shared {
     pub(super) body_budget: Arc<BodyBudget>,
     pub(super) counters: Arc<Counters>,
     pub(super) prefetches: Arc<Semaphore>,
-}
-
-/// Memory for cached bytes and for response bodies. Clones share the memory.
-#[derive(Debug, Clone, Default)]
-pub struct RemoteMemory(Arc<OnceLock<(Arc<RangeCache>, Arc<BodyBudget>)>>);
-
-impl RemoteMemory {
-    /// The first call sets the limit.
-    fn get(&self, bytes: u64) -> (Arc<RangeCache>, Arc<BodyBudget>) {
-        let make = || {
-            let ranges = RangeCache::new(bytes);
-            let body_budget = BodyBudget::new(bytes.saturating_mul(2));
-            (Arc::new(ranges), Arc::new(body_budget))
-        };
-        self.0.get_or_init(make).clone()
-    }
 }
 
 impl Shared {

@@ -14,8 +14,9 @@ pub(super) mod web;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use super::{Remote, RemoteOptions};
 use crate::store::KeyClasses;
+use crate::store::remote::protocol::options::RemoteOptions;
+use crate::store::remote::request::Remote;
 
 /// All protocols, in the order of messages and of `--help`.
 pub(in crate::store) static PROTOCOLS: &[Protocol] = &[

@@ -21,13 +21,15 @@ use tokio::sync::{SemaphorePermit, oneshot};
 use super::bytes::blocks::Blocks;
 use super::bytes::value::{GAP_BYTES, fetch, insert_parts, joined};
 use super::client::{Client, Shared};
-use super::memory::body_budget::ReservedBody;
+use super::memory::ReservedBody;
 use super::protocol::Protocol;
 use super::protocol::error::RemoteError;
 use super::protocol::web::Address;
 use super::store::{RemoteSource, panicked};
-use super::{ByteRange, Get, Meta, RedirectPolicy, RemoteOptions, RequestError, TransferStats};
 use crate::runtime::{self, leave_session_thread};
+use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
+use crate::store::remote::request::transfer_stats::TransferStats;
+use crate::store::remote::request::{ByteRange, Get, Meta, RequestError};
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
 

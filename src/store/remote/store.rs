@@ -13,12 +13,12 @@ use super::known::attr_cache::{AttrCache, Attrs, CachedAttrs};
 use super::known::listing::{ListingCache, RemoteListing};
 use super::known::revalidate::AsOf;
 use super::known::write_times::DocumentWriteTimes;
-use super::memory::body_budget::{BodyBudget, ReservedBody};
-use super::memory::range_cache::{RangeCache, RangeKey};
+use super::memory::{BodyBudget, ReservedBody};
+use super::memory::{RangeCache, RangeKey};
 use super::request::transfer_stats::{Counters, ServerClock, TransferStats};
-use super::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::cache::SingleFlight;
 use crate::runtime;
+use crate::store::remote::request::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{
     AccessHint, Capabilities, DiskCache, Freshness, Key, KeyClasses, Kind, Listing, ListingSupport,
     Object, Prefetch, SourceInfo, Stat, Store, StoreError, Version,

@@ -9,8 +9,8 @@ use futures_util::future::try_join_all;
 
 use super::value::fetch_in_pieces;
 use crate::runtime;
-use crate::store::remote::Meta;
-use crate::store::remote::memory::range_cache::{RangeKey, ReaderRegistration};
+use crate::store::remote::memory::{RangeKey, ReaderRegistration};
+use crate::store::remote::request::Meta;
 use crate::store::remote::store::{RemoteSource, panicked};
 use crate::store::{
     Data, Key, ReadBuffer, Readahead, StoreError, Window, in_memory, part, part_mut,

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::runtime::{self, Priority, leave_session_thread, may_block};
 use crate::store::Key;
-use crate::store::remote::memory::range_cache::RangeKey;
+use crate::store::remote::memory::RangeKey;
+use crate::store::remote::request::{Meta, Page};
 use crate::store::remote::store::RemoteSource;
-use crate::store::remote::{Meta, Page};
 
 /// Limit of cached attributes of an object, in bytes.
 const MAX_META_BYTES: u64 = 4096;

@@ -12,11 +12,11 @@ use futures_util::future::join_all;
 
 use super::blocks::Blocks;
 use super::whole_objects::LoadPurpose;
-use crate::store::remote::memory::body_budget::ReservedBody;
-use crate::store::remote::memory::range_cache::RangeKey;
+use crate::store::remote::memory::RangeKey;
+use crate::store::remote::memory::ReservedBody;
 use crate::store::remote::request::body::Body;
+use crate::store::remote::request::{ByteRange, Get, Meta, RequestError};
 use crate::store::remote::store::{RemoteSource, panicked};
-use crate::store::remote::{ByteRange, Get, Meta, RequestError};
 use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
 
 /// The content of a response.

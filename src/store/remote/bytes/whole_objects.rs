@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::speculation::WHOLE_BYTES;
 use super::value::FetchedValue;
 use crate::store::remote::known::attr_cache::{Attrs, CachedAttrs};
-use crate::store::remote::memory::body_budget::ReservedBody;
+use crate::store::remote::memory::ReservedBody;
+use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
 use crate::store::remote::store::{RemoteSource, panicked};
-use crate::store::remote::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
 use crate::store::{Key, StoreError};
 
 /// The reason why a whole value is loaded.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 
 use crate::store::Key;
-use crate::store::remote::Meta;
+use crate::store::remote::request::Meta;
 use crate::sync::{Mutex, MutexGuard};
 use crate::units::FOREVER;
 

@@ -10,8 +10,8 @@ use super::attr_cache::{Attrs, CachedAttrs};
 use super::listing::{MAX_EMPTY_PAGES, RemoteListing};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::remote::bytes::whole_objects::LoadPurpose;
+use crate::store::remote::request::{ByteRange, Depth, EarlyMeta, Get, List, Meta, RequestError};
 use crate::store::remote::store::{RemoteSource, panicked};
-use crate::store::remote::{ByteRange, Depth, EarlyMeta, Get, List, Meta, RequestError};
 use crate::store::{Key, Listing, StoreError};
 
 /// How long the fetch of a value that a lookup has started continues without a reader.

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 
 use super::attr_cache::{Attrs, CachedAttrs};
 use crate::cache::WeightedLru;
+use crate::store::remote::request::{Depth, List, Meta, Page, RequestError};
 use crate::store::remote::store::RemoteSource;
-use crate::store::remote::{Depth, List, Meta, Page, RequestError};
 use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit, Visited};
 use crate::sync::Mutex;
 

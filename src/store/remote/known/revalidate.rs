@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::attr_cache::{Attrs, CachedAttrs};
+use crate::store::remote::request::{ByteRange, Get, Meta, RequestError};
 use crate::store::remote::store::{RemoteSource, panicked};
-use crate::store::remote::{ByteRange, Get, Meta, RequestError};
 use crate::store::{Key, StoreError};
 
 /// Added to the time of a value, because times have whole seconds, and servers of one source differ.
@@ -264,8 +264,9 @@ mod tests {
     use crate::store::KeyClasses;
     use crate::store::remote::client::{Client, Shared};
     use crate::store::remote::protocol::Protocol;
+    use crate::store::remote::protocol::options::RemoteOptions;
     use crate::store::remote::request::transfer_stats::headers_received;
-    use crate::store::remote::{Got, List, Page, Remote, RemoteOptions};
+    use crate::store::remote::request::{Got, List, Page, Remote};
     use crate::sync::Mutex;
 
     /// A source of two keys, the document `d` and the chunk `c`.

@@ -28,7 +28,7 @@ pub use names::fuzz_listing;
 use service::{RequestKind, ResponseInfo, watched};
 
 use crate::store::remote::request::body::Body;
-use crate::store::remote::{
+use crate::store::remote::request::{
     ByteRange, Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Refusal, Remote,
     RequestError,
 };

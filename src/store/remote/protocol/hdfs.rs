@@ -21,11 +21,10 @@ use reqwest::{Response, Url};
 use serde_json::Value;
 
 use super::web::{self, Address, Web, body, identity, wanted};
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
 use crate::store::remote::request::body::Body;
-use crate::store::remote::{
-    ByteRange, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError,
-};
+use crate::store::remote::request::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 use reply::{Exception, Status};
 use url::HdfsUrl;

@@ -26,9 +26,10 @@ use http::{Method, StatusCode};
 use reqwest::{Response, Url};
 
 use super::web::{self, Address, Web, body, identity, is_same_host, of_get, range_header};
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
-use crate::store::remote::{
-    ByteRange, Get, Got, List, Meta, Page, Refusal, Remote, RemoteOptions, RequestError,
+use crate::store::remote::request::{
+    ByteRange, Get, Got, List, Meta, Page, Refusal, Remote, RequestError,
 };
 use crate::store::{Key, KeyClasses};
 use reply::Described;

@@ -29,11 +29,10 @@ use tokio::sync::Mutex;
 use self::index::{Index, Keys};
 use self::versions::ContentVersions;
 use super::web::wanted;
-use crate::store::remote::memory::body_budget::BodyBudget;
+use crate::store::remote::memory::BodyBudget;
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{NameListing, Syntax, Traits};
-use crate::store::remote::{
-    ByteRange, Get, Got, List, Meta, Page, Remote, RemoteOptions, RequestError,
-};
+use crate::store::remote::request::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 #[cfg(feature = "mongodb")]
 pub(in crate::store::remote) use mongodb::PROTOCOL as MONGODB;

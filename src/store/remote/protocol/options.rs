@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use super::web::{self, TlsOptions};
 use crate::store::DiskCache;
-use crate::store::remote::client::RemoteMemory;
+use crate::store::remote::memory::RemoteMemory;
 
 /// Options for reading remote sources.
 #[derive(Debug, Clone)]

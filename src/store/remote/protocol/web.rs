@@ -41,11 +41,11 @@ pub(in crate::store) use scope::is_public;
 use scope::{NetworkScope, scope_of, scope_of_host};
 pub use tls::TlsOptions;
 
+use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
 use crate::store::remote::request::transfer_stats::{headers_received, request_sent};
-use crate::store::remote::{
-    ByteRange, Get, Got, List, Meta, Page, RedirectPolicy, Refusal, Remote, RemoteOptions,
-    RequestError,
+use crate::store::remote::request::{
+    ByteRange, Get, Got, List, Meta, Page, Refusal, Remote, RequestError,
 };
 use crate::store::{Key, KeyClasses};
 

@@ -12,10 +12,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::store::Key;
 use crate::store::KeyClasses;
-use crate::store::remote::{
-    Failed, FailureKind, Get, Got, Key, List, Meta, Page, Remote, RequestError,
-};
 use crate::sync::Mutex;
 
 /// A source with a bounded number of requests in flight; further requests wait.
@@ -208,7 +207,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::yield_now;
 
-    use crate::store::remote::ByteRange;
+    use crate::store::remote::request::ByteRange;
 
     /// Answers each request after others were sent; counts the requests in flight.
     #[derive(Debug, Default)]
@@ -276,7 +275,7 @@ mod tests {
             let get = Get::new(&key, ByteRange::Whole(1));
             let list = List {
                 prefix: key,
-                depth: crate::store::remote::Depth::One,
+                depth: crate::store::remote::request::Depth::One,
                 page: None,
                 after: None,
                 most: None,

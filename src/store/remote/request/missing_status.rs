@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::Key;
-use crate::store::remote::{Get, Got, List, Meta, Page, Remote, RequestError};
 
 /// A source for which refusals with these statuses mean that the object does not exist.
 #[derive(Debug)]

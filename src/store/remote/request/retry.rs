@@ -10,10 +10,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::transfer_stats::Counters;
+use super::{ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::Key;
-use crate::store::remote::{
-    ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError,
-};
 
 /// Upper limit of the first pause; the limit doubles with each further pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{DATE, HeaderMap};
 
-use crate::store::remote::{Get, Got, List, Meta, Page, Remote, RequestError};
+use super::{Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{DiskCounters, Key, KeyClasses};
 use crate::sync::Mutex;
 

@@ -14,11 +14,13 @@ use super::aws::{Chain, Profile};
 use super::service::Connector;
 use super::{Client, Objects, RegionalClient};
 use crate::store::KeyClasses;
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::web;
+use crate::store::remote::protocol::web::TlsOptions;
 use crate::store::remote::protocol::{
     Location, NameListing, Protocol, Syntax, Traits, one_component,
 };
-use crate::store::remote::{Remote, RemoteOptions, TlsOptions};
+use crate::store::remote::request::Remote;
 
 /// The provider of an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

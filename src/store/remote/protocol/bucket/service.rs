@@ -19,8 +19,8 @@ use object_store::client::{
 };
 
 use super::names::without_odd_keys;
-use crate::store::remote::FailureKind;
 use crate::store::remote::protocol::web;
+use crate::store::remote::request::FailureKind;
 use crate::store::remote::request::transfer_stats::{headers_received, request_sent};
 
 /// Size limit of errors and listings in bytes.

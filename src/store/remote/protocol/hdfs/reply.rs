@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::store::check_component;
 use crate::store::remote::protocol::web::{body, refusal};
-use crate::store::remote::{Meta, Page, Refusal, RequestError};
+use crate::store::remote::request::{Meta, Page, Refusal, RequestError};
 
 /// Size limit of an error reply in bytes.
 const MAX_EXCEPTION_BYTES: u64 = 256 << 10;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::denied;
 use crate::store::check_component;
 use crate::store::remote::protocol::web;
-use crate::store::remote::{Meta, Page, RequestError};
+use crate::store::remote::request::{Meta, Page, RequestError};
 
 /// Number of characters of a message of the Hub that are shown.
 const MAX_SHOWN_CHARS: usize = 300;

@@ -7,8 +7,8 @@ use reqwest::Url;
 
 use super::token::Token;
 use crate::store::Key;
-use crate::store::remote::RequestError;
 use crate::store::remote::protocol::Variables;
+use crate::store::remote::request::RequestError;
 
 /// The endpoint, unless `--endpoint-url` or `HF_ENDPOINT` has another one.
 const ENDPOINT: &str = "https://huggingface.co";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::store::Key;
-use crate::store::remote::{Depth, List, Meta, Page, RequestError};
+use crate::store::remote::request::{Depth, List, Meta, Page, RequestError};
 
 /// Estimated bytes of a key besides its text.
 const ENTRY_BYTES: u64 = 48;

@@ -22,8 +22,9 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, Protocol};
-use crate::store::remote::{Failed, FailureKind, Refusal, Remote, RemoteOptions, RequestError};
+use crate::store::remote::request::{Failed, FailureKind, Refusal, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 
 /// The default names of zarr-python's store.

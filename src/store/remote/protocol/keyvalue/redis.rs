@@ -24,10 +24,10 @@ use tokio::sync::Mutex;
 
 use super::url::{Address, RedisUrl};
 use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::store::remote::protocol::options::RemoteOptions;
+use crate::store::remote::protocol::web::TlsOptions;
 use crate::store::remote::protocol::{Location, Protocol};
-use crate::store::remote::{
-    Failed, FailureKind, Refusal, Remote, RemoteOptions, RequestError, TlsOptions,
-};
+use crate::store::remote::request::{Failed, FailureKind, Refusal, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
 
 /// Number of keys that one SCAN call examines.

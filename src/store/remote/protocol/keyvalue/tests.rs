@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::runtime::block_on;
-use crate::store::remote::Depth;
+use crate::store::remote::request::Depth;
 
 /// The content of a key: a value, or `None` for an object of another type.
 type Content = Option<Vec<u8>>;

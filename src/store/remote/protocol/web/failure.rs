@@ -6,7 +6,7 @@ use std::io;
 use reqwest::Url;
 
 use super::tls;
-use crate::store::remote::{Failed, FailureKind, RequestError};
+use crate::store::remote::request::{Failed, FailureKind, RequestError};
 
 /// Converts an error that occurred before a response.
 pub(super) fn sending(error: &reqwest::Error) -> RequestError {

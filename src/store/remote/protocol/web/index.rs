@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::address::decoded;
 use super::response;
-use crate::store::remote::{Page, RequestError};
+use crate::store::remote::request::{Page, RequestError};
 use crate::store::{Kind, check_component};
 
 /// Size limit of a page in bytes.

@@ -14,7 +14,9 @@ use tokio::sync::Semaphore;
 use super::causes;
 use crate::store::Key;
 use crate::store::remote::request::body::Body;
-use crate::store::remote::{ByteRange, Failed, FailureKind, Get, Got, Meta, Refusal, RequestError};
+use crate::store::remote::request::{
+    ByteRange, Failed, FailureKind, Get, Got, Meta, Refusal, RequestError,
+};
 
 /// If a server sends the whole value when a part was requested, at most this many bytes are read: the
 /// first limit applies if the response states its length, the second one otherwise.
