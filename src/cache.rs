@@ -3,5 +3,5 @@
 mod single_flight;
 mod weighted_lru;
 
-pub use single_flight::SingleFlight;
+pub use single_flight::{SingleFlight, Waiter};
 pub use weighted_lru::WeightedLru;

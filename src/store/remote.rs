@@ -1,6 +1,6 @@
 //! Sources behind a network: web servers and object stores.
 //!
-//! The rooms, from bottom to top:
+//! The rooms, from bottom to top. None names one above it, which `tests/layering` checks with this line:
 //!
 //! ```text
 //! memory < request < protocol < known < bytes < store
@@ -11,11 +11,11 @@
 //!   of it: they count requests (`transfer_stats`), bound the requests in flight (`limit`), and retry within a deadline
 //!   (`retry`).
 //! - `protocol` implements [`Remote`](request::Remote) for each kind of server (`web`, `bucket`, `hdfs`, `hf`, `keyvalue`).
-//! - `known` caches what is known about names (`attr_cache`, `listing`, `write_times`).
-//! - `bytes` caches values and ranges of them (`value`, `blocks`, `whole_objects`).
-//!
-//! Above them, `store` makes a [`Store`](super::Store) of a source, `open` determines what a URL refers to, `archive`
-//! reads a remote zip archive, and `reference_target` the targets of references.
+//! - `known` has the names of one source (`KnownNames`): attributes, absence, listings, and when each was true.
+//! - `bytes` has the values of one source (`KnownBytes`): whole, or ranges of one version of them.
+//! - `store` is for everything above: `client` builds a source from its URL, `store` implements
+//!   [`Store`](super::Store) for it, `open` determines what a URL refers to, `archive` reads a remote zip archive, and
+//!   `reference_target` the targets of references.
 //!
 //! **Architecture Invariant:** absence is reported only for a response that proves it (404 for the key,
 //! in a bucket that exists). A request that could not be sent is an error and is never cached.
@@ -33,7 +33,10 @@ mod protocol;
 mod reference_target;
 mod request;
 mod store;
+#[cfg(test)]
+mod tests;
 
+pub(super) use bytes::FirstRead;
 pub use memory::RemoteMemory;
 pub(super) use open::{OpenedSource, open, other_format_error};
 #[cfg(feature = "fuzzing")]
@@ -46,5 +49,5 @@ pub use protocol::web::fuzz_page;
 pub(super) use protocol::web::is_public;
 pub(super) use protocol::{Protocol, Syntax, label, remote_examples};
 pub use protocol::{has_escaped_path, is_remote_url, remote_schemes};
-pub(super) use reference_target::{AllowedBy, FirstRead, RemoteTarget, RemoteTargets};
+pub(super) use reference_target::{AllowedBy, RemoteTarget, RemoteTargets};
 pub use request::transfer_stats::{TransferCounters, TransferStats};

@@ -1,4 +1,5 @@
-//! Checks the source text: the order of the modules in `src/lib.rs`, the attribute names of conventions, and the fault
+//! Checks the source text: the order of the modules in `src/lib.rs` and of the rooms of remote sources, the attribute
+//! names of conventions, and the fault
 //! table.
 //!
 //! A module may name the modules of its own step of the order, and of all steps below.
@@ -299,6 +300,55 @@ fn only_the_store_compares_values_with_their_documents() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(used > 0);
+}
+
+/// Returns the rooms of `store/remote`, from the bottom, as its head states them. The last one is for all other modules.
+fn rooms() -> Vec<String> {
+    let head = read("src/store/remote.rs");
+    let order = head.lines().find(|line| line.contains(" < ")).unwrap();
+    let order = order.trim_start_matches("//! ");
+    order.split(" < ").map(str::to_owned).collect()
+}
+
+#[test]
+fn no_room_of_remote_sources_names_one_above_it() {
+    let rooms = rooms();
+    let room_of = |name: &str| {
+        let room = rooms.iter().position(|room| room == name);
+        room.unwrap_or(rooms.len() - 1)
+    };
+    let (mut wrong, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for source in sources() {
+        let path = source.path.with_extension("");
+        let mut modules = path
+            .iter()
+            .skip_while(|part| *part != "src")
+            .map(|p| p.to_str().unwrap());
+        if modules.by_ref().take(3).ne(["src", "store", "remote"]) {
+            continue;
+        }
+        let Some(module) = modules.next() else {
+            continue;
+        };
+        let mut names = names_after(&source.words, &["crate", "store", "remote"]);
+        names.extend(names_after(&source.words, &vec!["super"; source.depth - 2]));
+        // A `super` in a module for tests is that of its file.
+        let is_here = |name: &&str| {
+            let file = Path::new("src/store/remote").join(name);
+            name.starts_with(char::is_uppercase) || file.with_extension("rs").exists()
+        };
+        for name in names.into_iter().filter(is_here) {
+            let own = &rooms[room_of(module)];
+            seen.insert(format!("{own} -> {name}"));
+            if room_of(name) > room_of(module) {
+                wrong.insert(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for pair in ["store -> bytes", "bytes -> known", "known -> request"] {
+        assert!(seen.contains(pair), "{seen:?}");
+    }
 }
 
 #[test]

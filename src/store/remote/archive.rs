@@ -8,13 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use hashbrown::HashMap;
 
-use super::bytes::blocks::Blocks;
-use super::bytes::value::{fetch, fetch_cached};
-use super::store::RemoteSource;
+use super::bytes::{Blocks, PinnedObject};
+use super::request::transfer_stats::TransferStats;
 use crate::runtime;
-use crate::store::remote::request::transfer_stats::TransferStats;
-use crate::store::remote::request::{Meta, RequestError};
-use crate::store::{Data, Key, SnapshotError, SnapshotReader, SpanGuard, StoreError};
+use crate::store::{Data, SnapshotError, SnapshotReader, SpanGuard, StoreError};
 use crate::sync::Mutex;
 
 /// How long the readahead of an entry continues without a read or a reader.
@@ -25,8 +22,8 @@ const MAX_SPANS: usize = 256;
 /// An archive at a remote source, read by ranges.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteArchive {
-    source: Arc<RemoteSource>,
-    meta: Meta,
+    label: String,
+    object: Arc<PinnedObject>,
     /// The last bytes of the archive, which were fetched to determine its format.
     tail: Arc<Vec<u8>>,
     /// Set once another version of the archive was seen; no requests are sent from then on.
@@ -78,10 +75,10 @@ async fn release_unread(spans: Weak<Mutex<Spans>>) {
 }
 
 impl RemoteArchive {
-    pub(super) fn new(source: &Arc<RemoteSource>, meta: Meta, tail: Arc<Vec<u8>>) -> Self {
+    pub(super) fn new(label: &str, object: PinnedObject, tail: Arc<Vec<u8>>) -> Self {
         Self {
-            source: Arc::clone(source),
-            meta,
+            label: label.to_owned(),
+            object: Arc::new(object),
             tail,
             is_changed: AtomicBool::new(false),
             spans: Arc::default(),
@@ -90,7 +87,7 @@ impl RemoteArchive {
 
     /// The name of the source for messages, without secrets.
     pub(in crate::store) fn label(&self) -> &str {
-        &self.source.label
+        &self.label
     }
 
     fn record_change<T>(&self, response: Result<T, StoreError>) -> Result<T, SnapshotError> {
@@ -105,19 +102,23 @@ impl RemoteArchive {
 
     fn check_range(&self, range: &Range<u64>) -> Result<(), SnapshotError> {
         self.check()?;
-        match range.end <= self.meta.size_bytes {
+        match range.end <= self.object.size_bytes() {
             true => Ok(()),
             false => Err(SnapshotError::Short {
                 offset: range.start,
                 wanted: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
-                got: usize::try_from(self.meta.size_bytes.saturating_sub(range.start)).unwrap_or(0),
+                got: usize::try_from(self.object.size_bytes().saturating_sub(range.start))
+                    .unwrap_or(0),
             }),
         }
     }
 
     /// Returns the bytes of a range that lies in the tail.
     fn in_tail(&self, range: &Range<u64>) -> Option<&[u8]> {
-        let start = self.meta.size_bytes.checked_sub(self.tail.len() as u64)?;
+        let start = self
+            .object
+            .size_bytes()
+            .checked_sub(self.tail.len() as u64)?;
         let index = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
         self.tail.get(index(range.start)?..index(range.end)?)
     }
@@ -126,25 +127,20 @@ impl RemoteArchive {
         if let Some(bytes) = self.in_tail(&range) {
             return Ok(Arc::new(bytes.to_vec()));
         }
-        let (root, length) = (Key::root(), range.end - range.start);
-        let bytes = match self.source.disk {
-            Some(_) => fetch_cached(&self.source, &root, &self.meta, range).await?,
-            // Not inserted into the cache: the zip store caches the decoded bytes.
-            None => match self.source.in_memory(&root, &self.meta, &range) {
-                Some(bytes) => bytes,
-                None => Arc::new(fetch(&self.source, &root, &self.meta, range).await?),
-            },
-        };
-        match bytes.len() as u64 == length {
-            true => Ok(bytes),
-            false => Err(RequestError::lasting("another number of bytes came").of(&root)),
+        if self.object.is_on_disk() {
+            return self.object.read(range).await;
+        }
+        // Not inserted into the cache: the zip store caches the decoded bytes.
+        match self.object.in_memory(&range) {
+            Some(bytes) => Ok(bytes),
+            None => self.object.fetch(range).await.map(Arc::new),
         }
     }
 
     /// Whether a range is read in blocks of its span.
     fn is_in_blocks(&self, range: &Range<u64>, span: &Range<u64>) -> bool {
         let is_inside = span.start <= range.start && range.end <= span.end;
-        self.in_tail(range).is_none() && is_inside && span.end <= self.meta.size_bytes
+        self.in_tail(range).is_none() && is_inside && span.end <= self.object.size_bytes()
     }
 
     fn blocks(&self, span: Range<u64>) -> Arc<Blocks> {
@@ -156,10 +152,7 @@ impl RemoteArchive {
         }
         let known = spans.known.get(&ends);
         let blocks = known.and_then(|span| span.blocks.upgrade());
-        let blocks = blocks.unwrap_or_else(|| {
-            let root = Key::root();
-            Arc::new(Blocks::new(&self.source, &root, &self.meta, span))
-        });
+        let blocks = blocks.unwrap_or_else(|| Arc::new(Blocks::new(&self.object, span)));
         let own = Span {
             blocks: Arc::downgrade(&blocks),
             recent: Some(Arc::clone(&blocks)),
@@ -183,11 +176,14 @@ fn range_of(offset: u64, length: usize) -> Range<u64> {
 #[async_trait]
 impl SnapshotReader for RemoteArchive {
     fn size_bytes(&self) -> u64 {
-        self.meta.size_bytes
+        self.object.size_bytes()
     }
 
     fn modified(&self) -> SystemTime {
-        self.meta.modified.unwrap_or(SystemTime::UNIX_EPOCH)
+        self.object
+            .meta()
+            .modified
+            .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     async fn read_exact_at(
@@ -207,18 +203,16 @@ impl SnapshotReader for RemoteArchive {
     ) -> Result<Arc<Vec<u8>>, SnapshotError> {
         let range = range_of(offset, length);
         self.check_range(&range)?;
-        let fetched = fetch(&self.source, &Key::root(), &self.meta, range).await;
+        let fetched = self.object.fetch(range).await;
         self.record_change(fetched.map(Arc::new))
     }
 
     fn derived(&self, name: &str, max_bytes: u64) -> Option<Vec<u8>> {
-        self.source
-            .derived(&Key::root(), &self.meta, name, max_bytes)
+        self.object.derived(name, max_bytes)
     }
 
     fn cache_derived(&self, name: &str, make: &mut dyn FnMut() -> Option<Vec<u8>>) {
-        self.source
-            .cache_derived(&Key::root(), &self.meta, name, make);
+        self.object.insert_derived(name, make);
     }
 
     fn keep_span(&self, span: Range<u64>) -> Option<SpanGuard> {
@@ -243,25 +237,15 @@ impl SnapshotReader for RemoteArchive {
     }
 
     fn begin_prefetch(&self, start: u64, bytes: u64, budget_bytes: u64) -> bool {
-        let unread_bytes = self.source.speculation.unread_bytes();
-        let is_free = unread_bytes.saturating_add(bytes) <= budget_bytes
-            && self.source.try_reserve_ahead(bytes).is_some();
-        if is_free {
-            let speculation = &self.source.speculation;
-            speculation.insert_unread(&Key::root(), start, bytes);
-        }
-        is_free
+        self.object.begin_prefetch(start, bytes, budget_bytes)
     }
 
     fn end_prefetch(&self, start: u64, bytes: u64, is_fetched: bool) {
-        match is_fetched {
-            true => self.source.counters.prefetched(&Key::root(), bytes),
-            false => drop(self.source.speculation.read(&Key::root(), start)),
-        }
+        self.object.end_prefetch(start, bytes, is_fetched);
     }
 
     fn record_read(&self, start: u64, bytes: u64) {
-        self.source.record_read(&Key::root(), start, bytes);
+        self.object.record_read(start, bytes);
     }
 
     fn check(&self) -> Result<(), SnapshotError> {
@@ -277,7 +261,7 @@ impl SnapshotReader for RemoteArchive {
     fn transfer_stats(&self) -> Option<TransferStats> {
         Some(TransferStats {
             arrays: Vec::new(),
-            ..self.source.transfer_stats()
+            ..self.object.source().transfer_stats()
         })
     }
 }

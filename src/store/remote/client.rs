@@ -1,31 +1,24 @@
 //! Creates the client of a source from its URL, with all layers on top.
 
-use std::hash::{Hash, Hasher};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use siphasher::sip::SipHasher13;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::bytes::speculation::Speculation;
-use super::known::attr_cache::AttrCache;
-use super::known::listing::ListingCache;
-use super::known::write_times::DocumentWriteTimes;
-use super::memory::BodyBudget;
-use super::memory::RangeCache;
+use super::bytes::KnownBytes;
+use super::known::{KnownNames, NameLimits, SourceDisk, SourceIdentity};
+use super::memory::{BodyBudget, RangeCache};
 use super::protocol::error::RemoteError;
 use super::protocol::options::RemoteOptions;
 use super::protocol::{NameListing, Protocol, hidden};
 use super::request::limit::Limited;
 use super::request::missing_status::MissingStatus;
 use super::request::retry::Retry;
-use super::request::transfer_stats::{Counted, Counters, ServerClock};
+use super::request::transfer_stats::{Counted, Counters, ServerClock, TransferStats};
+use super::request::{Remote, Requests};
 use super::store::RemoteSource;
-use crate::cache::SingleFlight;
 use crate::runtime;
 use crate::store::KeyClasses;
-use crate::store::remote::request::Remote;
 
 /// The sender of requests to a source, and the names of the source.
 #[derive(Debug, Clone)]
@@ -90,7 +83,7 @@ impl Client {
         options: &RemoteOptions,
         classes: KeyClasses,
         shared: &Shared,
-    ) -> Result<Arc<RemoteSource>, RemoteError> {
+    ) -> Result<RemoteSource, RemoteError> {
         let Self {
             remote,
             protocol,
@@ -107,69 +100,51 @@ impl Client {
             label: label.clone(),
             error,
         })?;
-        let counters = Arc::clone(&shared.counters);
-        let clock = Arc::new(ServerClock::default());
-        let mut hasher = SipHasher13::new();
-        identity.hash(&mut hasher);
         let is_immutable = ttl == Duration::MAX;
         let reads_whole = !protocol.traits.reads_ranges;
-        let mut remote: Arc<dyn Remote> = Arc::new(Counted::new(
-            remote,
-            Arc::clone(&counters),
-            Arc::clone(&clock),
+        let lists_directories = protocol.traits.listing == NameListing::Directories;
+        // Versions of contents that may change are known only for the life of the process.
+        let is_kept = is_immutable || !reads_whole;
+        let requests = Arc::new(shared.requests(remote, &label, options, classes));
+        let own = SourceIdentity::new(label, &identity, classes, is_immutable, reads_whole);
+        let own = Arc::new(own);
+        let disk = SourceDisk::new(options.disk.clone().filter(|_| is_kept), identity);
+        let disk = Arc::new(disk);
+        let limits = NameLimits {
+            ttl,
+            absent_ttl,
+            listing_bytes: options.memory_bytes / 2,
+        };
+        let names = Arc::new(KnownNames::new(
+            Arc::clone(&requests),
+            Arc::clone(&own),
+            Arc::clone(&disk),
+            lists_directories,
+            limits,
         ));
-        remote = Arc::new(Limited::new(remote, options.parallel, classes));
-        let (retries, timeout) = (options.retries, options.timeout);
-        remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(&counters)));
-        if !options.missing_statuses.is_empty() {
-            let statuses = &options.missing_statuses;
-            log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
-            remote = Arc::new(MissingStatus::new(remote, statuses.clone()));
-        }
-        Ok(Arc::new(RemoteSource {
-            remote,
-            number: hasher.finish(),
-            label,
-            identity,
-            classes,
-            can_list: AtomicBool::new(false),
-            lists_directories: protocol.traits.listing == NameListing::Directories,
-            reads_whole,
-            timeout: options.timeout,
-            clock,
-            is_immutable,
-            attrs: AttrCache::new(ttl, absent_ttl),
-            write_times: DocumentWriteTimes::default(),
-            listings: ListingCache::new(options.memory_bytes / 2, ttl, absent_ttl),
-            ranges: Arc::clone(&shared.ranges),
-            body_budget: Arc::clone(&shared.body_budget),
-            // Versions of contents that may change are known only for the life of the process.
-            disk: options
-                .disk
-                .clone()
-                .filter(|_| is_immutable || !reads_whole),
-            counters,
-            speculation: Speculation::default(),
-            prefetches: Arc::clone(&shared.prefetches),
-            value_lookups: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
-            root_document: OnceLock::new(),
-            modified: OnceLock::new(),
-            attr_loads: SingleFlight::default(),
-            revalidations: SingleFlight::default(),
-            repeated_listings: SingleFlight::default(),
-            value_loads: SingleFlight::default(),
-            range_loads: SingleFlight::default(),
-        }))
+        let bytes = Arc::new(KnownBytes::new(
+            requests,
+            Arc::clone(&own),
+            disk,
+            Arc::clone(&names),
+            Arc::clone(&shared.ranges),
+            options.parallel,
+        ));
+        Ok(RemoteSource {
+            identity: own,
+            names,
+            bytes,
+        })
     }
 }
 
 /// State that several sources can share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) ranges: Arc<RangeCache>,
-    pub(super) body_budget: Arc<BodyBudget>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) prefetches: Arc<Semaphore>,
+    ranges: Arc<RangeCache>,
+    body_budget: Arc<BodyBudget>,
+    counters: Arc<Counters>,
+    prefetches: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -181,6 +156,60 @@ impl Shared {
             counters: Arc::new(Counters::new(classes)),
             prefetches: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
         }
+    }
+
+    /// Returns the same state with counters of its own, which count no array separately.
+    pub(super) fn with_own_counters(self) -> Self {
+        Self {
+            counters: Arc::new(Counters::new(KeyClasses::default())),
+            ..self
+        }
+    }
+
+    /// Waits for the permit of a prefetch.
+    pub(super) async fn prefetch_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.prefetches.acquire().await.ok()
+    }
+
+    /// The counters of all sources together, without those of a disk cache.
+    pub(super) fn transfer_stats(&self) -> TransferStats {
+        TransferStats {
+            total: self.counters.total(),
+            memory_bytes: self.ranges.bytes(),
+            ..TransferStats::default()
+        }
+    }
+
+    /// Returns the sender of requests of a client, with all decorators on top of it.
+    fn requests(
+        &self,
+        mut remote: Arc<dyn Remote>,
+        label: &str,
+        options: &RemoteOptions,
+        classes: KeyClasses,
+    ) -> Requests {
+        let (counters, clock) = (&self.counters, Arc::new(ServerClock::default()));
+        remote = Arc::new(Counted::new(
+            remote,
+            Arc::clone(counters),
+            Arc::clone(&clock),
+        ));
+        remote = Arc::new(Limited::new(remote, options.parallel, classes));
+        let (retries, timeout) = (options.retries, options.timeout);
+        remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(counters)));
+        if !options.missing_statuses.is_empty() {
+            let statuses = &options.missing_statuses;
+            log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
+            remote = Arc::new(MissingStatus::new(remote, statuses.clone()));
+        }
+        Requests::new(
+            remote,
+            clock,
+            Arc::clone(counters),
+            Arc::clone(&self.body_budget),
+            Arc::clone(&self.prefetches),
+            timeout,
+        )
     }
 }
 

@@ -1,21 +1,19 @@
 //! Determines what a URL refers to: a tree of keys, an archive, a repository, or references.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::archive::RemoteArchive;
+use super::bytes::PinnedObject;
 use super::client::{Client, Shared};
-use super::known::attr_cache::Attrs;
-use super::known::listing::RemoteListing;
+use super::known::{Attrs, RemoteListing};
 use super::protocol::NameListing;
 use super::protocol::error::RemoteError;
 use super::protocol::options::RemoteOptions;
 use super::protocol::web::is_markup;
-use super::request::transfer_stats::Counters;
-use super::store::{RemoteSource, RemoteStore};
+use super::store::RemoteSource;
 use crate::store::file_type::{self, HEADER_BYTES};
 use crate::store::icechunk::{self, Layout};
 use crate::store::reference::{is_json, looks_like_json};
@@ -93,10 +91,7 @@ pub(in crate::store) async fn open(
     };
     let is_tree = is_tree.map_err(failed)?;
     if let Some(layout) = repository(&source, is_tree).await.map_err(failed)? {
-        let shared = Shared {
-            counters: Arc::new(Counters::new(KeyClasses::default())),
-            ..shared
-        };
+        let shared = shared.with_own_counters();
         let part = |ttl| part(&source, &client, options, ttl, &shared);
         return Ok(OpenedSource::Icechunk {
             layout,
@@ -105,7 +100,7 @@ pub(in crate::store) async fn open(
         });
     }
     if is_tree {
-        return Ok(OpenedSource::Tree(Box::new(RemoteStore { source })));
+        return Ok(OpenedSource::Tree(Box::new(source)));
     }
     if !looks_zipped && let Some((object, tail)) = archive(&source).await.map_err(failed)? {
         if is_archive(&tail) {
@@ -122,15 +117,12 @@ pub(in crate::store) async fn open(
 }
 
 /// Returns the layout of the Icechunk repository in a source without documents; else `None`.
-async fn repository(
-    source: &Arc<RemoteSource>,
-    is_tree: bool,
-) -> Result<Option<Layout>, StoreError> {
-    let is_empty = !is_tree && source.can_list();
-    if source.root_document.get().is_some() || is_empty {
+async fn repository(source: &RemoteSource, is_tree: bool) -> Result<Option<Layout>, StoreError> {
+    let is_empty = !is_tree && source.names.can_list();
+    if source.names.has_root_document() || is_empty {
         return Ok(None);
     }
-    if is_tree && let Ok(listing) = RemoteListing::open(source, &Key::root()).await {
+    if is_tree && let Ok(listing) = RemoteListing::open(&source.names, &Key::root()).await {
         let has_files = || {
             let names = [&b"repo"[..], b"refs"];
             names.iter().any(|name| listing.lists(name))
@@ -139,10 +131,7 @@ async fn repository(
             return Ok(None);
         }
     }
-    let store = RemoteStore {
-        source: Arc::clone(source),
-    };
-    icechunk::detect(&store).await
+    icechunk::detect(source).await
 }
 
 /// Opens the objects of a repository as a store that trusts cached attributes for `ttl`.
@@ -162,9 +151,9 @@ fn part(
         .clone()
         .source(&options, KeyClasses::default(), shared)?;
     // Files that never change need no listings.
-    let can_list = source.can_list() && ttl == Duration::ZERO;
-    part.can_list.store(can_list, Ordering::Relaxed);
-    Ok(Arc::new(RemoteStore { source: part }))
+    let can_list = source.names.can_list() && ttl == Duration::ZERO;
+    part.names.set_can_list(can_list);
+    Ok(Arc::new(part))
 }
 
 fn document(name: &str) -> Key {
@@ -172,24 +161,23 @@ fn document(name: &str) -> Key {
 }
 
 /// Records a key that exists for as long as the source does.
-async fn set_root_document(source: &Arc<RemoteSource>, name: &str) {
+async fn set_root_document(source: &RemoteSource, name: &str) {
     let key = document(name);
-    if let Ok(Attrs::Object(meta)) = source.attrs(&key).await
-        && let Some(modified) = meta.modified
-    {
-        let _ = source.modified.set(modified);
-    }
-    let _ = source.root_document.set(key);
+    let meta = match source.bytes.attrs(&key).await {
+        Ok(Attrs::Object(meta)) => Some(meta),
+        _ => None,
+    };
+    source.names.set_root_document(key, meta.as_ref());
 }
 
 /// Lists the keys of a bucket; if that is not allowed, looks for documents.
-async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
-    source.can_list.store(true, Ordering::Relaxed);
-    let listing = match RemoteListing::open(source, &Key::root()).await {
+async fn open_bucket(source: &RemoteSource) -> Result<bool, StoreError> {
+    source.names.set_can_list(true);
+    let listing = match RemoteListing::open(&source.names, &Key::root()).await {
         Ok(listing) => listing,
         Err(StoreError::Denied { what, .. }) => {
-            log::warn!("{}: it may not be listed: {what}", source.label);
-            source.can_list.store(false, Ordering::Relaxed);
+            log::warn!("{}: it may not be listed: {what}", source.identity.label());
+            source.names.set_can_list(false);
             return open_web(source).await;
         }
         Err(error) => return Err(error),
@@ -198,7 +186,7 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let listed = |name: &&str| listing.lists(name.as_bytes());
-    let mut names = source.classes.node_documents.iter().copied();
+    let mut names = source.identity.node_documents().iter().copied();
     let found = match names.find(listed) {
         // One of the next pages may have a document.
         None if !listing.is_at_end() => first_document(source).await?,
@@ -214,14 +202,14 @@ async fn open_bucket(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
 async fn open_keys(
     client: &Client,
     is_zip: bool,
-    source: &Arc<RemoteSource>,
+    source: &RemoteSource,
 ) -> Result<OpenedSource, RemoteError> {
-    let label = source.label.clone();
+    let label = source.identity.label().to_owned();
     if is_zip {
         let what = "a zip archive in a database of keys cannot be mounted".into();
         return Err(RemoteError::Invalid { label, what });
     }
-    source.can_list.store(true, Ordering::Relaxed);
+    source.names.set_can_list(true);
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),
         error,
@@ -229,21 +217,21 @@ async fn open_keys(
     match first_document(source).await.map_err(failed)? {
         Some(name) => set_root_document(source, name).await,
         None => {
-            let listing = RemoteListing::open(source, &Key::root()).await;
+            let listing = RemoteListing::open(&source.names, &Key::root()).await;
             if listing.map_err(failed)?.is_empty() {
                 let what = client.nothing_there.clone();
                 return Err(RemoteError::NothingThere { label, what });
             }
         }
     }
-    let source = Arc::clone(source);
-    Ok(OpenedSource::Tree(Box::new(RemoteStore { source })))
+    let source = source.clone();
+    Ok(OpenedSource::Tree(Box::new(source)))
 }
 
 /// Returns the first document that exists, requesting one after the other.
-async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static str>, StoreError> {
-    for name in source.classes.node_documents {
-        if matches!(source.attrs(&document(name)).await?, Attrs::Object(_)) {
+async fn first_document(source: &RemoteSource) -> Result<Option<&'static str>, StoreError> {
+    for name in source.identity.node_documents() {
+        if matches!(source.bytes.attrs(&document(name)).await?, Attrs::Object(_)) {
             return Ok(Some(name));
         }
     }
@@ -252,11 +240,11 @@ async fn first_document(source: &Arc<RemoteSource>) -> Result<Option<&'static st
 
 /// Looks for the documents of a root, two at a time, so that most sources are recognised within the
 /// time of one request.
-async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
-    for pair in source.classes.node_documents.chunks(2) {
+async fn open_web(source: &RemoteSource) -> Result<bool, StoreError> {
+    for pair in source.identity.node_documents().chunks(2) {
         let loads = pair.iter().map(|name| {
             let key = document(name);
-            async move { source.read_whole(&key, MAX_DOCUMENT_BYTES).await }
+            async move { source.bytes.read_whole(&key, MAX_DOCUMENT_BYTES).await }
         });
         let answers = join_all(loads).await;
         let mut found = None;
@@ -282,7 +270,7 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
         }
     }
     // The URL may be a directory of hierarchies, if the server lists it.
-    match RemoteListing::open(source, &Key::root()).await {
+    match RemoteListing::open(&source.names, &Key::root()).await {
         Ok(_) => Ok(true),
         Err(StoreError::Unsupported { .. } | StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
@@ -293,14 +281,12 @@ async fn open_web(source: &Arc<RemoteSource>) -> Result<bool, StoreError> {
 type ObjectWithTail = (Arc<RemoteArchive>, Arc<Vec<u8>>);
 
 /// Returns the object at the root; `None` if it does not exist.
-async fn archive(source: &Arc<RemoteSource>) -> Result<Option<ObjectWithTail>, StoreError> {
-    match Arc::clone(source)
-        .fetch_tail(&Key::root(), TAIL_BYTES)
-        .await
-    {
+async fn archive(source: &RemoteSource) -> Result<Option<ObjectWithTail>, StoreError> {
+    match source.bytes.fetch_tail(&Key::root(), TAIL_BYTES).await {
         Ok(value) => {
             let tail = value.bytes.unwrap_or_default();
-            let archive = RemoteArchive::new(source, value.meta, Arc::clone(&tail));
+            let object = PinnedObject::new(&source.bytes, &Key::root(), value.meta);
+            let archive = RemoteArchive::new(source.identity.label(), object, Arc::clone(&tail));
             Ok(Some((Arc::new(archive), tail)))
         }
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),

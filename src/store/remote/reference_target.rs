@@ -6,8 +6,8 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -18,18 +18,16 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use tokio::sync::{SemaphorePermit, oneshot};
 
-use super::bytes::blocks::Blocks;
-use super::bytes::value::{GAP_BYTES, fetch, insert_parts, joined};
+use super::bytes::{Blocks, FirstRead, GAP_BYTES, KnownBytes, PinnedObject, RangeResult, joined};
 use super::client::{Client, Shared};
 use super::memory::ReservedBody;
 use super::protocol::Protocol;
 use super::protocol::error::RemoteError;
+use super::protocol::options::{RedirectPolicy, RemoteOptions};
 use super::protocol::web::Address;
-use super::store::{RemoteSource, panicked};
-use crate::runtime::{self, leave_session_thread};
-use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
-use crate::store::remote::request::transfer_stats::TransferStats;
-use crate::store::remote::request::{ByteRange, Get, Meta, RequestError};
+use super::request::panicked;
+use super::request::transfer_stats::TransferStats;
+use crate::runtime;
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
 
@@ -37,8 +35,6 @@ use crate::sync::Mutex;
 const MAX_ORIGINS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 /// Ranges that are requested within this time are fetched together.
 const JOIN_TIME: Duration = Duration::from_millis(1);
-/// The response to the first range pins a target, if the range has at most this many bytes.
-const MAX_FIRST_BYTES: u64 = 8 << 20;
 
 /// Why a target may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,21 +47,13 @@ pub(in crate::store) enum AllowedBy {
     Any,
 }
 
-/// The first range to read of a target.
-#[derive(Debug, Clone)]
-pub(in crate::store) struct FirstRead {
-    pub(in crate::store) range: Range<u64>,
-    /// No read waits for the range, so the target is opened only if memory is free.
-    pub(in crate::store) is_prefetch: bool,
-}
-
 /// The servers and buckets of targets.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteTargets {
     options: RemoteOptions,
     classes: KeyClasses,
     shared: Shared,
-    origins: Mutex<LruCache<(String, AllowedBy), Arc<RemoteSource>>>,
+    origins: Mutex<LruCache<(String, AllowedBy), Arc<KnownBytes>>>,
 }
 
 impl RemoteTargets {
@@ -88,7 +76,7 @@ impl RemoteTargets {
 
     /// Acquires a permit to prefetch a target that is not open; half of `--parallel` is for waiting reads.
     pub(in crate::store) async fn prefetch_permit(&self) -> Option<SemaphorePermit<'_>> {
-        self.shared.prefetches.acquire().await.ok()
+        self.shared.prefetch_permit().await
     }
 
     /// Opens the object at a URL; `first` is the range that will be read first. The user's headers are sent
@@ -104,11 +92,14 @@ impl RemoteTargets {
     ) -> Result<Arc<RemoteTarget>, StoreError> {
         let (origin, key) = split(url);
         let source = self.origin(origin, allowed_by).map_err(unusable)?;
-        let target = RemoteTarget::open(&source, &key, first).await?;
-        Ok(Arc::new(target))
+        let object = PinnedObject::open(&source, &key, first).await?;
+        Ok(Arc::new(RemoteTarget {
+            object: Arc::new(object),
+            waiting: Mutex::default(),
+        }))
     }
 
-    fn origin(&self, url: String, allowed_by: AllowedBy) -> Result<Arc<RemoteSource>, RemoteError> {
+    fn origin(&self, url: String, allowed_by: AllowedBy) -> Result<Arc<KnownBytes>, RemoteError> {
         let origin = (url, allowed_by);
         if let Some(source) = self.origins.lock().get(&origin) {
             return Ok(Arc::clone(source));
@@ -119,7 +110,7 @@ impl RemoteTargets {
         }
         options.is_public_only = allowed_by == AllowedBy::Any;
         let client = Client::new(&origin.0, &options, self.classes)?;
-        let source = client.source(&options, self.classes, &self.shared)?;
+        let source = client.source(&options, self.classes, &self.shared)?.bytes;
         // Another caller may have inserted a source meanwhile; both work.
         let evicted = self.origins.lock().push(origin, Arc::clone(&source));
         drop(evicted);
@@ -129,10 +120,9 @@ impl RemoteTargets {
     /// Counters of all targets together.
     pub(in crate::store) fn transfer_stats(&self) -> TransferStats {
         TransferStats {
-            total: self.shared.counters.total(),
             arrays: Vec::new(),
             disk: self.options.disk.as_ref().map(|disk| disk.counters()),
-            memory_bytes: self.shared.ranges.bytes(),
+            ..self.shared.transfer_stats()
         }
     }
 }
@@ -181,14 +171,10 @@ fn split(url: &str) -> (String, Key) {
 /// One version of an object.
 #[derive(Debug)]
 pub(in crate::store) struct RemoteTarget {
-    source: Arc<RemoteSource>,
-    key: Key,
-    meta: Meta,
+    object: Arc<PinnedObject>,
     /// Ranges that will be fetched soon.
     waiting: Mutex<Vec<PendingRange>>,
 }
-
-type RangeResult = Result<Arc<Vec<u8>>, StoreError>;
 
 /// A requested range, and the callers that wait for it.
 #[derive(Debug)]
@@ -213,36 +199,22 @@ impl PendingRange {
 }
 
 impl RemoteTarget {
-    async fn open(
-        source: &Arc<RemoteSource>,
-        key: &Key,
-        first: Option<FirstRead>,
-    ) -> Result<Self, StoreError> {
-        let meta = pin_version(source, key, first).await?;
-        Ok(Self {
-            source: Arc::clone(source),
-            key: key.clone(),
-            meta,
-            waiting: Mutex::default(),
-        })
-    }
-
     pub(in crate::store) fn size_bytes(&self) -> u64 {
-        self.meta.size_bytes
+        self.object.size_bytes()
     }
 
     /// When the object was written, if the server reports it.
     pub(in crate::store) fn modified(&self) -> Option<SystemTime> {
-        self.meta.modified
+        self.object.meta().modified
     }
 
     /// The entity tag without quotes and without the prefix of a weak tag.
     pub(in crate::store) fn etag(&self) -> Option<&str> {
-        self.meta.opaque_tag()
+        self.object.meta().opaque_tag()
     }
 
     pub(in crate::store) fn version(&self) -> Version {
-        self.meta.version()
+        self.object.meta().version()
     }
 
     /// Returns a range of the object, which lies within it. `is_exact` means that exactly the requested
@@ -252,27 +224,18 @@ impl RemoteTarget {
         span: Range<u64>,
         is_exact: bool,
     ) -> Arc<dyn Object> {
-        let blocks = Blocks::new(&self.source, &self.key, &self.meta, span.clone());
         Arc::new(RemoteSpan {
             target: Arc::clone(self),
             span,
             is_exact,
             is_read: AtomicBool::new(false),
-            blocks,
+            blocks: OnceLock::new(),
         })
-    }
-
-    fn in_memory(&self, range: &Range<u64>) -> Option<Arc<Vec<u8>>> {
-        let bytes = self.source.in_memory(&self.key, &self.meta, range)?;
-        self.source.counters.hit(&self.key);
-        Some(bytes)
     }
 
     /// Reads a range of the object, together with other ranges that are requested now.
     async fn read(self: &Arc<Self>, range: Range<u64>) -> RangeResult {
-        let cached = self.source.find_cached(&self.key, &self.meta, &range);
-        if let Some(bytes) = cached.await {
-            self.source.counters.hit(&self.key);
+        if let Some(bytes) = self.object.read_cached(&range).await {
             return Ok(bytes);
         }
         let response = self.wait_for(range, None).await;
@@ -282,14 +245,13 @@ impl RemoteTarget {
     /// Fetches a range of the object that will most likely be read, together with others; returns whether
     /// that was possible.
     pub(in crate::store) async fn prefetch(self: &Arc<Self>, range: Range<u64>) -> bool {
-        let source = &self.source;
+        let source = self.object.source();
         let bytes = range.end.saturating_sub(range.start);
         // Longer ranges are read in blocks, and an invalid range fails when it is read.
-        if bytes == 0 || bytes > source.whole_limit() || range.end > self.meta.size_bytes {
+        if bytes == 0 || bytes > source.whole_limit() || range.end > self.size_bytes() {
             return true;
         }
-        let cached = source.find_cached(&self.key, &self.meta, &range);
-        if cached.await.is_some() {
+        if self.object.find_cached(&range).await.is_some() {
             return true;
         }
         let Some(reserved) = source.try_reserve_ahead(bytes.saturating_add(GAP_BYTES)) else {
@@ -345,19 +307,19 @@ impl RemoteTarget {
 
     /// Prefetches ranges in order. Each request acquires its permit before it counts as in flight, so that a
     /// read of its ranges does not wait for the permit.
-    async fn fetch_ahead(self: &Arc<Self>, parts: Vec<PendingRange>) {
+    async fn fetch_ahead(&self, parts: Vec<PendingRange>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut parts = parts.into_iter();
         let groups = joined(&ranges, (0..ranges.len()).collect());
         let groups = groups.into_iter().map(|(group, _)| {
             let parts: Vec<PendingRange> = parts.by_ref().take(group.len()).collect();
             async move {
-                let Ok(_permit) = self.source.prefetches.acquire().await else {
+                let Some(_permit) = self.object.source().prefetch_permit().await else {
                     return;
                 };
                 let mut missing = Vec::new();
                 for part in parts {
-                    match self.in_memory(&part.range) {
+                    match self.object.read_in_memory(&part.range) {
                         Some(bytes) => part.response(&Ok(bytes)),
                         None if part.is_cancelled() => {}
                         None => missing.push(part),
@@ -371,21 +333,14 @@ impl RemoteTarget {
     }
 
     /// Fetches ranges in order, and answers the callers that wait for them.
-    async fn fetch_parts(self: &Arc<Self>, mut parts: Vec<PendingRange>) {
+    async fn fetch_parts(&self, mut parts: Vec<PendingRange>) {
         let ranges: Vec<Range<u64>> = parts.iter().map(|part| part.range.clone()).collect();
         let mut reserved: Vec<_> = parts.iter_mut().map(|part| part.reserved.take()).collect();
-        let key_of = |range| self.source.range_key(&self.key, &self.meta, range);
-        let keys: Vec<_> = ranges.iter().map(key_of).collect();
-        let start = |idle: Vec<usize>| {
-            let groups = joined(&ranges, idle).into_iter().map(|(group, all)| {
-                let own = group.iter().filter_map(|i| ranges.get(*i).cloned());
-                let held = group.iter().filter_map(|i| reserved.get_mut(*i)?.take());
-                let fetch = Arc::clone(self).fetch(all, own.collect(), held.collect());
-                (group, fetch)
-            });
-            groups.collect()
+        let load = |group: &[usize], all, own| {
+            let held = group.iter().filter_map(|i| reserved.get_mut(*i)?.take());
+            fetch(Arc::clone(&self.object), all, own, held.collect())
         };
-        let loads = self.source.range_loads.run_groups(&keys, start, panicked());
+        let loads = self.object.load_joined(&ranges, load);
         let answers = parts
             .into_iter()
             .zip(loads)
@@ -403,89 +358,29 @@ impl RemoteTarget {
             });
         join_all(answers).await;
     }
-
-    /// Fetches a range, and caches the parts `own` of it. `held` is the memory of a prefetch.
-    async fn fetch(
-        self: Arc<Self>,
-        all: Range<u64>,
-        own: Vec<Range<u64>>,
-        held: Vec<ReservedBody>,
-    ) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
-        let (source, key, meta) = (&self.source, &self.key, &self.meta);
-        let (start, length) = (all.start, all.end.saturating_sub(all.start));
-        let _reserved = match held.is_empty() {
-            true => Some(source.reserve(key, length).await?),
-            false => None,
-        };
-        let bytes = fetch(source, key, meta, all).await?;
-        if !held.is_empty() {
-            // Recorded before any reader gets the bytes.
-            for range in &own {
-                source.record_prefetched(key, range.start, range.end.saturating_sub(range.start));
-            }
-        }
-        insert_parts(source, key, meta, (start, &bytes), own)
-    }
 }
 
-/// Returns the current version of an object, from the response to the request for its first range.
-async fn pin_version(
-    source: &Arc<RemoteSource>,
-    key: &Key,
-    first: Option<FirstRead>,
-) -> Result<Meta, StoreError> {
-    let mut last = None;
-    if source.disk.is_some() {
-        leave_session_thread().await;
-        last = source.last_meta_from_disk(key);
-    }
-    if let (true, Some(meta)) = (source.is_immutable, &last) {
-        return Ok(meta.clone());
-    }
-    let known = last.filter(|meta| meta.etag.is_some());
-    let is_short = |first: &FirstRead| {
-        let length = first.range.end.saturating_sub(first.range.start);
-        (1..=MAX_FIRST_BYTES).contains(&length)
+/// Fetches a range, and caches the parts `own` of it. `held` is the memory of a prefetch.
+async fn fetch(
+    object: Arc<PinnedObject>,
+    all: Range<u64>,
+    own: Vec<Range<u64>>,
+    held: Vec<ReservedBody>,
+) -> Result<Vec<Arc<Vec<u8>>>, StoreError> {
+    let (start, length) = (all.start, all.end.saturating_sub(all.start));
+    let _reserved = match held.is_empty() {
+        true => Some(object.reserve(length).await?),
+        false => None,
     };
-    let Some(FirstRead { range, is_prefetch }) = first.filter(is_short) else {
-        let meta = source.request_head(key).await;
-        return meta.map_err(|error| error.of(key));
-    };
-    let length = range.end.saturating_sub(range.start);
-    let _reserved = match is_prefetch {
-        true => source.try_reserve_ahead(length).ok_or_else(no_memory)?,
-        false => source.reserve(key, length).await?,
-    };
-    let mut get = Get::new(key, ByteRange::Bounded(range.clone()));
-    get.cached = known.clone();
-    match (source.get(get).await, known) {
-        (Ok(got), _) => {
-            if got.start == range.start && got.bytes.len() as u64 == length {
-                if is_prefetch {
-                    source.record_prefetched(key, range.start, length);
-                }
-                source.insert(
-                    key,
-                    &got.meta,
-                    range.start,
-                    &Arc::new(got.bytes.into_bytes()),
-                );
-            }
-            Ok(got.meta)
+    let bytes = object.fetch(all).await?;
+    if !held.is_empty() {
+        // Recorded before any reader gets the bytes.
+        for range in &own {
+            let length = range.end.saturating_sub(range.start);
+            object.record_prefetched(range.start, length);
         }
-        (Err(RequestError::NotModified), Some(meta)) => Ok(meta),
-        // The range begins after the end of the object; the caller compares it with the size.
-        (Err(RequestError::NoSuchRange), _) => {
-            let meta = source.request_head(key).await;
-            meta.map_err(|error| error.of(key))
-        }
-        (Err(error), _) => Err(error.of(key)),
     }
-}
-
-/// The error of a prefetch without memory; it is never returned to a user.
-fn no_memory() -> StoreError {
-    StoreError::internal("a prefetch without memory")
+    object.insert_parts((start, &bytes), own)
 }
 
 /// A range of one version of an object.
@@ -496,7 +391,8 @@ struct RemoteSpan {
     is_exact: bool,
     /// Whether any part of the span was read.
     is_read: AtomicBool,
-    blocks: Blocks,
+    /// The blocks of a span that is not read whole, from the first read.
+    blocks: OnceLock<Blocks>,
 }
 
 impl RemoteSpan {
@@ -508,15 +404,13 @@ impl RemoteSpan {
 
     /// Whether the whole span is fetched for a read of any part of it.
     fn is_whole(&self) -> bool {
-        self.size_bytes() <= self.target.source.whole_limit()
+        self.size_bytes() <= self.target.object.source().whole_limit()
     }
 
     fn record_read(&self) {
         if !self.is_read.swap(true, Ordering::Relaxed) {
-            let target = &self.target;
-            target
-                .source
-                .record_read(&target.key, self.span.start, self.size_bytes());
+            let object = &self.target.object;
+            object.record_read(self.span.start, self.size_bytes());
         }
     }
 
@@ -547,7 +441,7 @@ impl Object for RemoteSpan {
     fn stat(&self) -> Result<Stat, StoreError> {
         Ok(Stat {
             size_bytes: self.size_bytes(),
-            ..self.target.meta.stat()
+            ..self.target.object.meta().stat()
         })
     }
 
@@ -559,7 +453,11 @@ impl Object for RemoteSpan {
         let wanted = match (self.is_exact, self.is_whole()) {
             (true, _) => range.clone(),
             (false, true) => self.span.clone(),
-            (false, false) => return self.blocks.read(range).await,
+            (false, false) => {
+                let object = &self.target.object;
+                let blocks = || Blocks::new(object, self.span.clone());
+                return self.blocks.get_or_init(blocks).read(range).await;
+            }
         };
         let bytes = self.target.read(wanted).await?;
         self.record_read();

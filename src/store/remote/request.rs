@@ -2,18 +2,21 @@
 //!
 //! A [`Remote`] sends one request, with one attempt, and returns the exact result. Each kind of server implements it
 //! (`protocol`). Decorators of the same trait count requests (`transfer_stats`), bound the requests in flight
-//! (`limit`), retry within a deadline (`retry`), and take statuses for absence that the user names (`missing_status`).
+//! (`limit`), retry within a deadline (`retry`), and take statuses that the user names for absence (`missing_status`).
+//! [`Requests`] sends the requests of one source.
 
 pub(super) mod body;
 mod failure;
 pub(super) mod limit;
 mod meta;
 pub(super) mod missing_status;
+mod requests;
 pub(super) mod retry;
 pub(super) mod transfer_stats;
 
 pub(super) use failure::{Failed, FailureKind, Refusal, RequestError};
 pub(super) use meta::Meta;
+pub(super) use requests::{MAX_EMPTY_PAGES, Requests, panicked};
 
 use std::fmt::Debug;
 use std::ops::Range;

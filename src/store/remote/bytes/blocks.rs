@@ -7,14 +7,10 @@ use std::sync::{Arc, OnceLock};
 use async_task::Task;
 use futures_util::future::try_join_all;
 
-use super::value::fetch_in_pieces;
+use super::PinnedObject;
 use crate::runtime;
-use crate::store::remote::memory::{RangeKey, ReaderRegistration};
-use crate::store::remote::request::Meta;
-use crate::store::remote::store::{RemoteSource, panicked};
-use crate::store::{
-    Data, Key, ReadBuffer, Readahead, StoreError, Window, in_memory, part, part_mut,
-};
+use crate::store::remote::memory::ReaderRegistration;
+use crate::store::{Data, ReadBuffer, Readahead, StoreError, Window, in_memory, part, part_mut};
 use crate::sync::Mutex;
 
 /// Size of a block in bytes.
@@ -39,9 +35,7 @@ pub(in crate::store::remote) struct Blocks {
 
 #[derive(Debug)]
 struct Spanned {
-    source: Arc<RemoteSource>,
-    key: Key,
-    meta: Meta,
+    object: Arc<PinnedObject>,
     /// Blocks are counted from the start of the span, and none extends beyond its end.
     span: Range<u64>,
 }
@@ -49,18 +43,10 @@ struct Spanned {
 type Block = Arc<Vec<u8>>;
 
 impl Blocks {
-    pub(in crate::store::remote) fn new(
-        source: &Arc<RemoteSource>,
-        key: &Key,
-        meta: &Meta,
-        span: Range<u64>,
-    ) -> Self {
-        let part = Spanned {
-            source: Arc::clone(source),
-            key: key.clone(),
-            meta: meta.clone(),
-            span,
-        };
+    /// `span` is within the object.
+    pub(in crate::store::remote) fn new(object: &Arc<PinnedObject>, span: Range<u64>) -> Self {
+        let object = Arc::clone(object);
+        let part = Spanned { object, span };
         Self {
             part: Arc::new(part),
             readahead: Readahead::default(),
@@ -83,7 +69,12 @@ impl Blocks {
             None => {
                 let numbers = numbers(&range);
                 let bytes = (numbers.end - numbers.start).saturating_mul(BLOCK_BYTES);
-                _reserved = part.source.reserve(&part.key, bytes).await?;
+                _reserved = part
+                    .object
+                    .source
+                    .requests
+                    .reserve(&part.object.key, bytes)
+                    .await?;
                 part.blocks(numbers).await?
             }
         };
@@ -92,7 +83,7 @@ impl Blocks {
         }
         let need_bytes = range.end.saturating_sub(range.start);
         let no_memory = || StoreError::TooLarge {
-            key: part.key.clone(),
+            key: part.object.key.clone(),
             need_bytes,
             limit_bytes: 0,
         };
@@ -105,7 +96,7 @@ impl Blocks {
     fn read_ahead(&self, range: &Range<u64>) {
         let part = &self.part;
         let length = part.span.end - part.span.start;
-        let bytes = READAHEAD_BYTES.min(part.source.ranges.ahead_bytes());
+        let bytes = READAHEAD_BYTES.min(part.object.source.ranges.ahead_bytes());
         let window = Window {
             bytes,
             step_bytes: step_bytes(bytes),
@@ -114,7 +105,8 @@ impl Blocks {
         let Some(ahead) = self.readahead.observe(range, &window, length) else {
             return;
         };
-        self.reader.get_or_init(|| part.source.ranges.reader());
+        self.reader
+            .get_or_init(|| part.object.source.ranges.reader());
         // The read itself fetches the block in which `ahead` begins.
         let mut from = ahead.start.div_ceil(BLOCK_BYTES);
         let end = numbers(&ahead).end;
@@ -124,7 +116,7 @@ impl Blocks {
             let part = Arc::clone(&self.part);
             let fetch = async move {
                 let bytes = (to - from).saturating_mul(BLOCK_BYTES);
-                if let Some(_reserved) = part.source.try_reserve_spare(bytes) {
+                if let Some(_reserved) = part.object.source.requests.try_reserve_spare(bytes) {
                     // On failure, a reader of these blocks requests them again and gets the error.
                     let _ = part.blocks(from..to).await;
                 }
@@ -164,9 +156,9 @@ impl Spanned {
 
     /// Returns the blocks of a range of the span, if all are in memory.
     fn in_memory(&self, range: &Range<u64>) -> Option<Vec<Block>> {
-        let blocks = numbers(range).map(|number| self.source.ranges.get(&self.range_key(number)));
+        let blocks = numbers(range).map(|number| self.object.in_memory(&self.block(number)));
         let blocks = blocks.collect::<Option<_>>()?;
-        self.source.counters.hit(&self.key);
+        self.object.hit();
         Some(blocks)
     }
 
@@ -195,27 +187,18 @@ impl Spanned {
         start..start.saturating_add(BLOCK_BYTES).min(self.span.end)
     }
 
-    fn range_key(&self, number: u64) -> RangeKey {
-        let range = self.block(number);
-        self.source.range_key(&self.key, &self.meta, &range)
-    }
-
     /// Returns blocks in order: cached ones, and the others with one request for each run of them.
     async fn blocks(self: &Arc<Self>, wanted: Range<u64>) -> Result<Vec<Block>, StoreError> {
         let mut blocks: Vec<Option<Block>> = Vec::new();
         for number in wanted.clone() {
-            let range = self.block(number);
-            blocks.push(self.source.find_cached(&self.key, &self.meta, &range).await);
+            blocks.push(self.object.find_cached(&self.block(number)).await);
         }
         let missing: Vec<u64> = wanted
             .zip(&blocks)
             .filter(|(_, block)| block.is_none())
             .map(|(number, _)| number)
             .collect();
-        let keys: Vec<RangeKey> = missing
-            .iter()
-            .map(|number| self.range_key(*number))
-            .collect();
+        let ranges = missing.iter().map(|number| self.block(*number));
         let start = |idle: Vec<usize>| {
             let loads = runs(&missing, idle).into_iter().map(|(group, run)| {
                 let part = Arc::clone(self);
@@ -223,7 +206,7 @@ impl Spanned {
             });
             loads.collect()
         };
-        let waiters = self.source.range_loads.run_groups(&keys, start, panicked());
+        let waiters = self.object.load_ranges(ranges, start);
         let mut fetched = try_join_all(waiters).await?.into_iter();
         for block in &mut blocks {
             if block.is_none() {
@@ -236,36 +219,30 @@ impl Spanned {
 
     /// Fetches consecutive blocks with one request, and caches them.
     async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
+        let object = &self.object;
         let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
         // Other processes may group blocks differently, so the lock is named after the position of the run.
         let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
         let bytes = range.end.saturating_sub(range.start);
-        let fetch_guard = self
-            .source
-            .fetch_guard(&[self.key.as_bytes(), place.as_bytes()], bytes)
-            .await;
+        let name = [object.key.as_bytes(), place.as_bytes()];
+        let fetch_guard = object.source.fetch_guard(&name, bytes).await;
         if fetch_guard.has_waited {
-            let cached = |number| {
-                let block = self.block(number);
-                self.source.cached(&self.key, &self.meta, &block)
-            };
+            let cached = |number| object.cached(&self.block(number));
             let cached: Option<Vec<Block>> = run.clone().map(cached).collect();
             if let Some(blocks) = cached {
-                self.source.counters.hit(&self.key);
+                object.hit();
                 return Ok(blocks);
             }
         }
         let piece_bytes = in_memory(BLOCK_BYTES)?;
-        let (source, key, meta) = (&self.source, &self.key, &self.meta);
-        let body = fetch_in_pieces(source, key, meta, range, piece_bytes).await?;
+        let body = object.fetch_in_pieces(range, piece_bytes).await?;
         let blocks: Vec<Block> = body
             .into_pieces(piece_bytes)
             .into_iter()
             .map(Arc::new)
             .collect();
         for (number, block) in run.zip(&blocks) {
-            let start = self.block(number).start;
-            self.source.insert(&self.key, &self.meta, start, block);
+            object.insert(self.block(number).start, block);
         }
         Ok(blocks)
     }

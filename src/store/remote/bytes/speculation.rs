@@ -15,7 +15,7 @@ use crate::store::Key;
 use crate::sync::Mutex;
 
 /// Size limit of values that are fetched whole, in bytes.
-pub(in crate::store::remote) const WHOLE_BYTES: u64 = 8 << 20;
+pub(super) const WHOLE_BYTES: u64 = 8 << 20;
 /// Credit before the first read, in bytes.
 const FIRST_CREDIT_BYTES: i64 = 4 << 20;
 /// Upper limit of the credit in bytes.
@@ -32,7 +32,7 @@ const UNREAD_TTL: Duration = Duration::from_secs(5);
 
 /// A lookup that waits for a response.
 #[derive(Debug)]
-pub(in crate::store::remote) struct InFlightLookup<'a>(&'a AtomicU32);
+pub(super) struct InFlightLookup<'a>(&'a AtomicU32);
 
 impl Drop for InFlightLookup<'_> {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Drop for InFlightLookup<'_> {
 
 /// Decides how values are fetched before a read, and tracks which of them were read since.
 #[derive(Debug)]
-pub(in crate::store::remote) struct Speculation {
+pub(super) struct Speculation {
     /// Number of bytes that lookups may still fetch.
     credit: AtomicI64,
     /// Number of lookups that wait for a response.
@@ -79,7 +79,7 @@ impl Default for Speculation {
 
 impl Speculation {
     /// Size limit of values that a lookup fetches; `None` if it requests attributes only.
-    pub(in crate::store::remote) fn lookup_limit(&self) -> Option<u64> {
+    pub(super) fn lookup_limit(&self) -> Option<u64> {
         match self.is_stat_only() {
             true => None,
             false => self.limit(),
@@ -88,27 +88,27 @@ impl Speculation {
 
     /// Size limit of values that readahead fetches; `None` if values seem to be longer than
     /// [`WHOLE_BYTES`].
-    pub(in crate::store::remote) fn limit(&self) -> Option<u64> {
+    pub(super) fn limit(&self) -> Option<u64> {
         let typical = self.typical_bytes.load(Ordering::Relaxed);
         let limit = typical.saturating_mul(2).max(MIN_LIMIT_BYTES);
         (typical <= WHOLE_BYTES).then(|| limit.min(WHOLE_BYTES))
     }
 
     /// Whether lookups request attributes only, because no opens or reads follow them.
-    pub(in crate::store::remote) fn is_stat_only(&self) -> bool {
+    pub(super) fn is_stat_only(&self) -> bool {
         let lookups = self.lookups_without_open.load(Ordering::Relaxed);
         lookups > MAX_LOOKUPS_WITHOUT_OPEN || self.credit.load(Ordering::Relaxed) <= 0
     }
 
     /// Records the size of a value.
-    pub(in crate::store::remote) fn observe_size(&self, bytes: u64) {
+    pub(super) fn observe_size(&self, bytes: u64) {
         let decayed = |typical: u64| Some(bytes.max(typical.saturating_mul(7) / 8));
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.typical_bytes.fetch_update(set, get, decayed);
     }
 
     /// Records that a lookup begins; it ends when the returned value is dropped.
-    pub(in crate::store::remote) fn begin_lookup(&self) -> InFlightLookup<'_> {
+    pub(super) fn begin_lookup(&self) -> InFlightLookup<'_> {
         if self.lookups_in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
             self.lookups_without_open.fetch_add(1, Ordering::Relaxed);
         }
@@ -116,22 +116,22 @@ impl Speculation {
     }
 
     /// Records the lookup of a document, which has fetched it in any case.
-    pub(in crate::store::remote) fn looked_up_document(&self) {
+    pub(super) fn looked_up_document(&self) {
         self.lookups_without_open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that a lookup has fetched a value.
-    pub(in crate::store::remote) fn charge(&self, bytes: u64) {
+    pub(super) fn charge(&self, bytes: u64) {
         self.add_credit(-signed(bytes));
     }
 
     /// Records the first read of a value.
-    pub(in crate::store::remote) fn earn(&self, bytes: u64) {
+    pub(super) fn earn(&self, bytes: u64) {
         self.add_credit(signed(bytes));
     }
 
     /// Records the open of a value.
-    pub(in crate::store::remote) fn opened(&self) {
+    pub(super) fn opened(&self) {
         self.lookups_without_open.store(0, Ordering::Relaxed);
     }
 
@@ -142,7 +142,7 @@ impl Speculation {
     }
 
     /// Records a value, or a part of one from `start`, that was fetched but not read yet.
-    pub(in crate::store::remote) fn insert_unread(&self, key: &Key, start: u64, bytes: u64) {
+    pub(super) fn insert_unread(&self, key: &Key, start: u64, bytes: u64) {
         let mut unread = self.unread.lock();
         let place = (key.clone(), start);
         let replaced = unread.values.push(place, (bytes, Instant::now()));
@@ -152,7 +152,7 @@ impl Speculation {
 
     /// Records the first read of a value, or of a part of one from `start`; returns its size if it was
     /// fetched before.
-    pub(in crate::store::remote) fn read(&self, key: &Key, start: u64) -> Option<u64> {
+    pub(super) fn read(&self, key: &Key, start: u64) -> Option<u64> {
         let mut unread = self.unread.lock();
         let (bytes, _) = unread.values.pop(&(key.clone(), start))?;
         unread.bytes = unread.bytes.saturating_sub(bytes);
@@ -160,7 +160,7 @@ impl Speculation {
     }
 
     /// Returns the number of bytes that were fetched and wait for a read.
-    pub(in crate::store::remote) fn unread_bytes(&self) -> u64 {
+    pub(super) fn unread_bytes(&self) -> u64 {
         let mut unread = self.unread.lock();
         while let Some((_, (bytes, since))) = unread.values.peek_lru()
             && since.elapsed() > UNREAD_TTL

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
+use super::KnownNames;
 use super::attr_cache::{Attrs, CachedAttrs};
 use crate::cache::WeightedLru;
-use crate::store::remote::request::{Depth, List, Meta, Page, RequestError};
-use crate::store::remote::store::RemoteSource;
+use crate::store::remote::request::{Depth, List, MAX_EMPTY_PAGES, Meta, Page, RequestError};
 use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit, Visited};
 use crate::sync::Mutex;
 
@@ -254,7 +254,7 @@ impl ListingCache {
 /// A listing that requests pages while it is read.
 #[derive(Debug)]
 pub(in crate::store::remote) struct RemoteListing {
-    source: Arc<RemoteSource>,
+    known: Arc<KnownNames>,
     prefix: Key,
     names: Arc<SortedNames>,
     /// The unread rest of the listing; `None` once `names` is complete.
@@ -284,27 +284,52 @@ enum NextPage {
     After(Vec<u8>),
 }
 
-/// Number of consecutive pages without a name after which the server is taken to be in a loop.
-pub(in crate::store::remote) const MAX_EMPTY_PAGES: u32 = 64;
-
 /// The first names of every listing.
 const DOTS: [&[u8]; 2] = [b".", b".."];
+
+impl KnownNames {
+    /// Requests one page of names.
+    async fn list(&self, list: List) -> Result<Page, StoreError> {
+        let prefix = list.prefix.clone();
+        let page = self.requests.list(list).await;
+        page.map_err(|error| error.of(&prefix))
+    }
+
+    /// Caches a complete listing on disk, if the source is immutable.
+    fn store_listing(&self, prefix: &Key, page: &Page) {
+        if self.identity.is_immutable() {
+            self.disk.insert_listing(prefix, page);
+        }
+    }
+
+    /// Returns a complete listing from the disk cache, if the source is immutable.
+    async fn stored_listing(&self, prefix: &Key) -> Option<Page> {
+        match self.identity.is_immutable() {
+            true => {
+                self.disk
+                    .listing(prefix, self.listings.budget_bytes / 2)
+                    .await
+            }
+            false => None,
+        }
+    }
+}
 
 impl RemoteListing {
     /// Opens a prefix, from a cached listing or with its first page.
     pub(in crate::store::remote) async fn open(
-        source: &Arc<RemoteSource>,
+        known: &Arc<KnownNames>,
         prefix: &Key,
     ) -> Result<Self, StoreError> {
-        match source.listings.get(prefix) {
-            Some(listing) => Ok(Self::complete(source, prefix, listing.names)),
-            None => Self::request(source, prefix).await,
+        match known.listings.get(prefix) {
+            Some(listing) => Ok(Self::complete(known, prefix, listing.names)),
+            None => Self::request(known, prefix).await,
         }
     }
 
-    fn complete(source: &Arc<RemoteSource>, prefix: &Key, names: Arc<SortedNames>) -> Self {
+    fn complete(known: &Arc<KnownNames>, prefix: &Key, names: Arc<SortedNames>) -> Self {
         Self {
-            source: Arc::clone(source),
+            known: Arc::clone(known),
             prefix: prefix.clone(),
             names,
             rest: None,
@@ -313,23 +338,23 @@ impl RemoteListing {
 
     /// Requests the first page of a prefix.
     pub(in crate::store::remote) async fn request(
-        source: &Arc<RemoteSource>,
+        known: &Arc<KnownNames>,
         prefix: &Key,
     ) -> Result<Self, StoreError> {
-        let complete = |names| Self::complete(source, prefix, names);
+        let complete = |names| Self::complete(known, prefix, names);
         let since = Instant::now();
-        if let Some(page) = source.listing_from_disk(prefix).await {
-            return Ok(complete(source.listings.insert_tree(prefix, page, since)));
+        if let Some(page) = known.stored_listing(prefix).await {
+            return Ok(complete(known.listings.insert_tree(prefix, page, since)));
         }
         let mut next = NextPage::Page(None);
         let mut names = Vec::new();
         let mut listed = None;
-        if source.can_list() {
-            let page = source.list(list_of(prefix, Depth::All, &next)).await?;
+        if known.can_list() {
+            let page = known.list(list_of(prefix, Depth::All, &next)).await?;
             let since = page.since.unwrap_or(since);
             if is_whole_tree(&page) {
-                source.cache_listing(prefix, &page);
-                return Ok(complete(source.listings.insert_tree(prefix, page, since)));
+                known.store_listing(prefix, &page);
+                return Ok(complete(known.listings.insert_tree(prefix, page, since)));
             }
             let is_flat = |(key, _): &(Vec<u8>, _)| !key.contains(&b'/');
             // Directory buckets of S3 list in no order, so that the last name says nothing about the rest.
@@ -346,7 +371,7 @@ impl RemoteListing {
             }
         }
         let mut listing = Self {
-            source: Arc::clone(source),
+            known: Arc::clone(known),
             prefix: prefix.clone(),
             names: Arc::new(SortedNames(names)),
             rest: Some(OpenListing {
@@ -355,7 +380,7 @@ impl RemoteListing {
                 since,
                 bytes: 0,
                 empty: 0,
-                is_complete: source.lists_completely(),
+                is_complete: known.lists_completely(),
             }),
         };
         while listing.is_empty() && listing.rest.is_some() {
@@ -385,7 +410,7 @@ impl RemoteListing {
             return Ok(());
         };
         let page = self
-            .source
+            .known
             .list(list_of(&self.prefix, Depth::One, &rest.next))
             .await?;
         let fails = |what: &str| RequestError::lasting(what).of(&self.prefix);
@@ -413,7 +438,7 @@ impl RemoteListing {
         }
         let added = more.iter().map(|name| name.name.len() as u64 + NAME_BYTES);
         rest.bytes = rest.bytes.saturating_add(added.sum());
-        let limit_bytes = self.source.listings.budget_bytes.saturating_mul(LONGEST);
+        let limit_bytes = self.known.listings.budget_bytes.saturating_mul(LONGEST);
         if rest.bytes > limit_bytes {
             return Err(StoreError::TooLarge {
                 key: self.prefix.clone(),
@@ -431,10 +456,10 @@ impl RemoteListing {
         if is_last {
             self.rest = None;
             // Names that will not be cached are not copied.
-            if is_complete && self.names.bytes() <= self.source.listings.budget_bytes {
+            if is_complete && self.names.bytes() <= self.known.listings.budget_bytes {
                 let names = Arc::new(SortedNames::new(self.names.0.clone()));
-                self.source.cache_listing(&self.prefix, &page_of(&names));
-                self.source
+                self.known.store_listing(&self.prefix, &page_of(&names));
+                self.known
                     .listings
                     .insert(self.prefix.clone(), names, since);
             }
@@ -529,7 +554,7 @@ impl Listing for RemoteListing {
         for name in self.names.0.iter().skip(skip) {
             at = at.saturating_add(1);
             let stat = match name.kind {
-                Kind::Prefix => Some(self.source.prefix_stat()),
+                Kind::Prefix => Some(self.known.prefix_stat()),
                 Kind::Object => name.meta.as_ref().map(Meta::stat),
             };
             let listed = Listed {

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::disk::SourceDisk;
 use crate::runtime;
 use crate::store::disk::{FetchLock, TryLock};
-use crate::store::remote::store::RemoteSource;
 
 /// Interval between attempts to get a lock that another process holds: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
@@ -19,20 +19,14 @@ pub(in crate::store::remote) struct FetchGuard {
     pub(in crate::store::remote) has_waited: bool,
 }
 
-impl RemoteSource {
+impl SourceDisk {
     /// Returns the guard for a fetch of `name`, of at most `bytes`; `None` if another process has it.
     pub(in crate::store::remote) fn try_fetch_guard(
         &self,
         name: &[&[u8]],
         bytes: u64,
     ) -> Option<FetchGuard> {
-        let Some(disk) = &self.disk else {
-            return Some(FetchGuard::default());
-        };
-        let name = [&[b"turn", self.identity.as_bytes()], name]
-            .concat()
-            .join(&0);
-        let lock = match disk.try_fetch_lock(&name, bytes) {
+        let lock = match self.try_fetch_lock(name, bytes) {
             TryLock::Acquired(lock) => Some(lock),
             TryLock::Unsupported => None,
             TryLock::Busy => return None,
@@ -43,14 +37,13 @@ impl RemoteSource {
         })
     }
 
-    /// Waits for the guard for a fetch of `name`, of at most `bytes`.
-    ///
-    /// The wait ends after half of the request's time limit: if a process hangs, others are delayed and
-    /// then fetch for themselves.
+    /// Waits for the guard for a fetch of `name`, of at most `bytes`, for at most `limit`: if a process hangs, others
+    /// are delayed and then fetch for themselves.
     pub(in crate::store::remote) async fn fetch_guard(
         &self,
         name: &[&[u8]],
         bytes: u64,
+        limit: Duration,
     ) -> FetchGuard {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
@@ -63,7 +56,7 @@ impl RemoteSource {
                 };
             }
             has_waited = true;
-            if started.elapsed() >= self.timeout / 2 {
+            if started.elapsed() >= limit {
                 return FetchGuard {
                     _lock: None,
                     has_waited,

@@ -4,13 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::speculation::WHOLE_BYTES;
-use super::value::FetchedValue;
-use crate::store::remote::known::attr_cache::{Attrs, CachedAttrs};
-use crate::store::remote::memory::ReservedBody;
-use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError};
-use crate::store::remote::store::{RemoteSource, panicked};
+use super::KnownBytes;
+use crate::store::remote::known::{Attrs, CachedAttrs};
+use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError, panicked};
 use crate::store::{Key, StoreError};
+
+/// The content of a response.
+#[derive(Debug, Clone)]
+pub(in crate::store::remote) struct FetchedValue {
+    pub(in crate::store::remote) meta: Meta,
+    /// The whole value, if it was requested and is not too long.
+    pub(in crate::store::remote) bytes: Option<Arc<Vec<u8>>>,
+}
 
 /// The reason why a whole value is loaded.
 #[derive(Debug)]
@@ -26,52 +31,19 @@ pub(in crate::store::remote) enum LoadPurpose {
 /// The range that identifies a load of a whole value, whatever its limit.
 const WHOLE: ByteRange = ByteRange::Whole(u64::MAX);
 
-impl RemoteSource {
-    /// Records the first read of an opened value, or of a part of one from `start`.
-    pub(in crate::store::remote) fn record_read(&self, key: &Key, start: u64, bytes: u64) {
-        // Documents are always fetched with their lookup, so their reads say nothing about values.
-        if !self.classes.is_document(key) {
-            self.speculation.earn(bytes);
-        }
-        if let Some(bytes) = self.speculation.read(key, start) {
-            self.counters.prefetch_read(key, bytes);
-        }
-    }
-
-    /// Records a value, or a part of one from `start`, that was fetched before a read.
-    pub(in crate::store::remote) fn record_prefetched(&self, key: &Key, start: u64, bytes: u64) {
-        self.counters.prefetched(key, bytes);
-        self.speculation.insert_unread(key, start, bytes);
-    }
-
-    /// Reserves memory for a prefetch of `bytes` bytes; `None` if requests need it, or if many prefetched
-    /// bytes are still unread.
-    pub(in crate::store::remote) fn try_reserve_ahead(&self, bytes: u64) -> Option<ReservedBody> {
-        let is_full = self.speculation.unread_bytes() > self.ranges.budget_bytes() / 4;
-        (!is_full).then(|| self.try_reserve_spare(bytes)).flatten()
-    }
-
-    /// Returns the size limit in bytes of values that are fetched whole and cached.
-    pub(in crate::store::remote) fn whole_limit(&self) -> u64 {
-        let share = self.ranges.budget_bytes() / 4;
-        match self.reads_whole {
-            true => share,
-            false => WHOLE_BYTES.min(share),
-        }
-    }
-
+impl KnownBytes {
     /// Returns a whole value of at most `at_most` bytes; for a longer value, only its attributes.
     pub(in crate::store::remote) async fn read_whole(
         self: &Arc<Self>,
         key: &Key,
         at_most: u64,
     ) -> Result<FetchedValue, StoreError> {
-        if let Some(meta) = self.cached_object(key).await? {
+        if let Some(meta) = self.names.cached_object(key).await? {
             if meta.size_bytes > at_most {
                 return Ok(FetchedValue { meta, bytes: None });
             }
             if let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes)) {
-                self.counters.hit(key);
+                self.requests.counters().hit(key);
                 self.record_read(key, 0, meta.size_bytes);
                 let bytes = Some(bytes);
                 return Ok(FetchedValue { meta, bytes });
@@ -82,7 +54,7 @@ impl RemoteSource {
         Ok(value)
     }
 
-    /// As [`RemoteSource::read_whole`], without checking the caches first. A load that is already in flight keeps
+    /// As [`KnownBytes::read_whole`], without checking the caches first. A load that is already in flight keeps
     /// its own purpose.
     pub(in crate::store::remote) async fn load_whole(
         self: &Arc<Self>,
@@ -111,7 +83,7 @@ impl RemoteSource {
         purpose: LoadPurpose,
     ) -> Result<FetchedValue, StoreError> {
         // Another load may have ended since the caller checked.
-        if let Some(Attrs::Object(meta)) = self.cached_attrs(key)
+        if let Some(Attrs::Object(meta)) = self.names.cached(key)
             && let Some(bytes) = self.in_memory(key, &meta, &(0..meta.size_bytes))
         {
             let bytes = Some(bytes);
@@ -125,20 +97,24 @@ impl RemoteSource {
         let is_lookup = get.early.is_some();
         let bytes = at_most.min(self.whole_limit());
         let fetch_guard = match is_lookup {
-            true => self.try_fetch_guard(&[key.as_bytes()], bytes),
+            true => self.disk.try_fetch_guard(&[key.as_bytes()], bytes),
             false => Some(self.fetch_guard(&[key.as_bytes()], bytes).await),
         };
         let Some(fetch_guard) = fetch_guard else {
             // A lookup does not wait for a value; the read that follows may wait.
-            let meta = self.head(key).await.map_err(|error| error.of(key))?;
+            let meta = self
+                .requests
+                .meta(key)
+                .await
+                .map_err(|error| error.of(key))?;
             get.headers_received(&meta);
             return Ok(FetchedValue { meta, bytes: None });
         };
         if fetch_guard.has_waited
-            && let Some(Attrs::Object(meta)) = self.cached_attrs(key)
+            && let Some(Attrs::Object(meta)) = self.names.cached(key)
             && let Some(bytes) = self.cached(key, &meta, &(0..meta.size_bytes))
         {
-            self.counters.hit(key);
+            self.requests.counters().hit(key);
             let bytes = Some(bytes);
             return Ok(FetchedValue { meta, bytes });
         }
@@ -163,7 +139,7 @@ impl RemoteSource {
             }
             (Err(error), _) if is_lookup => self.refused_lookup(key, error, requested_at).await,
             (Err(RequestError::TooLong(meta)), _) => Ok(FetchedValue { meta, bytes: None }),
-            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+            (Err(error), _) => Err(self.names.absent_or(key, error, requested_at).await),
         }
     }
 
@@ -178,23 +154,27 @@ impl RemoteSource {
             RequestError::TooLong(meta) => Ok(FetchedValue { meta, bytes: None }),
             // The value may still be readable in parts.
             RequestError::Failed(failed) if !failed.is_transient => {
-                let meta = self.head(key).await.map_err(|error| error.of(key))?;
+                let meta = self
+                    .requests
+                    .meta(key)
+                    .await
+                    .map_err(|error| error.of(key))?;
                 Ok(FetchedValue { meta, bytes: None })
             }
             // The key has no value, but it may be a prefix; the lookup checks that.
             RequestError::NotFound => {
-                self.check_source_exists(key, Instant::now()).await?;
+                self.names.check_source_exists(key, Instant::now()).await?;
                 Err(RequestError::NotFound.of(key))
             }
-            error => Err(self.absent_or(key, error, requested_at).await),
+            error => Err(self.names.absent_or(key, error, requested_at).await),
         }
     }
 
     /// Returns the last known version of a value, if it can be revalidated and the range of it is cached.
     fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<FetchedValue> {
-        let last = self.attrs.last_meta(key);
-        let meta = last.or_else(|| self.last_meta_from_disk(key))?;
-        if !self.is_immutable && meta.etag.is_none() {
+        let last = self.names.last_meta(key);
+        let meta = last.or_else(|| self.disk.last_meta(key))?;
+        if !self.identity.is_immutable() && meta.etag.is_none() {
             return None;
         }
         let bytes = Some(self.cached(key, &meta, &range(&meta))?);
@@ -209,18 +189,19 @@ impl RemoteSource {
         cached: Option<&FetchedValue>,
     ) -> (Result<Got, RequestError>, Instant) {
         let requested_at = Instant::now();
-        if self.is_immutable && cached.is_some() {
+        if self.identity.is_immutable() && cached.is_some() {
             return (Err(RequestError::NotModified), requested_at);
         }
         get.cached = cached.map(|value| value.meta.clone());
-        (self.get(get).await, requested_at)
+        (self.names.get(get).await, requested_at)
     }
 
     /// Records that a cached version is current.
     fn confirm(&self, key: &Key, meta: &Meta, requested_at: Instant) {
         let attrs = Attrs::Object(meta.clone());
-        self.cache_attrs(key, CachedAttrs::new(attrs, requested_at));
-        self.counters.hit(key);
+        self.names
+            .insert(key, CachedAttrs::new(attrs, requested_at));
+        self.requests.counters().hit(key);
     }
 
     /// Caches the bytes of a response.
@@ -233,7 +214,7 @@ impl RemoteSource {
 
     /// Fetches a value that will most likely be read; returns whether memory was available.
     pub(in crate::store::remote) async fn prefetch_value(self: &Arc<Self>, key: &Key) -> bool {
-        let limit = match self.cached_attrs(key) {
+        let limit = match self.names.cached(key) {
             Some(Attrs::Object(meta)) => {
                 let is_cached = || self.in_memory(key, &meta, &(0..meta.size_bytes)).is_some();
                 if meta.size_bytes > self.whole_limit() || is_cached() {
@@ -242,13 +223,13 @@ impl RemoteSource {
                 meta.size_bytes
             }
             Some(Attrs::Prefix | Attrs::Absent) => return true,
-            None if self.can_list() => return true,
+            None if self.names.can_list() => return true,
             None => match self.speculation.limit() {
                 Some(limit) => limit.min(self.whole_limit()),
                 None => return true,
             },
         };
-        let Ok(_permit) = self.prefetches.acquire().await else {
+        let Some(_permit) = self.requests.prefetch_permit().await else {
             return false;
         };
         let Some(_reserved) = self.try_reserve_ahead(limit) else {
@@ -272,7 +253,7 @@ impl RemoteSource {
         key: &Key,
         bytes: u64,
     ) -> Result<Meta, StoreError> {
-        if let Some(meta) = self.cached_object(key).await? {
+        if let Some(meta) = self.names.cached_object(key).await? {
             return Ok(meta);
         }
         let (own, wanted) = (Arc::clone(self), key.clone());
@@ -284,7 +265,7 @@ impl RemoteSource {
 
     /// Fetches the attributes and the last bytes of a value.
     pub(in crate::store::remote) async fn fetch_tail(
-        self: Arc<Self>,
+        self: &Arc<Self>,
         key: &Key,
         bytes: u64,
     ) -> Result<FetchedValue, StoreError> {
@@ -298,7 +279,7 @@ impl RemoteSource {
                 self.confirm(key, &value.meta, requested_at);
                 Ok(value)
             }
-            (Err(error), _) => Err(self.absent_or(key, error, requested_at).await),
+            (Err(error), _) => Err(self.names.absent_or(key, error, requested_at).await),
         }
     }
 }

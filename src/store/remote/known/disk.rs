@@ -1,127 +1,96 @@
-//! Bytes that need no request: in memory, and in the disk cache. Names of blocks contain source, key and
-//! version.
+//! What the disk cache has of one source, from this mount and from earlier ones. Names of entries contain source, key
+//! and version.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::runtime::{self, Priority, leave_session_thread, may_block};
-use crate::store::Key;
-use crate::store::remote::memory::RangeKey;
+use crate::runtime::{self, Priority, leave_session_thread};
+use crate::store::disk::TryLock;
 use crate::store::remote::request::{Meta, Page};
-use crate::store::remote::store::RemoteSource;
+use crate::store::{DiskCache, DiskCounters, Key};
 
 /// Limit of cached attributes of an object, in bytes.
 const MAX_META_BYTES: u64 = 4096;
 
-impl RemoteSource {
-    /// Identifies a range of a version of an object, for caches and loads.
-    pub(in crate::store::remote) fn range_key(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        range: &Range<u64>,
-    ) -> RangeKey {
-        RangeKey {
-            source: self.number,
-            key: key.clone(),
-            version: meta.version(),
-            start: range.start,
-            end: range.end,
-        }
+/// The disk cache of one source, if there is one.
+#[derive(Debug)]
+pub(in crate::store::remote) struct SourceDisk {
+    disk: Option<Arc<DiskCache>>,
+    /// Identifies the source in the cache, as this user sees it.
+    identity: String,
+}
+
+impl SourceDisk {
+    pub(in crate::store::remote) fn new(disk: Option<Arc<DiskCache>>, identity: String) -> Self {
+        Self { disk, identity }
     }
 
-    /// Returns a range of a version of an object, if it is in memory.
-    pub(in crate::store::remote) fn in_memory(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        range: &Range<u64>,
-    ) -> Option<Arc<Vec<u8>>> {
-        self.ranges.get(&self.range_key(key, meta, range))
+    /// Whether there is a disk cache.
+    pub(in crate::store::remote) fn is_present(&self) -> bool {
+        self.disk.is_some()
     }
 
-    /// Returns a range of a version of an object, if it is in memory or in the disk cache. May block on
-    /// the disk.
-    pub(in crate::store::remote) fn cached(
+    pub(in crate::store::remote) fn counters(&self) -> Option<DiskCounters> {
+        self.disk.as_ref().map(|disk| disk.counters())
+    }
+
+    /// Returns a range of a version of an object. May block on the disk.
+    pub(in crate::store::remote) fn range(
         &self,
         key: &Key,
         meta: &Meta,
         range: &Range<u64>,
-    ) -> Option<Arc<Vec<u8>>> {
-        if let Some(bytes) = self.in_memory(key, meta, range) {
-            return Some(bytes);
-        }
+    ) -> Option<Vec<u8>> {
+        let disk = self.disk.as_ref()?;
         let length = range.end.saturating_sub(range.start);
-        let name = self.block_name(key, meta, range)?;
-        let bytes = self.disk.as_ref()?.get(&name, length)?;
-        if bytes.len() as u64 != length {
-            return None;
-        }
-        let bytes = Arc::new(bytes);
-        self.ranges
-            .insert(self.range_key(key, meta, range), Arc::clone(&bytes));
-        Some(bytes)
+        let bytes = disk.get(&self.range_name(key, meta, range)?, length)?;
+        (bytes.len() as u64 == length).then_some(bytes)
     }
 
-    /// As [`RemoteSource::cached`], and leaves the session thread before it asks the disk.
-    pub(in crate::store::remote) async fn find_cached(
-        &self,
-        key: &Key,
-        meta: &Meta,
-        range: &Range<u64>,
-    ) -> Option<Arc<Vec<u8>>> {
-        let found = self.in_memory(key, meta, range);
-        if found.is_some() || self.disk.is_none() {
-            return found;
-        }
-        if !may_block() {
-            leave_session_thread().await;
-        }
-        self.cached(key, meta, range)
-    }
-
-    /// Caches bytes of a version of an object.
+    /// Caches a range of a version of an object, and the attributes of the version.
     pub(in crate::store::remote) fn insert(
         &self,
         key: &Key,
         meta: &Meta,
-        start: u64,
+        range: &Range<u64>,
         bytes: &Arc<Vec<u8>>,
     ) {
-        let range = start..start.saturating_add(bytes.len() as u64);
-        self.ranges
-            .insert(self.range_key(key, meta, &range), Arc::clone(bytes));
-        if let (Some(disk), Some(name)) = (&self.disk, self.block_name(key, meta, &range)) {
+        if let (Some(disk), Some(name)) = (&self.disk, self.range_name(key, meta, range)) {
             disk.put(&name, bytes);
             disk.put(&self.meta_name(key), &meta_bytes(meta));
         }
     }
 
-    /// Returns the attributes of an object in the disk cache, for a conditional request.
-    pub(in crate::store::remote) fn last_meta_from_disk(&self, key: &Key) -> Option<Meta> {
-        let disk = self.disk.as_ref()?;
-        let bytes = disk.get(&self.meta_name(key), MAX_META_BYTES)?;
+    /// Returns the attributes of the version of an object of which a range was cached last. They are confirmed by a
+    /// conditional request, unless the source is immutable.
+    pub(in crate::store::remote) fn last_meta(&self, key: &Key) -> Option<Meta> {
+        let bytes = self
+            .disk
+            .as_ref()?
+            .get(&self.meta_name(key), MAX_META_BYTES)?;
         meta_from(&bytes)
     }
 
-    /// Caches a complete listing, if the source is immutable.
-    pub(in crate::store::remote) fn cache_listing(&self, prefix: &Key, page: &Page) {
-        if let (true, Some(disk)) = (self.is_immutable, &self.disk) {
+    /// Caches a complete listing of an immutable source.
+    pub(in crate::store::remote) fn insert_listing(&self, prefix: &Key, page: &Page) {
+        if let Some(disk) = &self.disk {
             disk.put(&self.listing_name(prefix), &page_bytes(page));
         }
     }
 
-    /// Returns a complete listing from the disk cache, if the source is immutable.
-    pub(in crate::store::remote) async fn listing_from_disk(&self, prefix: &Key) -> Option<Page> {
-        let disk = self.disk.as_ref().filter(|_| self.is_immutable)?;
+    /// Returns a complete listing of an immutable source of at most `max_bytes`.
+    pub(in crate::store::remote) async fn listing(
+        &self,
+        prefix: &Key,
+        max_bytes: u64,
+    ) -> Option<Page> {
+        let disk = self.disk.as_ref()?;
         leave_session_thread().await;
-        let budget_bytes = self.ranges.budget_bytes() / 4;
-        page_from(&disk.get(&self.listing_name(prefix), budget_bytes)?)
+        page_from(&disk.get(&self.listing_name(prefix), max_bytes)?)
     }
 
-    /// Returns bytes that were derived from a version of an object, if they are in the disk cache. May block
-    /// on the disk.
+    /// Returns bytes that were derived from a version of an object. May block on the disk.
     pub(in crate::store::remote) fn derived(
         &self,
         key: &Key,
@@ -133,9 +102,8 @@ impl RemoteSource {
         self.disk.as_ref()?.get(&name, max_bytes)
     }
 
-    /// Caches bytes that were derived from a version of an object on disk. Another thread writes them
-    /// later.
-    pub(in crate::store::remote) fn cache_derived(
+    /// Caches bytes that were derived from a version of an object. Another thread writes them later.
+    pub(in crate::store::remote) fn insert_derived(
         &self,
         key: &Key,
         meta: &Meta,
@@ -150,9 +118,18 @@ impl RemoteSource {
         }
     }
 
+    /// Tries to get the lock for a fetch of `name`, of at most `bytes`.
+    pub(super) fn try_fetch_lock(&self, name: &[&[u8]], bytes: u64) -> TryLock {
+        let Some(disk) = &self.disk else {
+            return TryLock::Unsupported;
+        };
+        let name = [&[b"turn", self.identity.as_bytes()], name].concat();
+        disk.try_fetch_lock(&name.join(&0), bytes)
+    }
+
     /// `None` for an object whose versions cannot be distinguished.
     fn derived_name(&self, key: &Key, meta: &Meta, what: &str) -> Option<Vec<u8>> {
-        let all = self.block_name(key, meta, &(0..meta.size_bytes))?;
+        let all = self.range_name(key, meta, &(0..meta.size_bytes))?;
         Some([what.as_bytes(), &all].join(&0))
     }
 
@@ -165,7 +142,7 @@ impl RemoteSource {
     }
 
     /// `None` for an object whose versions cannot be distinguished.
-    fn block_name(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> Option<Vec<u8>> {
+    fn range_name(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> Option<Vec<u8>> {
         let version = match (meta.opaque_tag(), meta.modified_seconds()) {
             (Some(tag), _) => format!("tag {tag}"),
             (None, Some(seconds)) => format!("time {seconds}"),

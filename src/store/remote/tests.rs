@@ -1,0 +1,196 @@
+//! How long values and documents are trusted, with a source that a test imitates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use http::header::{DATE, HeaderMap};
+
+use super::client::{Client, Shared};
+use super::known::{AsOf, Attrs, CachedAttrs, MODIFIED_TIME_WINDOW};
+use super::protocol::Protocol;
+use super::protocol::options::RemoteOptions;
+use super::request::transfer_stats::headers_received;
+use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
+use super::store::RemoteSource;
+use crate::runtime::{self, block_on};
+use crate::store::{Freshness, Key, KeyClasses};
+use crate::sync::Mutex;
+
+/// A source of two keys, the document `d` and the chunk `c`.
+#[derive(Debug)]
+struct FakeRemote {
+    has_date: bool,
+    /// The age of both values.
+    age: Duration,
+    document: Mutex<&'static str>,
+    has_chunk: bool,
+    asked_for_document: AtomicUsize,
+}
+
+impl FakeRemote {
+    fn new(has_date: bool, age_seconds: u64, has_chunk: bool) -> Self {
+        Self {
+            has_date,
+            age: Duration::from_secs(age_seconds),
+            document: Mutex::new("\"1\""),
+            has_chunk,
+            asked_for_document: AtomicUsize::new(0),
+        }
+    }
+
+    fn response(&self, key: &Key) -> Result<Meta, RequestError> {
+        let now = SystemTime::now();
+        if self.has_date {
+            let date = httpdate::fmt_http_date(now).parse().unwrap();
+            headers_received(&HeaderMap::from_iter([(DATE, date)]));
+        }
+        let tag = match key.as_bytes() {
+            b"d" => {
+                self.asked_for_document.fetch_add(1, Ordering::Relaxed);
+                *self.document.lock()
+            }
+            b"c" if self.has_chunk => "\"chunk\"",
+            _ => return Err(RequestError::NotFound),
+        };
+        Ok(Meta {
+            size_bytes: 1,
+            etag: Some(tag.into()),
+            modified: Some(now - self.age),
+        })
+    }
+}
+
+impl Remote for FakeRemote {
+    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
+        async move {
+            runtime::sleep(Duration::from_millis(20)).await;
+            let (start, bytes) = (0, vec![0].into());
+            let meta = self.response(&get.key)?;
+            Ok(Got { meta, start, bytes })
+        }
+        .boxed()
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
+        async move { self.response(key) }.boxed()
+    }
+
+    fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
+        async { Err(RequestError::NoListing("fake".into())) }.boxed()
+    }
+}
+
+const CLASSES: KeyClasses = KeyClasses {
+    is_document: |key| key.as_bytes() == b"d",
+    node_documents: &["d"],
+    node_of: Key::parent,
+};
+
+fn key(name: &str) -> Key {
+    Key::new(name.as_bytes()).unwrap()
+}
+
+fn source(scheme: &str, fake: FakeRemote) -> (RemoteSource, Arc<FakeRemote>) {
+    let fake = Arc::new(fake);
+    let options = RemoteOptions::default();
+    let shared = Shared::new(&options, CLASSES);
+    let protocol = Protocol::of_scheme(scheme).unwrap();
+    let client = Client::fake(Arc::clone(&fake) as _, protocol);
+    (client.source(&options, CLASSES, &shared).unwrap(), fake)
+}
+
+/// Returns the number of requests for the document after the chunk was read twice.
+fn checks(scheme: &str, has_date: bool, age: u64, has_chunk: bool) -> usize {
+    let (source, fake) = source(scheme, FakeRemote::new(has_date, age, has_chunk));
+    block_on(async {
+        source.bytes.attrs(&key("d")).await.unwrap();
+        let chunk_key = key("c");
+        for _ in 0..2 {
+            let chunk = source.bytes.read_whole(&key("c"), 9).await;
+            assert_eq!(chunk.is_ok(), has_chunk);
+            let as_of = AsOf::Answer(&chunk_key, Instant::now());
+            source.names.attrs_as_of(&key("d"), as_of).await.unwrap();
+        }
+    });
+    fake.asked_for_document.load(Ordering::Relaxed) - 1
+}
+
+#[test]
+fn a_document_is_revalidated_unless_the_chunk_is_known_to_be_older() {
+    for scheme in ["http", "s3"] {
+        assert_eq!(
+            checks(scheme, true, 60, true),
+            0,
+            "{scheme}: written before"
+        );
+        assert_eq!(checks(scheme, true, 0, true), 1, "{scheme}: just written");
+        assert_eq!(checks(scheme, false, 60, true), 1, "{scheme}: no date");
+        assert_eq!(checks(scheme, true, 60, false), 1, "{scheme}: absent");
+    }
+}
+
+#[test]
+fn the_time_of_a_value_is_trusted_for_a_short_time() {
+    let (source, _) = source("http", FakeRemote::new(true, 60, true));
+    let chunk = block_on(async {
+        source.bytes.read_whole(&key("c"), 9).await.unwrap();
+        source.names.trusted(&key("c")).unwrap()
+    });
+    let moment = chunk.received_at;
+    assert!(source.names.is_older(&chunk, moment));
+    let later = CachedAttrs {
+        received_at: moment + MODIFIED_TIME_WINDOW,
+        ..chunk
+    };
+    assert!(!source.names.is_older(&later, moment));
+}
+
+#[test]
+fn callers_share_a_request_that_starts_after_their_calls() {
+    let (source, fake) = source("http", FakeRemote::new(false, 0, true));
+    let versions = block_on(async {
+        source.bytes.attrs(&key("d")).await.unwrap();
+        *fake.document.lock() = "\"2\"";
+        let document = key("d");
+        let calls = (0..8).map(|_| source.names.attrs_as_of(&document, AsOf::Now));
+        join_all(calls).await
+    });
+    for attrs in versions {
+        let tag = match attrs.unwrap() {
+            Attrs::Object(meta) => meta.etag,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(tag.as_deref(), Some("\"2\""));
+    }
+    // The first call sends a request, and all others share the next one.
+    assert_eq!(fake.asked_for_document.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn attributes_from_before_a_document_was_written_are_dropped() {
+    let (source, fake) = source("s3", FakeRemote::new(true, 60, true));
+    block_on(async {
+        let (document, chunk) = (key("d"), key("c"));
+        source.bytes.attrs(&document).await.unwrap();
+        source.bytes.read_whole(&chunk, 9).await.unwrap();
+        source.drop_older(&chunk, &document);
+        assert!(
+            source.names.trusted(&chunk).is_some(),
+            "the document is older"
+        );
+        *fake.document.lock() = "\"2\"";
+        source
+            .names
+            .attrs_as_of(&document, AsOf::Now)
+            .await
+            .unwrap();
+        source.drop_older(&chunk, &document);
+        assert!(
+            source.names.trusted(&chunk).is_none(),
+            "the document is another one"
+        );
+    });
+}
