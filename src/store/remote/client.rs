@@ -108,7 +108,11 @@ impl Client {
         let requests = Arc::new(shared.requests(remote, &label, options, classes));
         let own = SourceIdentity::new(label, &identity, classes, is_immutable, reads_whole);
         let own = Arc::new(own);
-        let disk = SourceDisk::new(options.disk.clone().filter(|_| is_kept), identity);
+        let disk = SourceDisk::new(
+            options.disk.clone().filter(|_| is_kept),
+            identity,
+            options.timeout,
+        );
         let disk = Arc::new(disk);
         let limits = NameLimits {
             ttl,

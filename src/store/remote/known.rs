@@ -15,7 +15,6 @@ mod write_times;
 
 pub(super) use attr_cache::{Attrs, CachedAttrs};
 pub(super) use disk::SourceDisk;
-pub(super) use fetch_guard::FetchGuard;
 pub(super) use identity::SourceIdentity;
 pub(super) use listing::RemoteListing;
 pub(super) use revalidate::AsOf;

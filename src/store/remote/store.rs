@@ -22,10 +22,6 @@ pub(super) struct RemoteSource {
 }
 
 impl RemoteSource {
-    fn object(&self, key: &Key, value: FetchedValue, is_exact: bool) -> Arc<dyn Object> {
-        Arc::new(RemoteObject::new(&self.bytes, key, value, is_exact))
-    }
-
     fn stat_of(&self, key: &Key, attrs: Attrs) -> Result<Stat, StoreError> {
         match attrs {
             Attrs::Prefix => Ok(self.names.prefix_stat()),
@@ -112,21 +108,24 @@ impl Store for RemoteSource {
                 let limit = self.bytes.whole_limit();
                 self.bytes.read_whole(key, limit).await?
             }
-            AccessHint::Ranges => {
-                let meta = match self.bytes.attrs(key).await? {
-                    Attrs::Object(meta) => meta,
-                    Attrs::Prefix => return Err(StoreError::NotAPrefix { key: key.clone() }),
-                    Attrs::Absent => return Err(StoreError::NotFound { key: key.clone() }),
-                };
-                return Ok(self.object(key, FetchedValue { meta, bytes: None }, false));
-            }
+            AccessHint::Ranges => match self.bytes.attrs(key).await? {
+                Attrs::Object(meta) => FetchedValue { meta, bytes: None },
+                Attrs::Prefix => return Err(StoreError::NotAPrefix { key: key.clone() }),
+                Attrs::Absent => return Err(StoreError::NotFound { key: key.clone() }),
+            },
             AccessHint::Whole(at_most) => self.bytes.read_whole(key, at_most).await?,
             AccessHint::Tail(bytes) => FetchedValue {
                 meta: self.bytes.tail(key, bytes).await?,
                 bytes: None,
             },
         };
-        Ok(self.object(key, value, true))
+        let is_exact = hint != AccessHint::Ranges;
+        Ok(Arc::new(RemoteObject::new(
+            &self.bytes,
+            key,
+            value,
+            is_exact,
+        )))
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {

@@ -225,7 +225,7 @@ impl Spanned {
         let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
         let bytes = range.end.saturating_sub(range.start);
         let name = [object.key.as_bytes(), place.as_bytes()];
-        let fetch_guard = object.source.fetch_guard(&name, bytes).await;
+        let fetch_guard = object.source.disk.fetch_guard(&name, bytes).await;
         if fetch_guard.has_waited {
             let cached = |number| object.cached(&self.block(number));
             let cached: Option<Vec<Block>> = run.clone().map(cached).collect();

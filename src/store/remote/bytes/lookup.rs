@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::{Either, join, select};
 use tokio::sync::oneshot;
 
-use super::KnownBytes;
 use super::whole_values::LoadPurpose;
+use super::{FetchedValue, KnownBytes};
 use crate::runtime::{self, leave_session_thread};
 use crate::store::remote::known::{Attrs, CachedAttrs};
 use crate::store::remote::request::{EarlyMeta, Meta, RequestError, panicked};
@@ -35,6 +35,9 @@ impl KnownBytes {
                 return Ok(Attrs::Object(meta));
             }
         }
+        if self.identity.is_document(key) {
+            return self.document_attrs(key).await;
+        }
         let (own, wanted) = (Arc::clone(self), key.clone());
         let load = move || async move { own.load_attrs(&wanted).await };
         self.attr_loads.run(key.clone(), load, panicked()).await
@@ -45,19 +48,22 @@ impl KnownBytes {
         self.speculation.is_stat_only() && self.attrs(key).await.is_ok()
     }
 
-    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
-        if self.identity.is_document(key) {
-            // The caller will most likely read the document.
-            return match self.read_whole(key, MAX_DOCUMENT_BYTES).await {
-                Ok(value) => {
-                    self.speculation.looked_up_document();
-                    Ok(Attrs::Object(value.meta))
-                }
-                Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
-                Err(StoreError::NotAPrefix { .. }) => Ok(Attrs::Prefix),
-                Err(error) => Err(error),
-            };
+    /// Returns the attributes of a document, and fetches it, because the caller will most likely read it.
+    async fn document_attrs(self: &Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
+        let load = self.load_whole(key, MAX_DOCUMENT_BYTES, LoadPurpose::Read);
+        match load.await {
+            Ok(FetchedValue { meta, .. }) => {
+                self.record_read(key, 0, meta.size_bytes);
+                self.speculation.looked_up_document();
+                Ok(Attrs::Object(meta))
+            }
+            Err(StoreError::NotFound { .. }) => Ok(Attrs::Absent),
+            Err(StoreError::NotAPrefix { .. }) => Ok(Attrs::Prefix),
+            Err(error) => Err(error),
         }
+    }
+
+    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
         let requested_at = Instant::now();
         let (object, page) = match self.names.can_list() {
             // The lookup of a key also tells whether it is a prefix. A listing would read all keys.

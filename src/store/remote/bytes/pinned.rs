@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::KnownBytes;
 use crate::cache::Waiter;
 use crate::runtime::leave_session_thread;
-use crate::store::remote::known::FetchGuard;
 use crate::store::remote::memory::{RangeKey, ReservedBody};
 use crate::store::remote::request::body::Body;
 use crate::store::remote::request::{ByteRange, Get, Meta, RequestError, panicked};
@@ -171,7 +170,7 @@ impl PinnedObject {
         let place = format!("{}-{}", range.start, range.end);
         let bytes = range.end.saturating_sub(range.start);
         let name = [self.key.as_bytes(), place.as_bytes()];
-        let fetch_guard = self.source.fetch_guard(&name, bytes).await;
+        let fetch_guard = self.source.disk.fetch_guard(&name, bytes).await;
         if fetch_guard.has_waited
             && let Some(bytes) = self.cached(&range)
         {
@@ -342,12 +341,6 @@ pub(in crate::store::remote) fn joined(
 }
 
 impl KnownBytes {
-    /// Waits for the guard for a fetch of `name`, of at most `bytes`, for at most half of the time limit of the request.
-    pub(super) async fn fetch_guard(&self, name: &[&[u8]], bytes: u64) -> FetchGuard {
-        let limit = self.requests.timeout() / 2;
-        self.disk.fetch_guard(name, bytes, limit).await
-    }
-
     /// Returns the attributes of the current version of an object, from the response to the request for its first range.
     async fn current_meta(&self, key: &Key, first: Option<FirstRead>) -> Result<Meta, StoreError> {
         let mut last = None;

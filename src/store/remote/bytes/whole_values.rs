@@ -98,7 +98,7 @@ impl KnownBytes {
         let bytes = at_most.min(self.whole_limit());
         let fetch_guard = match is_lookup {
             true => self.disk.try_fetch_guard(&[key.as_bytes()], bytes),
-            false => Some(self.fetch_guard(&[key.as_bytes()], bytes).await),
+            false => Some(self.disk.fetch_guard(&[key.as_bytes()], bytes).await),
         };
         let Some(fetch_guard) = fetch_guard else {
             // A lookup does not wait for a value; the read that follows may wait.

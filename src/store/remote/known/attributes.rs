@@ -25,6 +25,11 @@ impl KnownNames {
         known.or_else(|| self.listings.find(key, is_document, None))
     }
 
+    /// Returns the last known attributes, trusted ones if there are any.
+    pub(super) fn last_known(&self, key: &Key) -> Option<CachedAttrs> {
+        self.trusted(key).or_else(|| self.attrs.last(key))
+    }
+
     /// As [`cached`](Self::cached). If a listing lacked the key some time ago, its prefix is listed again, because
     /// one request then answers about all its absent keys.
     pub(in crate::store::remote) async fn cached_or_listed(

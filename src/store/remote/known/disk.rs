@@ -19,11 +19,25 @@ pub(in crate::store::remote) struct SourceDisk {
     disk: Option<Arc<DiskCache>>,
     /// Identifies the source in the cache, as this user sees it.
     identity: String,
+    /// The time limit of a request with all of its retries.
+    timeout: Duration,
 }
 
 impl SourceDisk {
-    pub(in crate::store::remote) fn new(disk: Option<Arc<DiskCache>>, identity: String) -> Self {
-        Self { disk, identity }
+    pub(in crate::store::remote) fn new(
+        disk: Option<Arc<DiskCache>>,
+        identity: String,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            disk,
+            identity,
+            timeout,
+        }
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Whether there is a disk cache.
@@ -119,7 +133,7 @@ impl SourceDisk {
     }
 
     /// Tries to get the lock for a fetch of `name`, of at most `bytes`.
-    pub(super) fn try_fetch_lock(&self, name: &[&[u8]], bytes: u64) -> TryLock {
+    pub(super) fn fetch_lock(&self, name: &[&[u8]], bytes: u64) -> TryLock {
         let Some(disk) = &self.disk else {
             return TryLock::Unsupported;
         };

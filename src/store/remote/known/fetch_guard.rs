@@ -26,7 +26,7 @@ impl SourceDisk {
         name: &[&[u8]],
         bytes: u64,
     ) -> Option<FetchGuard> {
-        let lock = match self.try_fetch_lock(name, bytes) {
+        let lock = match self.fetch_lock(name, bytes) {
             TryLock::Acquired(lock) => Some(lock),
             TryLock::Unsupported => None,
             TryLock::Busy => return None,
@@ -37,13 +37,14 @@ impl SourceDisk {
         })
     }
 
-    /// Waits for the guard for a fetch of `name`, of at most `bytes`, for at most `limit`: if a process hangs, others
-    /// are delayed and then fetch for themselves.
+    /// Waits for the guard for a fetch of `name`, of at most `bytes`.
+    ///
+    /// The wait ends after half of the request's time limit: if a process hangs, others are delayed and
+    /// then fetch for themselves.
     pub(in crate::store::remote) async fn fetch_guard(
         &self,
         name: &[&[u8]],
         bytes: u64,
-        limit: Duration,
     ) -> FetchGuard {
         let started = Instant::now();
         let mut wait = FIRST_WAIT;
@@ -56,7 +57,7 @@ impl SourceDisk {
                 };
             }
             has_waited = true;
-            if started.elapsed() >= limit {
+            if started.elapsed() >= self.timeout() / 2 {
                 return FetchGuard {
                     _lock: None,
                     has_waited,

@@ -123,7 +123,7 @@ impl KnownNames {
         let (other, moment) = match as_of {
             AsOf::Now => (None, Instant::now()),
             AsOf::Answer(key, before) => {
-                let other = self.trusted(key).or_else(|| self.attrs.last(key));
+                let other = self.last_known(key);
                 (other, before)
             }
         };
@@ -186,7 +186,7 @@ impl KnownNames {
     }
 
     async fn revalidate(self: &Arc<Self>, key: &Key) -> Result<CachedAttrs, StoreError> {
-        let last = match self.trusted(key).or_else(|| self.attrs.last(key)) {
+        let last = match self.last_known(key) {
             Some(CachedAttrs {
                 attrs: Attrs::Object(meta),
                 ..

@@ -46,11 +46,6 @@ impl Requests {
         }
     }
 
-    /// The time limit of a request with all of its retries.
-    pub(in crate::store::remote) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     pub(in crate::store::remote) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -224,21 +224,21 @@ async fn whole(
         let expected = get.expected.as_ref().map(|meta| meta.size_bytes);
         length = Some(expected.or(size_bytes).ok_or(RequestError::Unframed)?);
     }
-    if let Some(length) = length {
-        check_expected(get, &meta(response.headers(), length))?;
+    let meta = meta(response.headers(), length.unwrap_or_default());
+    if length.is_some() {
+        check_expected(get, &meta)?;
     }
     if let ByteRange::Whole(most) = get.range {
-        return all(get, is_document, response, length, most).await;
+        return all(get, is_document, response, meta, length, most).await;
     }
     let Some(length) = length else {
-        return part_of_unsized(get, response).await;
+        return part_of_unsized(get, response, meta).await;
     };
     if length > MAX_SKIPPED_BYTES {
         return Err(RequestError::lasting(format!(
             "the server sends all {length} bytes where a part was asked for"
         )));
     }
-    let meta = meta(response.headers(), length);
     let range = wanted(&get.range, length);
     let start = range.start;
     let bytes = Body::new(get.piece_bytes);
@@ -250,36 +250,39 @@ async fn whole(
 
 /// Reads a part of a whole value whose length is known only at its end. Only for a request of its last
 /// bytes are all bytes kept.
-async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
+async fn part_of_unsized(get: &Get, response: Response, meta: Meta) -> Result<Got, RequestError> {
     let ByteRange::Bounded(range) = &get.range else {
-        let got = all(get, |_| false, response, None, MAX_UNSIZED_BYTES).await?;
+        let got = all(get, |_| false, response, meta, None, MAX_UNSIZED_BYTES).await?;
         return Ok(part_of(got, &get.range));
     };
-    let headers = response.headers().clone();
     let mut came = 0;
     let (most, bytes) = (MAX_UNSIZED_BYTES, Body::new(get.piece_bytes));
     let kept = window(response, None, most, range.clone(), &mut came, bytes).await;
     let bytes = kept.map_err(|(error, _)| error)?;
-    let meta = meta(&headers, came);
+    let meta = Meta {
+        size_bytes: came,
+        ..meta
+    };
     check_expected(get, &meta)?;
     let start = range.start.min(came);
     Ok(Got { meta, start, bytes })
 }
 
-/// Reads a whole value of at most `most` bytes.
+/// Reads a whole value of at most `most` bytes. `meta` has been compared with the expected version if the length is
+/// known, and else lacks the size.
 async fn all(
     get: &Get,
     is_document: fn(&Key) -> bool,
     response: Response,
+    mut meta: Meta,
     length: Option<u64>,
     most: u64,
 ) -> Result<Got, RequestError> {
-    if let Some(length) = length.filter(|length| *length > most) {
-        return Err(RequestError::TooLong(meta(response.headers(), length)));
+    if length.is_some_and(|length| length > most) {
+        return Err(RequestError::TooLong(meta));
     }
-    let headers = response.headers().clone();
-    if let Some(length) = length {
-        get.headers_received(&meta(&headers, length));
+    if length.is_some() {
+        get.headers_received(&meta);
     }
     let is_long = is_document(&get.key) && length.is_some_and(|length| length > LONG_BYTES);
     let _turn = match is_long {
@@ -289,16 +292,15 @@ async fn all(
     let bytes = match body(response, length, most, get.piece_bytes).await {
         Ok(bytes) => bytes,
         Err((error, bytes)) => {
-            let part = length.map(|length| Got {
-                meta: meta(&headers, length),
-                start: 0,
-                bytes,
-            });
+            let start = 0;
+            let part = length.map(|_| Got { meta, start, bytes });
             return Err(broken(error, part));
         }
     };
-    let meta = meta(&headers, bytes.len() as u64);
-    check_expected(get, &meta)?;
+    if length.is_none() {
+        meta.size_bytes = bytes.len() as u64;
+        check_expected(get, &meta)?;
+    }
     let start = 0;
     Ok(Got { meta, start, bytes })
 }
