@@ -256,10 +256,11 @@ pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(found.map(|(_, entry)| entry))
 }
 
-/// Returns the current mountpoint of a mount: a directory above it may have been renamed.
+/// Returns the current mountpoint of a mount: a directory above it may have been renamed. The kernel gives the ID and
+/// the device of a mount that has ended to the next one, so the type and the source have to be equal too.
 pub(super) fn current_path(mount: &MountEntry) -> io::Result<Option<PathBuf>> {
     let mut mounts = mount_table()?.into_iter();
-    let found = mounts.find(|(_, entry)| entry.id == mount.id && entry.device == mount.device);
+    let found = mounts.find(|(_, entry)| entry == mount);
     Ok(found.map(|(path, _)| path))
 }
 
