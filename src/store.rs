@@ -45,7 +45,7 @@
 //! | `translate` nodes, rendered consolidated metadata | prefix | `--ttl` | a read that finds another document |
 //! | `view::file::nodes` nodes | prefix | `--ttl` | a document with another version |
 //! | `view::file::nodes` files, texts, pictures | node, version, format | `--ttl` and four times the rendering | a reader with another document |
-//! | `tree::key_order` names of directories, in the order of readahead | prefix | 60 s | - |
+//! | `prefetch::key_order` names of directories, in the order of readahead | prefix | 60 s | - |
 //! | kernel: names, attributes; pages | inode | `--ttl`; while `array::served` says so | - |
 
 mod database;

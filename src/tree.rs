@@ -56,8 +56,6 @@
 mod answer;
 mod hashed;
 mod indexed;
-mod key_order;
-mod key_readahead;
 mod mux;
 mod translations;
 mod views;

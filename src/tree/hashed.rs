@@ -11,9 +11,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-use super::key_order::KeyOrders;
-use super::key_readahead::KeyReadahead;
 use super::{Answer, DirStream, Entry, Ino, Node, Tree, Visit, unknown};
+use crate::prefetch::{FileNumbers, KeyOrders, KeyReadahead};
 use crate::store::{
     self, AccessHint, Key, Kind, Listed, Listing, ListingSupport, Object, Prefetch, Stat, Store,
     StoreError, Version, Visited, check_component,
@@ -288,6 +287,12 @@ fn changed(key: Key) -> StoreError {
     }
 }
 
+impl FileNumbers for InodeRange {
+    fn listed(&self, prefix: &Key, listed: &Listed<'_>) -> Option<u64> {
+        Self::listed(*self, prefix, listed).map(|number| number.0)
+    }
+}
+
 #[async_trait]
 impl Tree for HashedTree {
     fn lookup<'a>(&'a self, parent: Ino, name: &'a [u8]) -> Answer<'a, Node> {
@@ -525,5 +530,22 @@ mod tests {
         let numbers = beside.inodes;
         assert_eq!(numbers.of(0), Ino(root.0 + 1), "the root's is taken");
         assert_eq!(numbers.after(Ino(root.0 + (1 << 58) - 1)), Ino(root.0 + 1));
+    }
+
+    #[test]
+    fn inode_numbers_of_names_without_attributes_have_the_order_of_the_listing() {
+        let number = |place: u64| {
+            let name = format!("{}", 100 - place);
+            let listed = Listed {
+                name: name.as_bytes(),
+                kind: Kind::Object,
+                stat: None,
+                next: place,
+            };
+            InodeRange::NATIVE.listed(&Key::new(b"a").unwrap(), &listed)
+        };
+        let numbers: Vec<_> = (1..50).map(number).collect();
+        assert!(numbers.iter().all(Option::is_some));
+        assert!(numbers.is_sorted());
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::hashed::InodeRange;
-use super::key_order::KeyOrders;
-use super::key_readahead::KeyReadahead;
 use super::{Answer, DOTS, DirStream, Entry, Ino, Node, Tree, Visit, unknown, visit_dots};
+use crate::prefetch::{KeyOrders, KeyReadahead};
 use crate::store::{
     Index, Key, Kind, Object, Position, Prefetch, Stat, Store, StoreError, Visited,
 };

@@ -17,9 +17,10 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Modules that are not in the order, with the module whose step they share.
-const BESIDE: [(&str, &str); 6] = [
+const BESIDE: [(&str, &str); 7] = [
     ("inspect", "cli"),
     ("export", "cli"),
+    ("prefetch", "hierarchy"),
     ("errno", "fuse"),
     ("recent_errors", "sync"),
     ("units", "sync"),

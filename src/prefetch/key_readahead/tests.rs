@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 
-use super::super::hashed::InodeRange;
+use super::super::Backwards;
 use crate::runtime::block_on;
 use crate::store::{AccessHint, Capabilities, Listing, MemoryStore, Stat, StoreError};
 
@@ -90,7 +90,7 @@ fn watched_over(inner: MemoryStore, joins: bool) -> (KeyReadahead, Arc<Prefetche
         joins,
     });
     let own: Arc<dyn Store> = Arc::clone(&store) as _;
-    let orders = KeyOrders::new(Arc::clone(&own), InodeRange::NATIVE);
+    let orders = KeyOrders::new(Arc::clone(&own), Backwards);
     let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
     (readahead, store)
 }

@@ -55,7 +55,7 @@ const MAX_IDLE: Duration = Duration::from_secs(60);
 
 /// Observes which keys of a tree are used, and prefetches the keys that follow.
 #[derive(Debug)]
-pub(super) struct KeyReadahead(Arc<Shared>);
+pub struct KeyReadahead(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -240,7 +240,7 @@ impl Stream {
 
 impl KeyReadahead {
     /// Observes a tree of a remote store; `what` is what is prefetched: values or attributes.
-    pub(super) fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
+    pub fn new(store: Arc<dyn Store>, orders: Arc<KeyOrders>, what: Prefetch) -> Self {
         Self(Arc::new(Shared {
             in_batches: store.capabilities().joins_prefetches,
             orders,
@@ -251,7 +251,7 @@ impl KeyReadahead {
     }
 
     /// Records that a program has opened a directory to list it.
-    pub(super) fn record_listed(&self, prefix: &Key) {
+    pub fn record_listed(&self, prefix: &Key) {
         let mut state = self.0.state.lock();
         state.listed.retain(|(listed, _)| listed != prefix);
         state.listed.push_front((prefix.clone(), Instant::now()));
@@ -259,7 +259,7 @@ impl KeyReadahead {
     }
 
     /// Records the use of a key: its opening, or for attributes its lookup.
-    pub(super) fn observe(&self, key: &Key, object: Option<&Arc<dyn Object>>) {
+    pub fn observe(&self, key: &Key, object: Option<&Arc<dyn Object>>) {
         let mut state = self.0.state.lock();
         if state.is_ignored(key) {
             return;
@@ -297,12 +297,12 @@ impl KeyReadahead {
     /// Records that a lookup of a key waits for the store. If the key follows used keys, it will be used
     /// too, so the prefetch of its successors starts at once. If the key itself is being prefetched, the
     /// window is too small.
-    pub(super) fn anticipate(&self, key: &Key) {
+    pub fn anticipate(&self, key: &Key) {
         self.anticipate_use(key, false);
     }
 
     /// As [`KeyReadahead::anticipate`], for the opening of a key.
-    pub(super) fn anticipate_open(&self, key: &Key) {
+    pub fn anticipate_open(&self, key: &Key) {
         self.anticipate_use(key, true);
     }
 

@@ -3,15 +3,14 @@
 //! of their grid.
 
 use std::cmp::Ordering;
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Ino;
-use super::hashed::InodeRange;
 use crate::cache::WeightedLru;
 use crate::hierarchy::is_document;
-use crate::store::{Index, Key, Kind, Store, Visited};
+use crate::store::{Index, Key, Kind, Listed, Store, Visited};
 use crate::sync::Mutex;
 
 /// An order of the names in one directory.
@@ -21,8 +20,8 @@ pub(super) enum KeyOrder {
     Listing,
     /// By the bytes of the name.
     Name,
-    /// By inode number.
-    Inode,
+    /// By the number of the file ([`FileNumbers`]), which is that of its inode.
+    FileNumber,
     /// By the numbers in the name: chunks in C order over their grid, independent of the listing.
     Number,
 }
@@ -53,7 +52,7 @@ pub(super) struct Step {
 struct Directory {
     names: NameList,
     by_name: Permutation,
-    by_inode: Permutation,
+    by_file_number: Permutation,
     by_number: Permutation,
 }
 
@@ -118,12 +117,12 @@ impl Permutation {
 }
 
 impl Directory {
-    fn new(names: NameList, numbers: &[Ino]) -> Self {
+    fn new(names: NameList, numbers: &[u64]) -> Self {
         let count = names.kinds.len();
         let name = |index| names.get(index).map_or(&b""[..], |(name, _)| name);
         Self {
             by_name: Permutation::sorted_by(count, |one, other| name(one).cmp(name(other))),
-            by_inode: Permutation::sorted_by(count, |one, other| {
+            by_file_number: Permutation::sorted_by(count, |one, other| {
                 numbers.get(one).cmp(&numbers.get(other))
             }),
             by_number: Permutation::sorted_by(count, |one, other| {
@@ -144,7 +143,7 @@ impl Directory {
         match order {
             KeyOrder::Listing => Some(index),
             KeyOrder::Name => Some(at),
-            KeyOrder::Inode => self.by_inode.rank(index),
+            KeyOrder::FileNumber => self.by_file_number.rank(index),
             KeyOrder::Number => self.by_number.rank(index),
         }
     }
@@ -153,7 +152,7 @@ impl Directory {
         self.names.get(match order {
             KeyOrder::Listing => rank,
             KeyOrder::Name => self.by_name.at(rank)?,
-            KeyOrder::Inode => self.by_inode.at(rank)?,
+            KeyOrder::FileNumber => self.by_file_number.at(rank)?,
             KeyOrder::Number => self.by_number.at(rank)?,
         })
     }
@@ -192,7 +191,7 @@ fn load_from_index(index: &dyn Index, prefix: &Key) -> Option<Directory> {
     let position = index.find(prefix)?;
     let (mut names, mut numbers, mut is_complete) = (NameList::default(), Vec::new(), true);
     index.children(position, 0, &mut |name, kind, child| {
-        numbers.push(Ino(child.0.into()));
+        numbers.push(child.0.into());
         is_complete = names.push(name, kind);
         match is_complete {
             true => ControlFlow::Continue(()),
@@ -202,20 +201,27 @@ fn load_from_index(index: &dyn Index, prefix: &Key) -> Option<Directory> {
     is_complete.then(|| Directory::new(names, &numbers))
 }
 
+/// The numbers by which programs such as `cp -r` and `find` sort the names of a directory: those of its inodes.
+pub trait FileNumbers: Debug + Send + Sync {
+    /// Returns the number of a listed name; `None` if the name is not shown.
+    fn listed(&self, prefix: &Key, listed: &Listed<'_>) -> Option<u64>;
+}
+
 /// The orders of the directories of one tree.
 #[derive(Debug)]
-pub(super) struct KeyOrders {
+pub struct KeyOrders {
     store: Arc<dyn Store>,
-    inodes: InodeRange,
+    numbers: Box<dyn FileNumbers>,
     /// The cached directories; `None` if the names could not be listed or are too many.
     known: Mutex<WeightedLru<Key, CachedDirectory>>,
 }
 
 impl KeyOrders {
-    pub(super) fn new(store: Arc<dyn Store>, inodes: InodeRange) -> Self {
+    /// Creates the orders of a store. The numbers of a store with an index are its positions.
+    pub fn new(store: Arc<dyn Store>, numbers: impl FileNumbers + 'static) -> Self {
         Self {
             store,
-            inodes,
+            numbers: Box::new(numbers),
             known: Mutex::new(WeightedLru::new(BUDGET_BYTES, MAX_DIRECTORIES)),
         }
     }
@@ -249,7 +255,7 @@ impl KeyOrders {
         for _ in 0..=pages {
             let visited = listing.visit(cookie, &mut |listed| {
                 cookie = listed.next;
-                let number = self.inodes.listed(prefix, &listed);
+                let number = self.numbers.listed(prefix, &listed);
                 let Some(number) = number.filter(|_| !matches!(listed.name, b"." | b"..")) else {
                     return ControlFlow::Continue(());
                 };
@@ -284,7 +290,7 @@ impl KeyOrders {
         let all = [
             KeyOrder::Listing,
             KeyOrder::Name,
-            KeyOrder::Inode,
+            KeyOrder::FileNumber,
             KeyOrder::Number,
         ];
         let others = all.into_iter().filter(|order| Some(*order) != last_order);
@@ -315,7 +321,7 @@ impl KeyOrders {
     pub(super) async fn first_step(&self, key: &Key, last_order: Option<KeyOrder>) -> Option<Step> {
         let top = key.parent();
         let directory = self.directory(&top).await?;
-        let all = [KeyOrder::Name, KeyOrder::Inode, KeyOrder::Listing];
+        let all = [KeyOrder::Name, KeyOrder::FileNumber, KeyOrder::Listing];
         let mut orders = last_order.into_iter().chain(all);
         let order = orders.find(|order| {
             let names = (0..).map_while(|rank| directory.at(rank, *order));
@@ -428,6 +434,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::prefetch::Backwards;
     use crate::runtime::block_on;
     use crate::store::{MemoryStore, OpenOptions, SourceName};
 
@@ -438,7 +445,7 @@ mod tests {
     fn orders(keys: &[&str]) -> KeyOrders {
         let values = keys.iter().map(|name| (key(name), vec![1]));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(values));
-        KeyOrders::new(store, InodeRange::NATIVE)
+        KeyOrders::new(store, Backwards)
     }
 
     /// Returns the keys that follow `from` in a step.
@@ -478,16 +485,16 @@ mod tests {
     fn the_first_value_of_a_directory_starts_a_step_in_the_order_that_has_it_first() {
         let orders = orders(&["a/.zarray", "a/0", "a/1", "a/10", "b/zarr.json"]);
         let first = |name: &str| block_on(orders.first_step(&key(name), None));
-        let by_inode = {
+        let by_file_number = {
             let directory = block_on(orders.directory(&key("a"))).unwrap();
-            let mut names = (0..).map_while(|rank| directory.at(rank, KeyOrder::Inode));
+            let mut names = (0..).map_while(|rank| directory.at(rank, KeyOrder::FileNumber));
             let (name, _) = names.find(|(name, _)| *name != b".zarray").unwrap();
             key("a").join(name).unwrap()
         };
         for name in ["a/0", "a/1", "a/10"] {
             let expected = match name {
                 "a/0" => Some(KeyOrder::Name),
-                _ => (key(name) == by_inode).then_some(KeyOrder::Inode),
+                _ => (key(name) == by_file_number).then_some(KeyOrder::FileNumber),
             };
             assert_eq!(first(name).map(|step| step.order), expected, "{name}");
         }
@@ -537,7 +544,7 @@ mod tests {
         file.write_all(json.as_bytes()).unwrap();
         let source = SourceName::parse(file.path()).unwrap();
         let store = block_on(source.open(&OpenOptions::default())).unwrap();
-        let orders = KeyOrders::new(Arc::from(store), InodeRange::NATIVE);
+        let orders = KeyOrders::new(Arc::from(store), Backwards);
         let step = block_on(orders.step(&key("a/0001"), &[key("a/0000")], false, None)).unwrap();
         let next = block_on(orders.after(&key("a/9998"), &step));
         assert_eq!(next, Some(key("a/9999")));
@@ -553,27 +560,5 @@ mod tests {
         let step = step(&[key("a/04"), key("a/00")]).unwrap();
         assert_eq!(step.stride, 4);
         assert_eq!(all_after(&orders, "a/08", &step), ["a/12", "a/16"]);
-    }
-
-    #[test]
-    fn inode_numbers_of_names_without_attributes_keep_the_order_of_the_listing() {
-        let names: Vec<String> = (0..50).map(|number| format!("a/{number}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let orders = orders(&names);
-        let step = Step {
-            order: KeyOrder::Inode,
-            stride: 1,
-            top: key("a"),
-        };
-        let directory = block_on(orders.directory(&key("a"))).unwrap();
-        let (name, _) = directory.at(0, KeyOrder::Inode).unwrap();
-        let first = key("a").join(name).unwrap();
-        let mut found = all_after(&orders, &first.to_string(), &step);
-        assert_eq!(found.len(), 49);
-        let listed = |index| directory.at(index, KeyOrder::Listing);
-        assert!((0..50).all(|index| directory.at(index, KeyOrder::Inode) == listed(index)));
-        found.sort();
-        found.dedup();
-        assert_eq!(found.len(), 49);
     }
 }
