@@ -33,6 +33,7 @@ mod delta;
 mod element;
 mod error;
 mod fixed_scale_offset;
+mod grib;
 mod imagecodecs;
 mod json;
 mod lz4;

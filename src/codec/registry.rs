@@ -15,6 +15,7 @@ use super::deflate::{Deflate, Gzip, Zlib};
 use super::delta::Delta;
 use super::error::CodecError;
 use super::fixed_scale_offset::FixedScaleOffset;
+use super::grib::{Grib, Library};
 use super::imagecodecs::{self, Jpeg, Predictor, Rows, Webp};
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
@@ -52,7 +53,7 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 51] = [
+pub(super) static CODECS: [(&str, Codec); 53] = [
     ("ChunkyCodec", ArrayToBytes),
     ("HorizontalDeltaCodec", ArrayToArray),
     ("adler32", BytesToBytes(checksum)),
@@ -73,6 +74,8 @@ pub(super) static CODECS: [(&str, Codec); 51] = [
         "fletcher32",
         BytesToBytes(|config, _| verify(config, Checksum::fletcher32())),
     ),
+    ("grib", ArrayToBytes),
+    ("gribberish", ArrayToBytes),
     ("gzip", BytesToBytes(|config, _| stage(config, Gzip))),
     ("imagecodecs_deflate", BytesToBytes(deflate)),
     ("imagecodecs_delta", ArrayToArray),
@@ -283,6 +286,8 @@ pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<St
     match (find(config.codec), config.codec) {
         (Some(BytesToBytes(new)), _) => new(config, V2_SHUFFLE_BYTES),
         (Some(NumbersToNumbers(new)), _) => Ok(new(config, None)?.stage),
+        (_, "grib") => stage(config, Grib::new(config, Library::EcCodes, stored)?),
+        (_, "gribberish") => stage(config, Grib::new(config, Library::Gribberish, stored)?),
         (_, "packbits") => stage(config, PackBits),
         (_, "pcodec") => stage(config, Pcodec::new(stored)),
         (_, "zfpy") => stage(config, Zfpy::new(config, stored, None)?),

@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod grib;
 mod hostile;
 mod kerchunk;
 mod prefetch;

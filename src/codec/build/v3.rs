@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{Chain, ChainContext, OutputElements, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
+use crate::codec::grib::{Grib, Library};
 use crate::codec::imagecodecs::Jpeg;
 use crate::codec::number::Number;
 use crate::codec::object::ObjectCodec;
@@ -274,6 +275,14 @@ impl<'a> Builder<'a> {
             "packbits" => {
                 let packed = PackedBits::new(config, self.fixed(config)?)?;
                 Serializer::Stage(Stage::decode(config.codec, packed))
+            }
+            "grib" | "gribberish" => {
+                let library = match id {
+                    "grib" => Library::EcCodes,
+                    _ => Library::Gribberish,
+                };
+                let grib = Grib::new(config, library, Number::of(self.fixed(config)?))?;
+                Serializer::Stage(Stage::decode(config.codec, grib))
             }
             "jpeg" => {
                 let jpeg = Jpeg::of_array(config, self.fixed(config)?, &self.shape)?;
