@@ -16,6 +16,7 @@ pub mod grid;
 #[cfg(test)]
 mod hostile;
 mod info;
+mod key_template;
 mod n5;
 pub mod narrow_float;
 pub mod node;

@@ -87,7 +87,7 @@ impl ArrayChunks {
             array,
             pipeline,
             pipelines: (!is_regular).then(|| Pipelines::new(metadata)),
-            chunk_keys: parts.chunk_keys,
+            chunk_keys: parts.chunk_keys.clone(),
             grid: parts.grid.clone(),
             chunk_shape,
             data_type,
@@ -193,7 +193,7 @@ impl ArrayChunks {
 
     /// Returns the chunk key encoding.
     pub fn chunk_keys(&self) -> ChunkKeys {
-        self.chunk_keys
+        self.chunk_keys.clone()
     }
 
     /// Returns the number of inner chunks of the whole array along each axis, if its chunks are shards.
@@ -248,7 +248,7 @@ impl ArrayChunks {
     /// # Errors
     /// [`StoreError::Internal`] if the array does not have the chunk, because another key has other bytes.
     pub fn stored_key(&self, chunk: u64) -> Result<Key, StoreError> {
-        stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
+        stored_key(&self.key, &self.grid, &self.chunk_keys, chunk)
     }
 
     /// Returns the store key of a chunk for messages.
@@ -387,7 +387,7 @@ pub fn not_a_chunk(error: StoreError) -> StoreError {
 pub(super) fn stored_key(
     array: &Key,
     grid: &ChunkGrid,
-    keys: ChunkKeys,
+    keys: &ChunkKeys,
     chunk: u64,
 ) -> Result<Key, StoreError> {
     let internal = || no_chunk(array, grid, chunk);

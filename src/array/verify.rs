@@ -112,7 +112,7 @@ impl Verifier {
         };
         Ok(Self {
             grid: parts.grid.clone(),
-            chunk_keys: parts.chunk_keys,
+            chunk_keys: parts.chunk_keys.clone(),
             store,
             key,
             document,
@@ -122,7 +122,7 @@ impl Verifier {
 
     /// Returns the store key of a chunk for messages. Chunks are numbered in C order over the grid.
     pub fn chunk_key(&self, chunk: u64) -> Key {
-        stored_key(&self.key, &self.grid, self.chunk_keys, chunk)
+        stored_key(&self.key, &self.grid, &self.chunk_keys, chunk)
             .unwrap_or_else(|_| self.key.clone())
     }
 
@@ -217,7 +217,7 @@ impl Verifier {
         chunk: u64,
         engine: &Engine,
     ) -> Result<Verified, StoreError> {
-        let key = stored_key(&self.key, &self.grid, self.chunk_keys, chunk)?;
+        let key = stored_key(&self.key, &self.grid, &self.chunk_keys, chunk)?;
         let most = MAX_ELEMENTS_BYTES.min(engine.memory_limit_bytes() / 16);
         let hint = AccessHint::Whole(most);
         let Some(object) = present(self.store.open(&key, hint).await)? else {

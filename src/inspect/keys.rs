@@ -108,17 +108,21 @@ impl ChunkKeyParser {
     /// Returns whether a name directly below the array is that of a document of its format. The keys of version 1
     /// are those of version 2.
     fn is_document_name(&self, name: &[u8]) -> bool {
-        let more: &[&str] = match self.keys.encoding {
+        let more: &[&str] = match &self.keys.encoding {
             KeyEncoding::N5 => &[ATTRIBUTES_JSON],
             KeyEncoding::V2 => &[v1::META, v1::ATTRS],
-            KeyEncoding::Default => &[],
+            KeyEncoding::Default | KeyEncoding::Template(_) => &[],
         };
         is_document_name(name) || more.iter().any(|own| own.as_bytes() == name)
     }
 
     /// Returns whether `below` is a directory that can contain chunks.
     fn leads_to_chunks(&self, below: &[u8], depth: usize) -> bool {
-        let names = match self.keys.encoding {
+        let names = match &self.keys.encoding {
+            KeyEncoding::Template(template) => {
+                let is_inside = depth < template.len() && !self.grid.shape().contains(&0);
+                return is_inside && template.decode_prefix(below, self.grid.shape()).is_some();
+            }
             KeyEncoding::Default => self.grid.rank() + 1,
             KeyEncoding::V2 | KeyEncoding::N5 => self.grid.rank(),
         };

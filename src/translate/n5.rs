@@ -86,10 +86,10 @@ fn chunks(array: &Array, keys: ChunkKeys) -> Result<TranslatedChunks, String> {
     let pipeline = Pipeline::new(parts.codecs, parts.data_type, &shape, parts.fill_value);
     let pipeline = pipeline.map_err(|error| error.to_string())?;
     Ok(TranslatedChunks {
-        names: Arc::new(ChunkNames::of_keys(keys, parts.grid.shape())),
+        names: Arc::new(ChunkNames::of_keys(keys.clone(), parts.grid.shape())),
         keys,
         grid: parts.grid.clone(),
-        source_keys: parts.chunk_keys,
+        source_keys: parts.chunk_keys.clone(),
         shards: None,
         frame_content_bytes: None,
         text: None,

@@ -73,7 +73,7 @@ impl TranslatedChunks {
             None => array.grid.clone().map_err(|error| error.to_string())?,
         };
         Ok(Self {
-            names: Arc::new(ChunkNames::of_keys(keys, grid.shape())),
+            names: Arc::new(ChunkNames::of_keys(keys.clone(), grid.shape())),
             keys,
             grid,
             source_keys,
@@ -311,7 +311,7 @@ fn array_to_v2(array: &Array) -> Result<Translation, String> {
     };
     let rank = array.shape.len();
     let chain = codecs::to_v2(&inner, parts.data_type, rank)?;
-    let mut chunks = TranslatedChunks::new(array, keys, shards)?;
+    let mut chunks = TranslatedChunks::new(array, keys.clone(), shards)?;
     let chunk_shape = chunks.grid.regular_chunk_shape();
     let chunk_shape = chunk_shape.ok_or("chunks of different shapes have no form in v2")?;
     if inner.last().is_some_and(codecs::is_zstd) {

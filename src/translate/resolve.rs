@@ -293,9 +293,12 @@ impl NodeView {
 /// Returns the store directory of a translated chunk directory; `None` if it is the array's own
 /// directory.
 fn source_prefix(chunks: &TranslatedChunks, array: &Key, dir: ChunkDir) -> Option<Key> {
-    // In N5, with its reversed axes, the chunks of one directory are spread over many.
-    let is_n5 = chunks.source_keys.encoding == KeyEncoding::N5;
-    if chunks.source_keys.separator == Separator::Dot || is_n5 {
+    // In N5, with its reversed axes, the chunks of one directory are spread over many, and so they may be in a template.
+    let is_in_order = matches!(
+        chunks.source_keys.encoding,
+        KeyEncoding::Default | KeyEncoding::V2
+    );
+    if chunks.source_keys.separator == Separator::Dot || !is_in_order {
         return None;
     }
     let mut axes = usize::from(dir.depth);

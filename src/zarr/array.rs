@@ -48,7 +48,7 @@ pub struct Array {
 pub struct Decodable<'a> {
     pub data_type: &'a DataType,
     pub grid: &'a ChunkGrid,
-    pub chunk_keys: ChunkKeys,
+    pub chunk_keys: &'a ChunkKeys,
     pub fill_value: &'a FillValue,
     pub codecs: &'a CodecChain,
 }
@@ -80,7 +80,7 @@ impl Array {
             None => Ok(Decodable {
                 data_type: self.data_type.as_ref().map_err(Clone::clone)?,
                 grid: self.grid.as_ref().map_err(Clone::clone)?,
-                chunk_keys: self.chunk_keys.clone()?,
+                chunk_keys: self.chunk_keys.as_ref().map_err(Clone::clone)?,
                 fill_value: self.fill_value.as_ref().map_err(Clone::clone)?,
                 codecs: self.codecs.as_ref().map_err(Clone::clone)?,
             }),

@@ -2,23 +2,25 @@
 //! specification").
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::codec_chain::named_configuration;
-use super::error::{MetadataError, excerpt, printable};
+use super::error::{MetadataError, excerpt};
+use super::key_template::KeyTemplate;
 
 /// A chunk key encoding: maps chunk indices to keys relative to the array, and back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkKeys {
     /// The encoding: the prefix of the key, and the order of the chunk indices.
     pub encoding: KeyEncoding,
-    /// The separator of the chunk indices.
+    /// The separator of the chunk indices. For a template, whether keys have directories.
     pub separator: Separator,
 }
 
-/// The encodings of the core specification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The encodings of the core specification and of extensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyEncoding {
     /// `c/0/1`; `c` for an array without axes.
     Default,
@@ -26,6 +28,8 @@ pub enum KeyEncoding {
     V2,
     /// `1/0`: as [`KeyEncoding::V2`], with the indices in reverse order. The only encoding of N5.
     N5,
+    /// Texts and indices in any order.
+    Template(Arc<KeyTemplate>),
 }
 
 /// The separator of the chunk indices in a key.
@@ -53,18 +57,25 @@ impl ChunkKeys {
         })
     }
 
-    /// Parses a v3 `chunk_key_encoding`.
+    /// Parses the v3 `chunk_key_encoding` of an array with `rank` axes.
     ///
     /// # Errors
-    /// An unknown encoding is unsupported; any separator other than `.` and `/` is invalid.
-    pub fn from_v3(value: &Value) -> Result<Self, MetadataError> {
+    /// An unknown encoding is unsupported; any separator other than `.` and `/` is invalid, and so is an encoding that
+    /// does not fit the array.
+    pub fn from_v3(value: &Value, rank: usize) -> Result<Self, MetadataError> {
         let (name, configuration) = named_configuration("chunk_key_encoding", value)?;
         let (encoding, default) = match name {
             "default" => (KeyEncoding::Default, Separator::Slash),
             "v2" => (KeyEncoding::V2, Separator::Dot),
             _ => {
-                let what = format!("chunk key encoding {}", printable(name));
-                return Err(MetadataError::unsupported(what));
+                let template = KeyTemplate::parse(value, rank)?;
+                return Ok(Self {
+                    separator: match template.len() {
+                        1 => Separator::Dot,
+                        _ => Separator::Slash,
+                    },
+                    encoding: KeyEncoding::Template(Arc::new(template)),
+                });
             }
         };
         let separator = match configuration.and_then(|members| members.get("separator")) {
@@ -79,6 +90,9 @@ impl ChunkKeys {
 
     /// Returns the key of a chunk.
     pub fn encode(&self, index: &[u64]) -> String {
+        if let KeyEncoding::Template(template) = &self.encoding {
+            return template.encode(index);
+        }
         let mut key = String::new();
         if self.encoding == KeyEncoding::Default {
             key.push('c');
@@ -94,7 +108,7 @@ impl ChunkKeys {
         };
         match self.encoding {
             KeyEncoding::N5 => index.iter().rev().for_each(push),
-            KeyEncoding::Default | KeyEncoding::V2 => index.iter().for_each(push),
+            _ => index.iter().for_each(push),
         }
         key
     }
@@ -104,7 +118,8 @@ impl ChunkKeys {
     /// of the grid.
     pub fn decode(&self, key: &[u8], grid_shape: &[u64]) -> Option<Vec<u64>> {
         let separator = self.separator.as_byte();
-        let numbers = match (self.encoding, grid_shape.is_empty()) {
+        let numbers = match (&self.encoding, grid_shape.is_empty()) {
+            (KeyEncoding::Template(template), _) => return template.decode(key, grid_shape),
             (KeyEncoding::Default, true) => return (key == b"c").then(Vec::new),
             (KeyEncoding::V2 | KeyEncoding::N5, true) => return (key == b"0").then(Vec::new),
             (KeyEncoding::Default, false) => key.strip_prefix(b"c")?.strip_prefix(&[separator])?,
@@ -115,7 +130,7 @@ impl ChunkKeys {
         for part in numbers.split(|byte| *byte == separator) {
             let axis = match self.encoding {
                 KeyEncoding::N5 => rank.checked_sub(index.len() + 1)?,
-                KeyEncoding::Default | KeyEncoding::V2 => index.len(),
+                _ => index.len(),
             };
             let count = grid_shape.get(axis)?;
             index.push(canonical(part).filter(|i| i < count)?);
@@ -166,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     fn keys(value: Value) -> ChunkKeys {
-        ChunkKeys::from_v3(&value).unwrap()
+        ChunkKeys::from_v3(&value, 2).unwrap()
     }
 
     #[test]
@@ -208,7 +223,7 @@ mod tests {
         for encoding in [KeyEncoding::Default, KeyEncoding::V2] {
             for separator in [Separator::Dot, Separator::Slash] {
                 let keys = ChunkKeys {
-                    encoding,
+                    encoding: encoding.clone(),
                     separator,
                 };
                 for i in 0..12 {
@@ -281,13 +296,13 @@ mod tests {
 
     #[test]
     fn unknown_encodings_and_separators_are_named() {
-        let unknown = ChunkKeys::from_v3(&json!({"name": "fanout"})).unwrap_err();
+        let unknown = ChunkKeys::from_v3(&json!({"name": "fanout"}), 2).unwrap_err();
         assert_eq!(
             unknown.to_string(),
             "chunk key encoding fanout is not supported"
         );
         let odd = json!({"name": "v2", "configuration": {"separator": "-"}});
-        let found = ChunkKeys::from_v3(&odd).unwrap_err().to_string();
+        let found = ChunkKeys::from_v3(&odd, 2).unwrap_err().to_string();
         assert_eq!(
             found,
             "chunk_key_encoding: a separator \"-\" instead of \".\" or \"/\""

@@ -1,8 +1,11 @@
 //! Chunk keys as a tree of directories, which is computed for grids of any size.
 
 use super::array::Array;
+use std::sync::Arc;
+
 use super::chunk_key::{ChunkKeys, KeyEncoding, Separator, canonical};
 use super::grid::product;
+use super::key_template::KeyTemplate;
 
 /// The chunk keys of a grid; empty if the grid has no chunks, or more than a `u64` can count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub struct ChunkNames {
     counts: Vec<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Style {
     /// One directory with the keys of all chunks.
     Flat(ChunkKeys),
@@ -20,6 +23,8 @@ enum Style {
     Nested { prefix: bool },
     /// A directory for each axis but the first, beginning with the last axis (N5).
     Reversed,
+    /// A directory for each name of a template but the last. `counts` are those of the axes.
+    Template(Arc<KeyTemplate>),
 }
 
 /// A directory of chunk keys.
@@ -44,7 +49,8 @@ impl ChunkNames {
     /// Returns the chunk keys of a grid with `counts` chunks along each axis.
     pub fn of_keys(keys: ChunkKeys, counts: &[u64]) -> Self {
         let mut counts = counts.to_vec();
-        let style = match (keys.separator, keys.encoding) {
+        let style = match (keys.separator, &keys.encoding) {
+            (_, KeyEncoding::Template(template)) => Style::Template(Arc::clone(template)),
             (Separator::Slash, KeyEncoding::N5) => {
                 counts.reverse();
                 Style::Reversed
@@ -61,7 +67,7 @@ impl ChunkNames {
         let (Ok(keys), Ok(grid)) = (&array.chunk_keys, &array.grid) else {
             return None;
         };
-        Some(Self::of_keys(*keys, grid.shape()))
+        Some(Self::of_keys(keys.clone(), grid.shape()))
     }
 
     /// Returns keys with one directory for each axis but the last.
@@ -95,9 +101,14 @@ impl ChunkNames {
     /// Returns the number of names in a directory.
     pub fn len(&self, cell: ChunkDir) -> u64 {
         let chunks = self.chunks();
-        match self.style {
+        match &self.style {
             Style::Flat(_) => chunks,
-            Style::Nested { .. } | Style::Reversed if chunks == 0 => 0,
+            _ if chunks == 0 => 0,
+            Style::Template(template) if usize::from(cell.depth) >= template.len() => 0,
+            Style::Template(template) => template
+                .axes(cell.depth.into())
+                .filter_map(|axis| self.counts.get(axis))
+                .product(),
             Style::Nested { .. } | Style::Reversed => match self.axis(cell) {
                 // The prefix.
                 None => 1,
@@ -111,11 +122,12 @@ impl ChunkNames {
     pub fn directories(&self, cell: ChunkDir) -> u64 {
         let len = self.len(cell);
         match self.style {
-            Style::Nested { .. } | Style::Reversed if len > 0 => match self.below(cell, 0) {
+            Style::Flat(_) => 0,
+            _ if len == 0 => 0,
+            _ => match self.below(cell, 0) {
                 ChunkEntry::Directory(_) => len,
                 ChunkEntry::Chunk(_) => 0,
             },
-            _ => 0,
         }
     }
 
@@ -124,9 +136,10 @@ impl ChunkNames {
     pub fn can_have_directory(&self, components: usize) -> bool {
         let axes = self.counts.len();
         !self.is_empty()
-            && match self.style {
+            && match &self.style {
                 Style::Flat(_) => false,
-                Style::Nested { prefix } => components < axes + usize::from(prefix),
+                Style::Template(template) => components < template.len(),
+                Style::Nested { prefix } => components < axes + usize::from(*prefix),
                 Style::Reversed => components < axes,
             }
     }
@@ -141,7 +154,7 @@ impl ChunkNames {
         if place >= self.len(cell) {
             return None;
         }
-        match self.style {
+        match &self.style {
             Style::Flat(keys) => {
                 let mut left = place;
                 let mut index: Vec<u64> = Vec::with_capacity(self.counts.len());
@@ -156,6 +169,12 @@ impl ChunkNames {
                 None => Some(("c".into(), self.below(cell, 0))),
                 Some(_) => Some((place.to_string(), self.below(cell, place))),
             },
+            Style::Template(template) => {
+                let depth = usize::from(cell.depth);
+                let mut index = vec![0; self.counts.len()];
+                self.unravel(place, template.axes(depth), &mut index);
+                Some((template.name(depth, &index), self.below(cell, place)))
+            }
         }
     }
 
@@ -176,8 +195,14 @@ impl ChunkNames {
 
     /// Returns the entry of a name in a directory.
     pub fn find(&self, cell: ChunkDir, name: &[u8]) -> Option<ChunkEntry> {
-        match self.style {
-            Style::Flat(_) if self.chunks() == 0 => None,
+        match &self.style {
+            _ if self.chunks() == 0 => None,
+            Style::Template(template) => {
+                let depth = usize::from(cell.depth);
+                let mut index = vec![0; self.counts.len()];
+                template.read(depth, name, &self.counts, &mut index)?;
+                Some(self.below(cell, self.ravel(template.axes(depth), &index)))
+            }
             Style::Flat(keys) => {
                 let index = keys.decode(name, &self.counts)?;
                 let linear = index
@@ -197,10 +222,37 @@ impl ChunkNames {
         }
     }
 
+    /// Sets the indices along some axes from their linear index, of which the last one varies fastest.
+    fn unravel(&self, mut linear: u64, axes: impl Iterator<Item = usize>, index: &mut [u64]) {
+        let axes: Vec<usize> = axes.collect();
+        for axis in axes.into_iter().rev() {
+            let count = self.counts.get(axis).map_or(1, |count| *count.max(&1));
+            if let Some(at) = index.get_mut(axis) {
+                *at = linear % count;
+            }
+            linear /= count;
+        }
+    }
+
+    /// Returns the linear index of the indices along some axes.
+    fn ravel(&self, axes: impl Iterator<Item = usize>, index: &[u64]) -> u64 {
+        axes.fold(0, |linear, axis| {
+            let count = self.counts.get(axis).copied().unwrap_or(1);
+            linear * count + index.get(axis).copied().unwrap_or(0)
+        })
+    }
+
     /// Returns the linear index of a chunk in the grid, from the linear index of its path components.
     fn in_grid(&self, index: u64) -> u64 {
-        if self.style != Style::Reversed {
-            return index;
+        match &self.style {
+            Style::Reversed => {}
+            Style::Template(template) => {
+                let axes = (0..template.len()).flat_map(|name| template.axes(name));
+                let mut at = vec![0; self.counts.len()];
+                self.unravel(index, axes, &mut at);
+                return self.ravel(0..self.counts.len(), &at);
+            }
+            _ => return index,
         }
         let mut left = index;
         // The last component is the index along the first axis of the grid.
@@ -213,6 +265,16 @@ impl ChunkNames {
 
     /// Returns the entry at a position of a nested directory.
     fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
+        if let Style::Template(template) = &self.style {
+            let index = cell.index * self.len(cell) + place;
+            return match usize::from(cell.depth) + 1 == template.len() {
+                true => ChunkEntry::Chunk(self.in_grid(index)),
+                false => ChunkEntry::Directory(ChunkDir {
+                    depth: cell.depth + 1,
+                    index,
+                }),
+            };
+        }
         let axis = self.axis(cell);
         let index = match axis.and_then(|axis| self.counts.get(axis)) {
             Some(count) => cell.index * count + place,
@@ -270,9 +332,9 @@ mod tests {
         for counts in [&[][..], &[3], &[2, 3], &[2, 1, 12], &[2, 0, 3], &[0]] {
             for encoding in [KeyEncoding::Default, KeyEncoding::V2, KeyEncoding::N5] {
                 for separator in [Separator::Dot, Separator::Slash] {
-                    let keys = keys(encoding, separator);
+                    let keys = keys(encoding.clone(), separator);
                     let mut found = Vec::new();
-                    let names = ChunkNames::of_keys(keys, counts);
+                    let names = ChunkNames::of_keys(keys.clone(), counts);
                     walk(&names, ChunkDir::default(), "", &mut found);
                     let chunks: u64 = counts.iter().product();
                     let expected: Vec<(String, u64)> = (0..chunks)
@@ -295,6 +357,46 @@ mod tests {
                     found.sort_by_key(|(_, linear)| *linear);
                     assert_eq!(found, expected, "{counts:?} {keys:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_tree_of_a_template_has_the_key_of_every_chunk() {
+        for (template, paths) in [
+            ("images/{2}/{0}_{1:02}.jpeg", 3),
+            ("{*}", 1),
+            ("{1}/{-1}/{0}", 3),
+            ("a/b/{2}{{/{*:03}", 4),
+        ] {
+            let encoding = serde_json::json!({
+                "name": "template",
+                "configuration": {"template": template, "separator": "-"},
+            });
+            let keys = ChunkKeys::from_v3(&encoding, 3).unwrap();
+            for counts in [[2, 1, 12], [3, 11, 2], [2, 0, 3], [u64::MAX, 2, 2]] {
+                let names = ChunkNames::of_keys(keys.clone(), &counts);
+                let mut found = Vec::new();
+                if counts[0] < 4 {
+                    walk(&names, ChunkDir::default(), "", &mut found);
+                }
+                let decoded = found.iter().map(|(path, linear)| {
+                    let index = keys.decode(path.as_bytes(), &counts).unwrap();
+                    assert_eq!(keys.encode(&index), *path);
+                    assert_eq!(path.split('/').count(), paths);
+                    assert_eq!(
+                        names.find_path(path.as_bytes()),
+                        Some(ChunkEntry::Chunk(*linear))
+                    );
+                    let linear_of = |linear, (at, count): (&u64, &u64)| linear * count + at;
+                    assert_eq!(index.iter().zip(&counts).fold(0, linear_of), *linear);
+                    *linear
+                });
+                let mut decoded: Vec<u64> = decoded.collect();
+                decoded.sort_unstable();
+                let chunks = product(counts.iter().copied()).filter(|_| counts[0] < 4);
+                let expected: Vec<u64> = (0..chunks.unwrap_or(0)).collect();
+                assert_eq!(decoded, expected, "{template} {counts:?}");
             }
         }
     }
@@ -347,10 +449,10 @@ mod tests {
         for counts in [&[far, far, 0][..], &[0, far, far], &[far, far], &[far; 64]] {
             for encoding in [KeyEncoding::Default, KeyEncoding::V2, KeyEncoding::N5] {
                 for separator in [Separator::Dot, Separator::Slash] {
-                    let names = ChunkNames::of_keys(keys(encoding, separator), counts);
+                    let names = ChunkNames::of_keys(keys(encoding.clone(), separator), counts);
                     assert!(names.is_empty(), "{counts:?}");
                     assert_eq!(names.nth(ChunkDir::default(), 0), None);
-                    let keys = keys(encoding, separator).encode(&vec![1; counts.len()]);
+                    let keys = keys(encoding.clone(), separator).encode(&vec![1; counts.len()]);
                     assert_eq!(names.find_path(keys.as_bytes()), None);
                     assert_eq!(names.directories(ChunkDir::default()), 0);
                 }

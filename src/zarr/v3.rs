@@ -110,7 +110,7 @@ pub(super) fn chunk_names(zarr_json: &Value) -> Option<ChunkNames> {
     }
     let shape = sizes("shape", zarr_json.get("shape")?).ok()?;
     let grid = ChunkGrid::from_v3(&shape, zarr_json.get("chunk_grid")?).ok()?;
-    let keys = ChunkKeys::from_v3(zarr_json.get("chunk_key_encoding")?).ok()?;
+    let keys = ChunkKeys::from_v3(zarr_json.get("chunk_key_encoding")?, shape.len()).ok()?;
     Some(ChunkNames::of_keys(keys, grid.shape()))
 }
 
@@ -148,7 +148,8 @@ fn array_from(mut document: Map<String, Value>) -> Result<Array, MetadataError> 
         dimension_names: dimension_names(member("dimension_names"), shape.len())?,
         attributes,
         grid: checked_grid(grid, &data_type),
-        chunk_keys: required("chunk_key_encoding").and_then(ChunkKeys::from_v3),
+        chunk_keys: required("chunk_key_encoding")
+            .and_then(|value| ChunkKeys::from_v3(value, shape.len())),
         data_type,
         fill_value,
         codecs,

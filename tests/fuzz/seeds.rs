@@ -14,11 +14,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     let mut seeds = match target {
         "zip_index" => archives(),
         "node_v2" => [arrays_v2(), groups_v2()].concat(),
-        "node_v3" => [named("zarr.json"), named("attributes.json")]
-            .concat()
-            .iter()
-            .map(|path| bytes(path))
-            .collect(),
+        "node_v3" => {
+            let paths = [named("zarr.json"), named("attributes.json")].concat();
+            let documents: Vec<_> = paths.iter().map(|path| bytes(path)).collect();
+            [documents, written(&KEY_ENCODINGS)].concat()
+        }
         "consolidated" => [consolidated(), written(&CONSOLIDATED)].concat(),
         "codec_chain" => [chunks(), chains()].concat(),
         "html_page" => written(&PAGES),
@@ -330,6 +330,11 @@ fn first_chunk(directory: &Path) -> Option<PathBuf> {
         false => Some(path),
     })
 }
+
+const KEY_ENCODINGS: [&str; 2] = [
+    r#"{"zarr_format":3,"node_type":"array","shape":[5,7],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"suffix","configuration":{"suffix":".tiff","base_encoding":{"name":"default"}}},"fill_value":0,"codecs":["bytes"]}"#,
+    r#"{"zarr_format":3,"node_type":"array","shape":[5,7],"data_type":"uint8","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"template","configuration":{"template":"images/{-1:04}/z{*}.png","separator":"_"}},"fill_value":0,"codecs":["bytes"]}"#,
+];
 
 const CONSOLIDATED: [&str; 3] = [
     r#"{"zarr_consolidated_format":1,"metadata":{".zgroup":{"zarr_format":2},"a/.zarray":{"zarr_format":2,"shape":[2],"chunks":[2],"dtype":"<i2","fill_value":0},"a/.zattrs":{"units":"K"}}}"#,

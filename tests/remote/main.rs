@@ -11,6 +11,7 @@ mod support;
 
 use support::servers;
 
+mod chunk_keys;
 mod compare;
 
 mod hdfs;

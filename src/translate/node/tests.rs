@@ -276,7 +276,7 @@ fn translations_of_damaged_documents_are_valid_or_absent() {
                     .unwrap_or_else(|error| panic!("{error}: {text}"));
                 assert_eq!(read.shape, own.shape);
                 assert_eq!(parts.grid, &chunks.grid, "{text}");
-                assert_eq!(parts.chunk_keys, chunks.keys, "{text}");
+                assert_eq!(*parts.chunk_keys, chunks.keys, "{text}");
                 let own = own.decodable().unwrap();
                 assert_eq!(parts.data_type.size_bytes(), own.data_type.size_bytes());
                 let last: Vec<u64> = chunks
