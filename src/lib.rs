@@ -45,7 +45,7 @@
 //! change of the source, [`daemon`] with the end of a daemon.
 //!
 //! Outside of this order: [`inspect`] reads a source without a mount, [`export`](mod@export) writes a view
-//! to a file, [`prefetch`] tells the store which keys a program will open next, [`errno`] maps errors to errno values, [`recent_errors`] stores the last failed requests,
+//! to a file, [`prefetch`] tells the store which keys a program will open next, [`errno`] maps errors to errno values, [`recent_errors`] stores the last failed requests, [`latency`] how long others took,
 //! [`units`] parses sizes and times, and [`machine`] returns the number of cores and the memory.
 //!
 //! Without the feature `mount`, `fuse` is absent, and `daemon` has only what the other commands need.
@@ -67,6 +67,7 @@ pub mod fs;
 pub mod fuse;
 pub mod hierarchy;
 pub mod inspect;
+pub mod latency;
 pub mod machine;
 pub mod node;
 pub mod prefetch;

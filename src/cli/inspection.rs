@@ -163,6 +163,9 @@ pub struct StatsArgs {
     /// One JSON document instead of text; with --watch one on each line
     #[arg(long)]
     pub json: bool,
+    /// The text format of Prometheus; a mount whose daemon does not answer has zarrfs_up 0
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    pub prometheus: bool,
 }
 
 /// `zarrfs completions SHELL`.

@@ -249,6 +249,17 @@ pub(super) struct MountEntry {
     pub(super) user_id: Option<u32>,
 }
 
+impl MountEntry {
+    /// Returns the number of requests of a FUSE mount that have no reply; `None` if the kernel does not say it to this
+    /// user (Linux, `fuse.rst`, "Control filesystem").
+    pub(super) fn waiting_requests(&self) -> Option<u64> {
+        // The connection has the minor number of the device, which has no other major number than 0.
+        let minor = self.device.strip_prefix("0:")?;
+        let path = format!("/sys/fs/fuse/connections/{minor}/waiting");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+}
+
 /// Returns the topmost mount on a path.
 pub(super) fn entry(path: &Path) -> io::Result<Option<MountEntry>> {
     let mounts = mount_table()?.into_iter().rev();

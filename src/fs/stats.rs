@@ -1,12 +1,14 @@
 //! Counters of a mount. The root's extended attribute `user.zarrfs.stats` has the totals; the
 //! metrics socket serves all of them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
 use super::Fs;
+use crate::latency::{Latencies, LatencyCounts};
 use crate::recent_errors::RecentError;
 use crate::store::{DiskCounters, TransferCounters};
 use crate::sync::Mutex;
@@ -16,6 +18,9 @@ use crate::units::date;
 #[derive(Debug, Default)]
 pub struct Stats {
     errors: AtomicU64,
+    /// The number of failed requests by errno.
+    by_errno: Mutex<BTreeMap<&'static str, u64>>,
+    reads: Latencies,
     panics: AtomicU64,
     offloaded: AtomicU64,
     log: Mutex<LogBudget>,
@@ -33,9 +38,15 @@ struct LogBudget {
 const LOG_LINES: u32 = 20;
 
 impl Stats {
-    /// Counts a failed request. A proven absence is not a failure.
-    pub fn failed(&self) {
+    /// Counts a failed request by its errno. A proven absence is not a failure.
+    pub fn failed(&self, errno: &'static str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
+        *self.by_errno.lock().entry(errno).or_default() += 1;
+    }
+
+    /// Counts a read that took this time.
+    pub fn read(&self, duration: Duration) {
+        self.reads.record(duration);
     }
 
     /// Counts a panic of a handler.
@@ -103,6 +114,9 @@ impl Fs {
         let uptime = self.started.elapsed().as_secs_f64();
         document.insert("uptime_seconds".into(), json!(uptime));
         document.extend(self.totals());
+        let by_errno = self.stats.by_errno.lock().clone();
+        document.insert("failed_by_errno".into(), json!(by_errno));
+        document.insert("read_seconds".into(), latencies(&self.stats.reads.counts()));
         let errors = self.recent_errors.list();
         let errors = errors.iter().map(error_json).collect();
         document.insert("errors".into(), Value::Array(errors));
@@ -112,6 +126,7 @@ impl Fs {
         document.insert("fetched_bytes".into(), usage.memory_bytes.into());
         let mut total = Map::from_iter([("source".to_owned(), store.label().into())]);
         total.extend(counters(&usage.total));
+        total.insert("request_seconds".into(), latencies(&usage.latencies));
         document.insert("store".into(), Value::Object(total));
         let arrays = usage.arrays.into_iter();
         let arrays = arrays.map(|(path, of)| (path, Value::Object(counters(&of))));
@@ -131,6 +146,12 @@ fn error_json(error: &RecentError) -> Value {
         "errno": error.errno,
         "cause": error.cause,
     })
+}
+
+/// Returns a histogram: the number and the sum of all durations, and the number of those within each limit.
+fn latencies(counts: &LatencyCounts) -> Value {
+    let within: Vec<(f64, u64)> = counts.cumulative().collect();
+    json!({"count": counts.count(), "sum": counts.seconds(), "within": within})
 }
 
 fn counters(traffic: &TransferCounters) -> Map<String, Value> {

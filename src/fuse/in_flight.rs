@@ -196,6 +196,16 @@ impl<R: ErrorReply> ReplyGuard<R> {
         self.0.reply().as_mut().map(put)
     }
 
+    /// Returns the time since the request was received.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.0.since.elapsed()
+    }
+
+    /// Returns the file system of the request.
+    pub(super) fn fs(&self) -> &Fs {
+        &self.0.fs
+    }
+
     /// Fails the request, unless another thread has replied.
     pub(super) fn refuse(&self, error: &FsError) {
         self.0.refuse(error);

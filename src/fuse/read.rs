@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use fuser::{INodeNo, ReplyData};
 
@@ -16,6 +17,7 @@ use crate::fs::{Data, FsError, Handle, Ino, Reader};
 struct ReadReply<'a> {
     service: &'a Service,
     ino: INodeNo,
+    since: Instant,
     reply: Option<ReplyData>,
 }
 
@@ -35,6 +37,7 @@ impl ReadReply<'_> {
         match bytes_of(&read) {
             Ok(bytes) => {
                 if let Some(reply) = self.reply.take() {
+                    self.service.fs.stats().read(self.since.elapsed());
                     reply.data(bytes);
                 }
             }
@@ -63,6 +66,7 @@ impl ReplyGuard<ReplyData> {
         match bytes_of(&read) {
             Ok(bytes) => {
                 if let Some(reply) = self.take() {
+                    self.fs().stats().read(self.elapsed());
                     reply.data(bytes);
                 }
             }
@@ -84,6 +88,7 @@ impl Service {
         let reply = ReadReply {
             service: self,
             ino: INodeNo(ino.0),
+            since: Instant::now(),
             reply: Some(reply),
         };
         let reader = match self.fs.reader(ino, handle, offset, size).at_hand() {

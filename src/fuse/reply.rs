@@ -41,7 +41,7 @@ pub(super) fn report(
         | FsError::NameTooLong
         | FsError::Interrupted => log::debug!("{}", line()),
         _ => {
-            fs.stats().failed();
+            fs.stats().failed(errno_name(errno));
             fs.recent_errors()
                 .add(recent(fs, operation, ino, name, error));
             match fs.stats().may_log() {

@@ -19,7 +19,7 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// The members that have lines of their own.
-const SHOWN: [&str; 20] = [
+const SHOWN: [&str; 22] = [
     "schema",
     "source",
     "mountpoint",
@@ -27,6 +27,8 @@ const SHOWN: [&str; 20] = [
     "uptime_seconds",
     "errors",
     "failed_requests",
+    "failed_by_errno",
+    "read_seconds",
     "last_errors",
     "panics",
     "reads_offloaded",

@@ -24,6 +24,50 @@ fn static_completions_have_every_command() {
 }
 
 #[test]
+fn stats_prints_metrics_for_prometheus() {
+    let mount = Mount::new(fixture("dir/v3"));
+    assert!(read(mount.join("zarr.json")).is_ok());
+    let printed = run_on("stats", mount.path(), &["--prometheus"]);
+    let text = &printed.ok().out;
+    let labels = format!(
+        "{{mountpoint=\"{}\",source=\"{}\"}}",
+        mount.path().display(),
+        fixture("dir/v3").display()
+    );
+    for line in [
+        format!("zarrfs_up{labels} 1"),
+        format!("zarrfs_panics_total{labels} 0"),
+        "# TYPE zarrfs_read_duration_seconds histogram".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    // Each sample is one of the metric before it.
+    let mut metric = String::new();
+    for line in text.lines() {
+        match line.strip_prefix("# TYPE ") {
+            Some(declared) => metric = declared.split(' ').next().unwrap().to_owned(),
+            None => assert!(
+                line.starts_with("# HELP ") || line.starts_with(&metric),
+                "{line}"
+            ),
+        }
+    }
+    let all = output_of(zarrfs().args(["stats", "--prometheus"]));
+    assert!(all.ok().out.contains(&format!("zarrfs_up{labels} 1")));
+    run_on("stats", mount.path(), &["--prometheus", "--json"]).failed(2, &["--json"]);
+    // A daemon that does not answer is a metric.
+    sh(&format!("kill -STOP {}", mount.pid()));
+    let stopped = run_on("stats", mount.path(), &["--prometheus"]);
+    sh(&format!("kill -CONT {}", mount.pid()));
+    assert!(
+        stopped.ok().out.contains(&format!("zarrfs_up{labels} 0")),
+        "{stopped:?}"
+    );
+    assert!(!stopped.out.contains("zarrfs_panics_total"), "{stopped:?}");
+    mount.unmount();
+}
+
+#[test]
 fn stats_prints_the_metrics_of_the_mount() {
     let mount = Mount::new(fixture("dir/v3"));
     let table = run_on("stats", mount.path(), &[]);

@@ -17,11 +17,12 @@ use std::process::Command;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Modules that are not in the order, with the module whose step they share.
-const BESIDE: [(&str, &str); 7] = [
+const BESIDE: [(&str, &str); 8] = [
     ("inspect", "cli"),
     ("export", "cli"),
     ("prefetch", "hierarchy"),
     ("errno", "fuse"),
+    ("latency", "sync"),
     ("recent_errors", "sync"),
     ("units", "sync"),
     ("machine", "sync"),

@@ -86,6 +86,8 @@ fn systemd_accepts_the_units() {
         "user/zarrfs@.service",
         "examples/mnt-ocean.mount",
         "examples/mnt-ocean.automount",
+        "examples/zarrfs-metrics.service",
+        "examples/zarrfs-metrics.timer",
     ] {
         let text = fs::read_to_string(scripts().join("systemd").join(unit)).unwrap();
         let name = Path::new(unit).file_name().unwrap().to_str().unwrap();

@@ -13,6 +13,7 @@ use super::probe::{self, TIMEOUT};
 use super::umount::MountedSource;
 use super::{Failure, kernel, mountpoint, socket};
 use crate::cli::StatsArgs;
+use crate::daemon::mountpoint::MountEntry;
 use crate::fs::xattr;
 use crate::inspect;
 
@@ -55,6 +56,9 @@ type Documents = Vec<(PathBuf, Map<String, Value>)>;
 /// # Errors
 /// If the mountpoint has no zarrfs mount, or the daemon does not answer; with `--watch` also later.
 pub fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
+    if arguments.prometheus {
+        return prometheus(arguments);
+    }
     let mut previous = HashMap::new();
     loop {
         let documents = match &arguments.mountpoint {
@@ -77,6 +81,38 @@ pub fn stats(arguments: &StatsArgs) -> Result<(), Failure> {
         previous = documents.into_iter().collect();
         std::thread::sleep(pause);
     }
+}
+
+/// Prints the metrics in the format of Prometheus. A daemon that does not answer is a metric and no error.
+fn prometheus(arguments: &StatsArgs) -> Result<(), Failure> {
+    let mounts: Vec<(PathBuf, String)> = match &arguments.mountpoint {
+        Some(given) => {
+            let (path, entry) = mounted(given)?;
+            vec![(path, entry.source)]
+        }
+        None => {
+            let all = mountpoint::all(kernel::FS_TYPE)?;
+            all.into_iter()
+                .map(|(path, entry)| (path, entry.source))
+                .collect()
+        }
+    };
+    let mut found = Vec::new();
+    for (path, source) in mounts {
+        let document = match read(&path) {
+            Ok(document) => Some(document),
+            Err(StatsError::Denied(_)) if arguments.mountpoint.is_none() => continue,
+            Err(StatsError::Denied(failure)) => return Err(failure),
+            Err(StatsError::Other(failure)) => {
+                // The output has the metric that says so.
+                let _ = writeln!(io::stderr(), "zarrfs: {failure}");
+                None
+            }
+        };
+        found.push((path.to_string_lossy().into_owned(), source, document));
+    }
+    inspect::print(inspect::prometheus(&found).as_bytes())?;
+    Ok(())
 }
 
 /// The escape sequence that moves to the first line of a terminal and clears it.
@@ -127,27 +163,40 @@ fn read_all() -> Result<Documents, Failure> {
     }
 }
 
-/// Reads the metrics of the mount on a mountpoint.
-fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
+/// Returns the path of a mountpoint of zarrfs, and its mount.
+fn mounted(given: &Path) -> Result<(PathBuf, MountEntry), String> {
     let shown = given.display();
     let path = mountpoint::resolve(given).map_err(|e| format!("{shown}: {e}"))?;
-    let entry = match mountpoint::entry(&path).map_err(|e| format!("{shown}: {e}"))? {
+    match mountpoint::entry(&path).map_err(|e| format!("{shown}: {e}"))? {
         None => {
             let hint = "`zarrfs mounts` lists the mounts";
-            return Err(format!("{shown}: nothing is mounted there ({hint})").into());
+            Err(format!("{shown}: nothing is mounted there ({hint})"))
         }
         Some(entry) if entry.kind != kernel::FS_TYPE => {
             let what = format!("the mount there is of type {}, not zarrfs", entry.kind);
-            return Err(format!("{shown}: {what} (`zarrfs mounts` lists those of zarrfs)").into());
+            Err(format!(
+                "{shown}: {what} (`zarrfs mounts` lists those of zarrfs)"
+            ))
         }
-        Some(entry) => entry,
-    };
+        Some(entry) => Ok((path, entry)),
+    }
+}
+
+/// Reads the metrics of the mount on a mountpoint.
+fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
+    let shown = given.display();
+    let (path, entry) = mounted(given)?;
+    // Without the requests of this function.
+    let waiting = entry.waiting_requests();
     let attribute = |name| match probe::attribute(&path, name) {
         Err(Errno::NOTCONN) => Err(StatsError::from(format!(
             "{shown}: the daemon of this mount is gone (zarrfs umount {shown}, or mount again)"
         ))),
         Err(Errno::TIMEDOUT) => Err(StatsError::from(format!(
-            "{shown}: the daemon has not answered in {TIMEOUT:?}"
+            "{shown}: the daemon has not answered in {TIMEOUT:?}{}",
+            waiting.map_or_else(String::new, |waiting| format!(
+                ", and {waiting} requests of programs wait for it"
+            ))
         ))),
         Err(Errno::NODATA) => Ok(None),
         Err(e @ (Errno::ACCESS | Errno::PERM)) => {
@@ -178,6 +227,9 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     members.insert("mountpoint".into(), path.to_string_lossy().into());
     if let Ok(Some(pid)) = super::umount::pid_of(&path) {
         members.insert("pid".into(), pid.into());
+    }
+    if let Some(waiting) = waiting {
+        members.insert("waiting_requests".into(), waiting.into());
     }
     members.extend(counted);
     Ok(members)

@@ -82,6 +82,7 @@ impl KnownBytes {
             arrays: counters.by_prefix(),
             disk: self.disk.counters(),
             memory_bytes: self.ranges.bytes(),
+            latencies: counters.latencies(),
         }
     }
 

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use http::header::{DATE, HeaderMap};
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::latency::{Latencies, LatencyCounts};
 use crate::store::{DiskCounters, Key, KeyClasses};
 use crate::sync::Mutex;
 
@@ -47,6 +48,8 @@ pub struct TransferStats {
     pub disk: Option<DiskCounters>,
     /// Bytes of values in memory now.
     pub memory_bytes: u64,
+    /// How long requests took, each attempt by itself.
+    pub latencies: LatencyCounts,
 }
 
 impl TransferStats {
@@ -63,6 +66,7 @@ impl TransferStats {
         self.arrays.extend(other.arrays.iter().cloned());
         self.disk = self.disk.or(other.disk);
         self.memory_bytes = self.memory_bytes.max(other.memory_bytes);
+        self.latencies.add(&other.latencies);
         self
     }
 }
@@ -82,6 +86,7 @@ pub(in crate::store::remote) struct Counters {
     cache_hits: AtomicU64,
     prefetched_bytes: AtomicU64,
     prefetch_read_bytes: AtomicU64,
+    latencies: Latencies,
     prefixes: Mutex<BTreeMap<String, TransferCounters>>,
     classes: KeyClasses,
 }
@@ -185,6 +190,11 @@ impl Counters {
         }
     }
 
+    /// Returns how long requests took.
+    pub(in crate::store::remote) fn latencies(&self) -> LatencyCounts {
+        self.latencies.counts()
+    }
+
     /// Returns the counters below each prefix.
     pub(in crate::store::remote) fn by_prefix(&self) -> Vec<(String, TransferCounters)> {
         let prefixes = self.prefixes.lock();
@@ -284,7 +294,9 @@ impl Counted {
         };
         let counters = Arc::clone(&self.counters);
         let sender = (counters, Arc::clone(&self.clock), key.clone());
+        let begun = Instant::now();
         let response = SENDER.scope(sender, request).await;
+        self.counters.latencies.record(begun.elapsed());
         guard.is_complete = true;
         self.counters
             .completed(key, bytes(&response) as u64, &response);
