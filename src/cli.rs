@@ -14,9 +14,11 @@ mod overview;
 mod remote;
 mod suggestions;
 mod targets;
+mod usage;
 mod validate;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,6 +66,9 @@ pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub command: Command,
+    /// Print all commands and options as JSON
+    #[arg(long, exclusive = true)]
+    json_usage: bool,
     /// The options of mount(8), if it started this process as its helper.
     #[arg(skip)]
     pub helper: Option<HelperOptions>,
@@ -417,6 +422,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if helper::is_called(arguments.first()) {
         return helper::parse(arguments);
+    }
+    if let [_, option] = &arguments[..]
+        && option == usage::OPTION
+    {
+        let document = format!("{:#}\n", usage::document());
+        // A reader that is gone needs no document.
+        let _ = std::io::stdout().write_all(document.as_bytes());
+        std::process::exit(0);
     }
     match expand_mount_options(arguments) {
         Ok(arguments) => {
