@@ -41,6 +41,16 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &ExportArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.file_after_key {
+        let mut args = args.clone();
+        args.source.path = Some(std::mem::replace(&mut args.file, file.clone()).into());
+        args.file_after_key = None;
+        return write_view(&args).await;
+    }
+    write_view(args).await
+}
+
+async fn write_view(args: &ExportArgs) -> Result<(), Failure> {
     let mut source = args.source.clone();
     if source.path.is_none() {
         let (place, key) = split_key(&source.source);

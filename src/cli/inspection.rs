@@ -126,13 +126,16 @@ pub struct CheckArgs {
 }
 
 /// `zarrfs export SOURCE[:KEY] FILE`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The source; `SOURCE:KEY` is `SOURCE --path KEY`.
     #[command(flatten)]
     pub source: SourceArgs,
     /// The file to write, whose suffix chooses the format, such as `ocean.nc`; `-` is standard output
     pub file: PathBuf,
+    /// The file, if the argument before it is a key, as in other commands.
+    #[arg(hide = true, conflicts_with = "path")]
+    pub file_after_key: Option<PathBuf>,
     /// The format, whatever the suffix of the file is, such as nc, tif or npy
     #[arg(long = "as", value_name = "FORMAT")]
     pub format: Option<Format>,

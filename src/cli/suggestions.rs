@@ -194,7 +194,10 @@ mod tests {
                 "the command comes first: zarrfs tree",
             ),
             ("run a.zarr ls -l", "`ls`: `--` stands before the command"),
-            ("export a.zarr sst sst.tif", "zarrfs export SOURCE:KEY FILE"),
+            (
+                "export a.zarr sst sst.tif x",
+                "zarrfs export SOURCE:KEY FILE",
+            ),
             ("a.zarr my dir", "quote names with spaces"),
             // `src` is a directory of the repository.
             ("src a.zarr m", "a mount has a SOURCE and a MOUNTPOINT"),

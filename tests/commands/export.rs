@@ -137,6 +137,17 @@ fn an_interrupted_export_resumes_at_the_end_of_the_written_part() {
 }
 
 #[test]
+fn a_key_may_be_an_argument_of_its_own() {
+    let dir = scratch();
+    let [one, two] = ["one.npy", "two.npy"].map(|name| dir.path().join(name));
+    export("demo:v3/t2m", &one, &[]).ok();
+    output_of(zarrfs().args(["export", "demo:", "v3/t2m"]).arg(&two)).ok();
+    assert!(read(&one).unwrap() == read(&two).unwrap());
+    let path = ["export", "demo:", "sst", "x.npy", "--path", "v3"];
+    output_of(zarrfs().args(path)).failed(2, &["--path"]);
+}
+
+#[test]
 fn a_chunk_that_cannot_be_read_is_named_and_no_file_is_created() {
     let dir = scratch();
     let store = long_array(dir.path());

@@ -317,7 +317,7 @@ const ERROR_CASES: [ErrorCase; 65] = [
     ),
     // Exports.
     error_case(
-        "export ocean.zarr sst sst.tif",
+        "export ocean.zarr sst sst.tif x",
         2,
         &["a key stands behind the source", "SOURCE:KEY FILE"],
     ),
