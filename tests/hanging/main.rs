@@ -19,4 +19,5 @@ mod gate;
 mod cached;
 mod deadline;
 mod non_blocking;
+mod probes;
 mod signals;

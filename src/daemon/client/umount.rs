@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{Failure, kernel, mountpoint, probe};
 use crate::cli::UmountArgs;
+use crate::daemon::mountpoint::MountEntry;
 use crate::fs::xattr;
 
 /// A mount of zarrfs.
@@ -120,7 +121,7 @@ fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
     }
     let daemon = match lazy {
         true => None,
-        false => daemon_of(&path)?,
+        false => daemon_of(&path, &entry)?,
     };
     kernel::unmount(&path, lazy).map_err(|e| match e.kind() {
         io::ErrorKind::ResourceBusy => format!(
@@ -217,15 +218,21 @@ fn maps_below(maps: &[u8], mount: &Path) -> bool {
 }
 
 /// Returns the daemon of a mount, if it is running.
-fn daemon_of(path: &Path) -> Result<Option<OwnedFd>, Failure> {
+fn daemon_of(path: &Path, entry: &MountEntry) -> Result<Option<OwnedFd>, Failure> {
     let pid = match pid_of(path) {
         Ok(pid) => pid.and_then(rustix::process::Pid::from_raw),
         // The unanswered request keeps the mount busy until this process ends.
         Err(Errno::TIMEDOUT) => {
+            let waiting = entry.waiting_requests().map(|waiting| {
+                // One of them is that of this process.
+                let others = waiting.saturating_sub(1);
+                format!(", and {others} requests of programs wait for it")
+            });
             return Err(format!(
-                "{}: the daemon has not answered in {:?} (--lazy detaches the mount all the same)",
+                "{}: the daemon has not answered in {:?}{} (--lazy detaches the mount all the same)",
                 path.display(),
-                probe::TIMEOUT
+                probe::TIMEOUT,
+                waiting.unwrap_or_default()
             )
             .into());
         }
