@@ -195,7 +195,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
         Err(Errno::TIMEDOUT) => Err(StatsError::from(format!(
             "{shown}: the daemon has not answered in {TIMEOUT:?}{}",
             waiting.map_or_else(String::new, |waiting| format!(
-                ", and {waiting} requests of programs wait for it"
+                ", waiting requests of programs: {waiting}"
             ))
         ))),
         Err(Errno::NODATA) => Ok(None),

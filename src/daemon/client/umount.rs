@@ -226,7 +226,7 @@ fn daemon_of(path: &Path, entry: &MountEntry) -> Result<Option<OwnedFd>, Failure
             let waiting = entry.waiting_requests().map(|waiting| {
                 // One of them is that of this process.
                 let others = waiting.saturating_sub(1);
-                format!(", and {others} requests of programs wait for it")
+                format!(", waiting requests of programs: {others}")
             });
             return Err(format!(
                 "{}: the daemon has not answered in {:?}{} (--lazy detaches the mount all the same)",
