@@ -116,7 +116,10 @@ impl Fs {
         document.extend(self.totals());
         let by_errno = self.stats.by_errno.lock().clone();
         document.insert("failed_by_errno".into(), json!(by_errno));
-        document.insert("read_seconds".into(), latencies(&self.stats.reads.counts()));
+        document.insert(
+            "read_latencies".into(),
+            latencies(&self.stats.reads.counts()),
+        );
         let errors = self.recent_errors.list();
         let errors = errors.iter().map(error_json).collect();
         document.insert("errors".into(), Value::Array(errors));
@@ -126,7 +129,7 @@ impl Fs {
         document.insert("fetched_bytes".into(), usage.memory_bytes.into());
         let mut total = Map::from_iter([("source".to_owned(), store.label().into())]);
         total.extend(counters(&usage.total));
-        total.insert("request_seconds".into(), latencies(&usage.latencies));
+        total.insert("request_latencies".into(), latencies(&usage.latencies));
         document.insert("store".into(), Value::Object(total));
         let arrays = usage.arrays.into_iter();
         let arrays = arrays.map(|(path, of)| (path, Value::Object(counters(&of))));

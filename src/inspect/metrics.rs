@@ -28,7 +28,7 @@ const SHOWN: [&str; 22] = [
     "errors",
     "failed_requests",
     "failed_by_errno",
-    "read_seconds",
+    "read_latencies",
     "last_errors",
     "panics",
     "reads_offloaded",

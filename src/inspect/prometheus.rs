@@ -48,7 +48,7 @@ static METRICS: [(&str, Kind, &str); 29] = [
     ),
     (
         "read_duration_seconds",
-        Histogram(&["read_seconds"]),
+        Histogram(&["read_latencies"]),
         "How long reads took, from the request of the kernel to the reply.",
     ),
     (
@@ -99,7 +99,7 @@ static METRICS: [(&str, Kind, &str); 29] = [
     ),
     (
         "request_duration_seconds",
-        Histogram(&["store", "request_seconds"]),
+        Histogram(&["store", "request_latencies"]),
         "How long requests to the source took, each attempt by itself.",
     ),
     (
@@ -265,7 +265,7 @@ mod tests {
     fn each_metric_has_its_samples_below_its_type() {
         let document = json!({
             "uptime_seconds": 1.5, "panics": 0, "handles": 2, "failed_by_errno": {"EIO": 3},
-            "read_seconds": {"count": 3, "sum": 0.25, "within": [[0.001, 1], [0.1, 2]]},
+            "read_latencies": {"count": 3, "sum": 0.25, "within": [[0.001, 1], [0.1, 2]]},
             "store": {"requests": 7, "bytes": 8},
         });
         let document = document.as_object().cloned();

@@ -12,8 +12,15 @@ use crate::support::*;
 
 /// Members whose values come from the source.
 const OF_THE_SOURCE: [&str; 4] = ["attributes", "codecs", "chunk_grid", "fill_value"];
-/// Members that can be objects whose keys are names of views, arrays or versions.
-const BY_NAME: [&str; 5] = ["views", "arrays", "branches", "tags", "snapshots"];
+/// Members that can be objects whose keys are names of views, arrays, versions or errnos.
+const BY_NAME: [&str; 6] = [
+    "views",
+    "arrays",
+    "branches",
+    "tags",
+    "snapshots",
+    "failed_by_errno",
+];
 
 /// Returns the words in backticks of the sections that describe a schema.
 fn documented(schema: &str) -> BTreeSet<String> {
