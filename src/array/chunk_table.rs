@@ -13,7 +13,9 @@ use super::reader::{ArrayReader, Selection};
 use crate::codec::{Pipeline, Sharding, StoredForm};
 use crate::hierarchy::{CachedIndex, codec_error};
 use crate::runtime::leave_session_thread;
-use crate::store::{DocumentReads, Fetched, Key, ListingSupport, StoreError, Version, in_memory};
+use crate::store::{
+    AccessHint, DocumentReads, Fetched, Key, ListingSupport, Stat, StoreError, Version, in_memory,
+};
 
 /// The stored read chunks of an array, concatenated in C order over their grid, with the versions
 /// that they had when the table was built.
@@ -257,7 +259,7 @@ impl ArrayReader {
             first = numbers.end;
             let stats = numbers
                 .clone()
-                .map(|number| self.chunks.present_stat(reads, number));
+                .map(|number| self.stored_stat(reads, number));
             for (number, stat) in numbers.zip(join_all(stats).await) {
                 let Some(stat) = stat? else {
                     continue;
@@ -271,6 +273,21 @@ impl ArrayReader {
         }
         table.entries.shrink_to_fit();
         Ok(table)
+    }
+
+    /// Returns the attributes of a stored chunk; `None` if the chunk is absent.
+    async fn stored_stat(
+        &self,
+        reads: &DocumentReads<'_>,
+        number: u64,
+    ) -> Result<Option<Stat>, StoreError> {
+        if !self.takes_requests() {
+            return self.chunks.present_stat(reads, number).await;
+        }
+        // An open tells the store that a read will follow: a short value then comes with its attributes.
+        let key = self.chunks.stored_key(number)?;
+        let opened = open_chunk(reads, &key, AccessHint::Ranges).await?;
+        opened.map(|object| object.stat()).transpose()
     }
 
     fn step(&self) -> u64 {

@@ -38,9 +38,6 @@ impl KnownBytes {
         if self.identity.is_document(key) {
             return self.document_attrs(key).await;
         }
-        // Recorded before the load is spawned, so that lookups that a caller joins are in flight at the same time
-        // regardless of when each load runs.
-        let _lookup = self.speculation.begin_lookup();
         let (own, wanted) = (Arc::clone(self), key.clone());
         let load = move || async move { own.load_attrs(&wanted).await };
         self.attr_loads.run(key.clone(), load, panicked()).await
@@ -119,6 +116,7 @@ impl KnownBytes {
     /// Returns attributes of an object that is in no listing. If a read will most likely follow, they come
     /// from the headers of a request that also fetches the value.
     async fn object_attrs(self: &Arc<Self>, key: &Key) -> Result<Meta, StoreError> {
+        let _lookup = self.speculation.begin_lookup();
         let Some((limit, reserved)) = self.reserve_value_lookup() else {
             let meta = self
                 .requests
