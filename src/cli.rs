@@ -299,7 +299,7 @@ pub struct MountOptions {
     )]
     pub tree: MountedTree,
     /// Formats of views that are listed, such as npy,chunks, or all; all views can be opened by name
-    /// [default: nc, tif, npy and translations in a group, all but images (nii, mrc, fits, ome, imagej, png) in
+    /// [default: nc, tif, npy, PLINK and translations in a group, all but images (nii, mrc, fits, ome, imagej, png) in
     /// that of an array]
     #[arg(
         hide_short_help = true,

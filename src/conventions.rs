@@ -48,4 +48,5 @@ pub mod nifti_zarr;
 pub mod ome;
 pub(crate) mod text;
 pub mod units;
+pub(crate) mod vcf_zarr;
 pub(crate) mod xarray;

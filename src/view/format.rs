@@ -25,6 +25,7 @@ mod ome_tiff;
 pub(super) mod packed;
 mod parquet;
 pub(super) mod plain_hdf5;
+mod plink;
 pub(super) mod png;
 mod raw_data;
 mod row;
@@ -35,11 +36,13 @@ use futures_util::future::BoxFuture;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use self::metadata::readme::shell_quoted;
 use self::row::{FormatRow, Listing, ViewName};
 use self::table::TABLE;
 use super::file::layout::VirtualFile;
+use super::file::nodes::Nodes;
 use super::group::tree::{GroupTree, TreeScope};
 use crate::array::Engine;
 use crate::conventions::description::Field;
@@ -61,6 +64,16 @@ pub type RenderHierarchy = for<'a> fn(
     &'a Key,
     &'a Engine,
 ) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>>;
+
+/// A function that fails if the metadata of the nodes of a group do not prove that the group has a file.
+pub(super) type CheckFile =
+    for<'a> fn(&'a Arc<Nodes>, &'a Arc<ViewNode>) -> BoxFuture<'a, Result<(), ContentError>>;
+
+/// A function that reads nodes and elements of a group, and returns a file of them.
+pub(super) type LoadFile = for<'a> fn(
+    &'a Arc<Nodes>,
+    &'a Arc<ViewNode>,
+) -> BoxFuture<'a, Result<VirtualFile, ContentError>>;
 
 /// The function that renders a format, by kind of node.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +131,9 @@ pub enum Renderer {
         fn(&ViewNode) -> bool,
         fn(&GroupTree, Option<&ViewNode>) -> Result<VirtualFile, String>,
     ),
+    /// A file of a group for which the first function returns true. The second one fails if metadata do not prove
+    /// that it exists. The third one reads the nodes and elements that the file needs.
+    Loaded(fn(&ViewNode) -> bool, CheckFile, LoadFile),
     /// A file of all nodes below a group, if the first function returns true for the group.
     GroupOfKind(
         fn(&ViewNode) -> bool,
@@ -197,6 +213,7 @@ impl Format {
             Renderer::Group(..)
                 | Renderer::Variables(..)
                 | Renderer::GroupOfKind(..)
+                | Renderer::Loaded(..)
                 | Renderer::Hierarchy(_)
         )
     }

@@ -109,6 +109,8 @@ const NAMES: &[&str] = &[
     "encoding-version",
     "na-value",
     "spatialdata_attrs",
+    // VCF Zarr.
+    "vcf_zarr_version",
     // NIfTI-Zarr: an array.
     "nifti",
 ];

@@ -45,6 +45,7 @@ mod namespace;
 mod netcdf;
 mod packed;
 mod pictures;
+mod plink;
 mod rasters;
 mod shards;
 mod stacks;

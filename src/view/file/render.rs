@@ -65,6 +65,7 @@ impl Nodes {
             | Renderer::Group(..)
             | Renderer::Variables(..)
             | Renderer::GroupOfKind(..)
+            | Renderer::Loaded(..)
             | Renderer::Table(..)
             | Renderer::StoredChunks(_)
             | Renderer::ArrayWithNodes(..)
@@ -169,6 +170,11 @@ impl Nodes {
                 self.metadata_prove_group(node, TreeScope::Table, metadata_prove)
                     .await
             }
+            // Listing a directory must not read the texts of all variants, which `ls -l` needs.
+            (Renderer::Loaded(..), _) if is_remote => {
+                Err(absent("not listed: its size takes requests for elements"))
+            }
+            (Renderer::Loaded(_, check, _), _) => check(self, node).await.map(|()| true),
             (Renderer::Group(scope, metadata_prove, _), NodeElements::None) => {
                 self.metadata_prove_group(node, scope, metadata_prove).await
             }
@@ -242,6 +248,7 @@ impl Nodes {
             Renderer::GroupOfKind(_, make) => {
                 Ok(make(&self.group_tree(node, TreeScope::RawSubtree).await?)?)
             }
+            Renderer::Loaded(_, _, load) => load(self, node).await,
             Renderer::StoredChunks(make) => {
                 let mut tree = self.stored_tree(node).await?;
                 tree.has_gap = self.files_with_gap.has(&file_id(node, format));
@@ -342,10 +349,14 @@ fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
         (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
             Err("no document says that it is a group".into())
         }
-        (Renderer::Group(..) | Renderer::GroupOfKind(..), _) if node.is_array() => {
+        (Renderer::Group(..) | Renderer::GroupOfKind(..) | Renderer::Loaded(..), _)
+            if node.is_array() =>
+        {
             Err("this is an array".into())
         }
-        (Renderer::GroupOfKind(is_of_kind, _), _) if !is_of_kind(node) => {
+        (Renderer::GroupOfKind(is_of_kind, _) | Renderer::Loaded(is_of_kind, ..), _)
+            if !is_of_kind(node) =>
+        {
             let kind = format.description();
             Err(format!("the group has no metadata of {kind}"))
         }

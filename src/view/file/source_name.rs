@@ -5,9 +5,9 @@ use percent_encoding::percent_decode_str;
 use crate::store::has_escaped_path;
 
 /// Extensions of hierarchies and of their containers, which are removed from the name of a source.
-const EXTENSIONS: [&str; 20] = [
-    "zarr", "zarr2", "zarr3", "ome", "zip", "n5", "icechunk", "sqlite", "sqlite3", "db", "lmdb",
-    "mdb", "gdbm", "dbm", "bdb", "dat", "json", "kerchunk", "parquet", "parq",
+const EXTENSIONS: [&str; 21] = [
+    "zarr", "zarr2", "zarr3", "vcz", "ome", "zip", "n5", "icechunk", "sqlite", "sqlite3", "db",
+    "lmdb", "mdb", "gdbm", "dbm", "bdb", "dat", "json", "kerchunk", "parquet", "parq",
 ];
 
 /// The maximum length of the name in bytes: with any suffix, the name of a view has at most 255 bytes.

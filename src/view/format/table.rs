@@ -3,7 +3,7 @@
 use super::row::FormatRow;
 use super::{
     bin, chunks, classic_netcdf, csv, envi, fits, geotiff, h5ad, imagej, json, metadata, mrc,
-    netcdf4, nifti, npy, nrrd, ome_tiff, packed, parquet, plain_hdf5, png, vrt,
+    netcdf4, nifti, npy, nrrd, ome_tiff, packed, parquet, plain_hdf5, plink, png, vrt,
 };
 
 /// The rows of each format, in listing order.
@@ -22,6 +22,7 @@ const ROWS: &[&[FormatRow]] = &[
     fits::ROWS,
     plain_hdf5::ROWS,
     h5ad::ROWS,
+    plink::ROWS,
     png::ROWS,
     parquet::ROWS,
     csv::ROWS,

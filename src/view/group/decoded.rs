@@ -64,15 +64,28 @@ impl Nodes {
         scope: TreeScope,
     ) -> Result<Option<DecodedTexts>, ContentError> {
         let memory = self.engine().memory_limit_bytes();
-        let most = match scope {
-            TreeScope::RawSubtree => self.most_raw_bytes(),
-            TreeScope::Group | TreeScope::Table | TreeScope::Subtree => {
-                MAX_TEXT_BYTES.min(memory / 32)
-            }
-        };
-        match &node.elements {
+        match scope {
             // Such text has a constant size in the file, too.
-            NodeElements::Fixed(_) if scope == TreeScope::RawSubtree => Ok(None),
+            TreeScope::RawSubtree if matches!(node.elements, NodeElements::Fixed(_)) => Ok(None),
+            TreeScope::RawSubtree => self.texts_within(node, self.most_raw_bytes()).await,
+            TreeScope::Group | TreeScope::Table | TreeScope::Subtree => {
+                let most = MAX_TEXT_BYTES.min(memory / 32);
+                self.texts_within(node, most).await
+            }
+        }
+    }
+
+    /// Returns the decoded text of an array, if it has at most `most` bytes; `None` for other arrays. The inner error
+    /// is the reason why the text is not decoded.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(in crate::view) async fn texts_within(
+        &self,
+        node: &ViewNode,
+        most: u64,
+    ) -> Result<Option<DecodedTexts>, ContentError> {
+        match &node.elements {
             NodeElements::Fixed(reader) => {
                 let data_type = reader.chunks().data_type();
                 let Scalar::Text(order) = data_type.scalar else {

@@ -44,7 +44,9 @@ impl Format {
                 .is_some_and(|array| array.shape.len() > 1)
         };
         let is_of_kind = match self.renderer() {
-            Renderer::GroupOfKind(is_of_kind, _) => is_of_kind(node),
+            Renderer::GroupOfKind(is_of_kind, _) | Renderer::Loaded(is_of_kind, ..) => {
+                is_of_kind(node)
+            }
             Renderer::Image(_) if self.name() == "png" => is_plane(),
             // Most nodes are no images.
             Renderer::Image(_) => image_stack::is_named(node),

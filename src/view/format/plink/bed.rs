@@ -1,0 +1,352 @@
+//! The genotypes of the fileset (`.bed`): two bits for each call, four calls in a byte, and whole bytes for each variant
+//! (PLINK 1.9, "File format reference").
+
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::alleles::KeptVariants;
+use crate::array::{ArrayReader, Selection, ServedVersions};
+use crate::conventions::vcf_zarr::{GENOTYPE, MISSING_ALLELE, NO_ALLELE};
+use crate::node::{ArrayView, Number, NumberKind};
+use crate::runtime::leave_session_thread;
+use crate::store::{StoreError, in_memory, part_mut};
+use crate::view::file::layout::SegmentSlice;
+use crate::view::file::segment_content::{self, RenderedContent, SegmentContent};
+
+/// The number of calls in a byte.
+const PER_BYTE: u64 = 4;
+/// The maximum number of bytes that are made from one read of the array.
+const MAX_PART_BYTES: u64 = 1 << 20;
+
+/// Two alternate alleles (homozygous for A1).
+const ALTERNATE: u8 = 0b00;
+/// A missing call.
+const MISSING: u8 = 0b01;
+/// An alternate allele and the reference.
+const HETEROZYGOUS: u8 = 0b10;
+/// Two reference alleles (homozygous for A2).
+const REFERENCE: u8 = 0b11;
+
+/// The form of an array of genotypes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Calls {
+    pub(super) variants: u64,
+    pub(super) samples: u64,
+    /// The number of alleles of a call: 1 or 2.
+    ploidy: usize,
+    /// The type of an allele.
+    number: Number,
+}
+
+impl Calls {
+    /// Returns the form of an array.
+    ///
+    /// # Errors
+    /// Returns why PLINK cannot have such genotypes.
+    pub(super) fn of(view: &ArrayView<'_>) -> Result<Self, String> {
+        let number = view.number();
+        let Some((number, 1)) = number.filter(|(number, _)| number.kind == NumberKind::Int) else {
+            return Err(format!("`{GENOTYPE}` has no signed integers"));
+        };
+        let [variants, samples, ploidy @ (1 | 2)] = *view.shape() else {
+            return Err(format!(
+                "`{GENOTYPE}` has the shape {:?}; PLINK has variants, samples, and one or two alleles of each",
+                view.shape()
+            ));
+        };
+        Ok(Self {
+            variants,
+            samples,
+            ploidy: if ploidy == 1 { 1 } else { 2 },
+            number,
+        })
+    }
+
+    /// Returns the size of a call in bytes.
+    fn call_bytes(&self) -> usize {
+        self.ploidy * self.number.size_bytes
+    }
+
+    /// Returns an allele; those that PLINK does not tell apart are the missing one.
+    fn allele(&self, bytes: &[u8]) -> i8 {
+        let value = self.number.read(bytes).and_then(|value| value.whole());
+        let value = value.and_then(|value| i8::try_from(value).ok());
+        value.unwrap_or(MISSING_ALLELE)
+    }
+
+    /// Returns the two bits of a call.
+    fn code(&self, call: &[u8]) -> u8 {
+        match (self.number.size_bytes, call) {
+            (1, [first, second]) => code(first.cast_signed(), second.cast_signed()),
+            (1, [only]) => code(only.cast_signed(), NO_ALLELE),
+            _ => {
+                let mut alleles = call.chunks_exact(self.number.size_bytes.max(1));
+                let mut next = || alleles.next().map(|bytes| self.allele(bytes));
+                let first = next().unwrap_or(MISSING_ALLELE);
+                code(first, next().unwrap_or(NO_ALLELE))
+            }
+        }
+    }
+}
+
+/// Returns the two bits of a call of two alleles.
+fn code(first: i8, second: i8) -> u8 {
+    match (first, second) {
+        (0, 0 | NO_ALLELE) => REFERENCE,
+        (1, 1 | NO_ALLELE) => ALTERNATE,
+        (0, 1) | (1, 0) => HETEROZYGOUS,
+        _ => MISSING,
+    }
+}
+
+/// The genotypes of the variants in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Genotypes {
+    calls: Calls,
+    /// The samples in the file, if not all are.
+    samples: Option<Vec<usize>>,
+    variants: KeptVariants,
+}
+
+impl Genotypes {
+    /// Returns the genotypes of variants and samples; `None` for all samples.
+    pub(super) fn new(calls: Calls, samples: Option<Vec<usize>>, variants: KeptVariants) -> Self {
+        Self {
+            calls,
+            samples,
+            variants,
+        }
+    }
+
+    /// Returns the number of bytes of each variant.
+    fn row_bytes(&self) -> u64 {
+        let samples = match &self.samples {
+            Some(samples) => samples.len() as u64,
+            None => self.calls.samples,
+        };
+        samples.div_ceil(PER_BYTE)
+    }
+
+    /// Returns the calls in the array, as their range over all variants, that have a byte in a range of bytes of
+    /// consecutive variants. `start` is the offset from the beginning of the row of `variant`.
+    fn calls_of(&self, variant: u64, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let row_bytes = self.row_bytes();
+        let last = bytes.end.checked_sub(1)?;
+        let place = |byte: u64, sample: u64| {
+            let row = variant.checked_add(byte / row_bytes)?;
+            row.checked_mul(self.calls.samples)?.checked_add(sample)
+        };
+        let (first, end) = match self.samples {
+            Some(_) => (0, self.calls.samples),
+            None => {
+                let end = (last % row_bytes + 1) * PER_BYTE;
+                let first = bytes.start % row_bytes * PER_BYTE;
+                (first, end.min(self.calls.samples))
+            }
+        };
+        Some(place(bytes.start, first)?..place(last, end)?)
+    }
+
+    /// Fills `target` with a range of bytes of consecutive variants, from the calls of [`Self::calls_of`]. `None` if
+    /// there are too few calls.
+    fn encode(&self, bytes: &Range<u64>, stored: &[u8], target: &mut [u8]) -> Option<()> {
+        let row_bytes = self.row_bytes();
+        let samples = self.calls.samples;
+        let call_bytes = self.calls.call_bytes();
+        // The first call of `stored` is this far from the beginning of the first row.
+        let skipped = match self.samples {
+            Some(_) => 0,
+            None => bytes.start % row_bytes * PER_BYTE,
+        };
+        let first_row = bytes.start / row_bytes;
+        for (at, byte) in (bytes.start..).zip(target) {
+            let (row, column) = (at / row_bytes - first_row, at % row_bytes * PER_BYTE);
+            let row_start = row * samples;
+            *byte = match &self.samples {
+                None => {
+                    let count = (samples - column).min(PER_BYTE);
+                    let start = usize::try_from(row_start + column - skipped).ok()? * call_bytes;
+                    let end = start + usize::try_from(count).ok()? * call_bytes;
+                    let calls = stored.get(start..end)?.chunks_exact(call_bytes);
+                    packed(calls.map(|call| self.calls.code(call)))
+                }
+                Some(kept) => {
+                    let column = usize::try_from(column).ok()?;
+                    let row_start = usize::try_from(row_start).ok()?;
+                    let kept = kept.iter().skip(column).take(4);
+                    let calls = kept.map(|sample| {
+                        let start = (row_start + sample) * call_bytes;
+                        stored.get(start..start + call_bytes)
+                    });
+                    let calls: Vec<&[u8]> = calls.collect::<Option<_>>()?;
+                    packed(calls.into_iter().map(|call| self.calls.code(call)))
+                }
+            };
+        }
+        Some(())
+    }
+}
+
+/// Returns a byte of four calls, the first one in the lowest bits.
+fn packed(codes: impl Iterator<Item = u8>) -> u8 {
+    codes
+        .enumerate()
+        .fold(0, |byte, (place, code)| byte | code << (2 * place))
+}
+
+impl SegmentContent for Genotypes {
+    fn size_bytes(&self) -> Option<u64> {
+        self.variants.rows().checked_mul(self.row_bytes())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let samples = self
+            .samples
+            .as_ref()
+            .map_or(0, |samples| size_of_val(&samples[..]));
+        size_of::<Self>() as u64 + samples as u64 + self.variants.memory_bytes()
+    }
+
+    fn hash_into(&self, hasher: &mut dyn Hasher) {
+        hasher.write(format!("{:?}{:?}", self.calls, self.samples).as_bytes());
+        self.variants.hash_into(hasher);
+    }
+
+    fn at(&self, range: Range<u64>) -> Option<SegmentSlice<'_>> {
+        Some(SegmentSlice::Rendered(self, range))
+    }
+}
+
+#[async_trait]
+impl RenderedContent for Genotypes {
+    async fn read(
+        &self,
+        sources: &[Arc<ArrayReader>],
+        range: Range<u64>,
+        target: &mut [u8],
+        served: Option<&ServedVersions>,
+    ) -> Result<(), StoreError> {
+        leave_session_thread().await;
+        let internal = || StoreError::internal("genotypes that are not as long as they should be");
+        let reader = segment_content::source(sources, 0)?;
+        let row_bytes = self.row_bytes().max(1);
+        let call_bytes = self.calls.call_bytes() as u64;
+        let (mut at, mut filled) = (range.start, 0);
+        while at < range.end {
+            let (row, within) = (at / row_bytes, at % row_bytes);
+            let (variant, left) = self.variants.at(row).ok_or_else(internal)?;
+            let most = left.saturating_mul(row_bytes) - within;
+            let length = most.min(range.end - at).min(MAX_PART_BYTES);
+            let bytes = within..within + length;
+            let calls = self.calls_of(variant, &bytes).ok_or_else(internal)?;
+            let offset = calls.start.checked_mul(call_bytes).ok_or_else(internal)?;
+            let size = in_memory((calls.end - calls.start).saturating_mul(call_bytes))?;
+            let stored = reader
+                .read(Selection::RowMajor, offset, size, served)
+                .await?;
+            let length = in_memory(length)?;
+            let part = part_mut(target, filled..filled + length)?;
+            let encoded = self.encode(&bytes, stored.bytes(&[])?, part);
+            encoded.ok_or_else(internal)?;
+            filled += length;
+            at += length as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::ByteOrder;
+
+    const CALLS: Calls = Calls {
+        variants: 3,
+        samples: 5,
+        ploidy: 2,
+        number: Number::new(NumberKind::Int, 1, ByteOrder::Little),
+    };
+
+    #[test]
+    fn calls_have_the_codes_of_plink_2() {
+        for (first, second, expected) in [
+            (0, 0, REFERENCE),
+            (0, 1, HETEROZYGOUS),
+            (1, 0, HETEROZYGOUS),
+            (1, 1, ALTERNATE),
+            (0, NO_ALLELE, REFERENCE),
+            (1, NO_ALLELE, ALTERNATE),
+            (2, NO_ALLELE, MISSING),
+            (0, MISSING_ALLELE, MISSING),
+            (MISSING_ALLELE, MISSING_ALLELE, MISSING),
+            (NO_ALLELE, NO_ALLELE, MISSING),
+            (1, 2, MISSING),
+        ] {
+            assert_eq!(code(first, second), expected, "{first}/{second}");
+        }
+        let haploid = Calls { ploidy: 1, ..CALLS };
+        assert_eq!(
+            [0, 1, 0xff].map(|only| haploid.code(&[only])),
+            [REFERENCE, ALTERNATE, MISSING]
+        );
+        let wide = Calls {
+            number: Number::new(NumberKind::Int, 2, ByteOrder::Big),
+            ..CALLS
+        };
+        assert_eq!(wide.code(&[0, 0, 0, 1]), HETEROZYGOUS);
+        assert_eq!(wide.code(&[0, 1, 0xff, 0xfe]), ALTERNATE);
+        assert_eq!(wide.code(&[1, 0, 0, 0]), MISSING);
+    }
+
+    /// Returns the calls of the variants, and what all bytes must be.
+    fn example() -> (Vec<u8>, Vec<u8>) {
+        let rows = [
+            [(0, 0), (0, 1), (1, 1), (-1, -1), (1, 1)],
+            [(1, 1), (1, 1), (0, 0), (0, 1), (0, 0)],
+            [(0, 0), (-1, 0), (0, 0), (0, 0), (0, 1)],
+        ];
+        let calls = rows.iter().flatten();
+        let calls = calls.flat_map(|(a, b): &(i8, i8)| [a.cast_unsigned(), b.cast_unsigned()]);
+        let bytes = vec![0b0100_1011, 0b00, 0b1011_0000, 0b11, 0b1111_0111, 0b10];
+        (calls.collect(), bytes)
+    }
+
+    #[test]
+    fn each_range_of_bytes_is_that_of_the_whole_file() {
+        let (calls, expected) = example();
+        let genotypes = Genotypes::new(CALLS, None, KeptVariants::all(3));
+        assert_eq!(genotypes.size_bytes(), Some(6));
+        for start in 0..6_u64 {
+            for end in start + 1..=6 {
+                // From the row of the first byte, as a read does.
+                let (variant, within) = (start / 2, start % 2);
+                let bytes = within..within + end - start;
+                let range = genotypes.calls_of(variant, &bytes).unwrap();
+                let range = usize::try_from(range.start * 2).unwrap()
+                    ..usize::try_from(range.end * 2).unwrap();
+                let mut found = vec![0; usize::try_from(end - start).unwrap()];
+                let stored = calls.get(range).unwrap();
+                genotypes.encode(&bytes, stored, &mut found).unwrap();
+                let expected = expected.get(usize::try_from(start).unwrap()..);
+                assert!(expected.unwrap().starts_with(&found), "{start}..{end}");
+                let short = stored.get(2..).unwrap();
+                assert_eq!(genotypes.encode(&bytes, short, &mut found), None);
+            }
+        }
+    }
+
+    #[test]
+    fn samples_that_were_removed_are_left_out() {
+        let (calls, _) = example();
+        let kept = Some(vec![1, 4]);
+        let genotypes = Genotypes::new(CALLS, kept, KeptVariants::all(3));
+        assert_eq!(genotypes.size_bytes(), Some(3));
+        assert_eq!(genotypes.calls_of(1, &(0..2)), Some(5..15));
+        let mut found = [0; 3];
+        genotypes.encode(&(0..3), &calls, &mut found).unwrap();
+        assert_eq!(found, [0b0010, 0b1100, 0b1001]);
+    }
+}
