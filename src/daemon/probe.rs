@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::reexec;
+#[cfg(feature = "mount")]
+use crate::fs::xattr;
 
 /// The time limit. A running daemon answers at once.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +29,17 @@ const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Returns an extended attribute, or ETIMEDOUT after the time limit.
 pub(super) fn attribute(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     probe(path, name)
+}
+
+/// Returns the process ID of the daemon of a mount.
+///
+/// # Errors
+/// As [`attribute`].
+#[cfg(feature = "mount")]
+pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
+    let value = attribute(path, xattr::PID)?;
+    let text = std::str::from_utf8(&value).ok();
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Returns whether the daemon of a mount has ended, in which case the kernel returns ENOTCONN.

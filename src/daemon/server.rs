@@ -38,6 +38,7 @@ use crate::tree::{self, MountedTrees, MuxTree, Tree};
 use crate::view::{Nodes, NodesOptions};
 pub(super) use arguments::is_source;
 pub use background::private_mountpoint;
+use default_mountpoint::Chosen;
 use memory_budget::MemoryBudget;
 use mount_target::MountTarget;
 use new_directories::NewDirectories;
@@ -61,8 +62,16 @@ pub fn mount(
     let chosen = match mountpoint {
         Some(_) => None,
         None => {
-            let chosen = default_mountpoint::choose(source);
-            Some(chosen.map_err(|failure| arguments::source_first(failure, source, &options))?)
+            let is_foreground = options.foreground || is_background();
+            let chosen = default_mountpoint::choose(source, is_foreground);
+            let first = |failure| arguments::source_first(failure, source, &options);
+            match chosen.map_err(first)? {
+                Chosen::New(path) => Some(path),
+                Chosen::Mounted(path, pid) => {
+                    mount_report::print(&["the same mount exists already".to_owned()]);
+                    return report_mounted(&path, &options, pid);
+                }
+            }
         }
     };
     let mounted = mount_at(source, mountpoint, chosen.as_deref(), options, helper);
@@ -85,8 +94,8 @@ fn mount_at(
     if !options.foreground && !is_background() {
         let pid = background::start(chosen)?;
         return match (mountpoint.or(chosen), chosen) {
-            (Some(path), _) if options.json => mount_report::print_json(path, &options, pid),
-            (_, Some(path)) => Ok(inspect::print(&default_mountpoint::line(path))?),
+            (Some(path), None) if options.json => mount_report::print_json(path, &options, pid),
+            (_, Some(path)) => report_mounted(path, &options, pid),
             (_, None) => Ok(()),
         };
     }
@@ -108,6 +117,14 @@ fn mount_at(
         background::send_result(&format!("{failure}"));
     }
     result
+}
+
+/// Prints the mountpoint that was chosen for a source.
+fn report_mounted(path: &Path, options: &MountOptions, pid: u32) -> Result<(), Failure> {
+    match options.json {
+        true => mount_report::print_json(path, options, pid),
+        false => Ok(inspect::print(&default_mountpoint::line(path))?),
+    }
 }
 
 /// Returns whether this process serves in the background.

@@ -168,21 +168,44 @@ fn a_source_alone_is_mounted_in_the_runtime_directory() {
     let place = Place::new();
     let store = place.store_named("ocean.zarr");
     let directory = place.make_dir("run");
-    let mount = || {
+    let command = |source: &Path, options: &[&str]| {
         let mut command = zarrfs();
-        let command = command.arg(&store).env("XDG_RUNTIME_DIR", &directory);
-        PathBuf::from(output_of(command).ok().out.trim_end())
+        command.arg(source).args(options);
+        let output = output_of(command.env("XDG_RUNTIME_DIR", &directory));
+        output.ok();
+        output
     };
+    let mount =
+        |source: &Path, options: &[&str]| PathBuf::from(command(source, options).out.trim_end());
     let unmount = |path: &Path| output_of(zarrfs().arg("umount").arg(path));
-    let first = mount();
+    let first = mount(&store, &[]);
     let expected = fs::canonicalize(&directory)
         .unwrap()
         .join("zarrfs/ocean.zarr");
     assert_eq!(fs::canonicalize(&first).unwrap(), expected);
     assert_serves(&first);
-    let second = mount();
+    // The same command answers with the same mount.
+    let again = command(&store, &[]);
+    assert_eq!(Path::new(again.out.trim_end()), first);
+    assert!(
+        again.err.contains("the same mount exists already"),
+        "{again:?}"
+    );
+    let json = command(&store, &["--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["mountpoint"], expected.to_str().unwrap());
+    let pid = xattr(&first, "user.zarrfs.pid");
+    assert_eq!(Some(json["pid"].to_string()), pid);
+    // Other options, and another source of the same name, are another mount.
+    let second = mount(&store, &["--views", "list"]);
     assert!(second.ends_with("zarrfs/ocean.zarr-2"), "{second:?}");
-    for path in [&first, &second] {
+    assert_eq!(mount(&store, &["--views", "list"]), second);
+    let other = place.make_dir("other").join("ocean.zarr");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    let third = mount(&other, &[]);
+    assert!(third.ends_with("zarrfs/ocean.zarr-3"), "{third:?}");
+    for path in [&first, &second, &third] {
         unmount(path).ok();
         assert!(!path.exists(), "the directory is removed");
     }

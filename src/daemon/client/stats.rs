@@ -225,7 +225,7 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     // An older daemon's document lacks these members.
     members.insert("source".into(), entry.source.into());
     members.insert("mountpoint".into(), path.to_string_lossy().into());
-    if let Ok(Some(pid)) = super::umount::pid_of(&path) {
+    if let Ok(Some(pid)) = probe::pid_of(&path) {
         members.insert("pid".into(), pid.into());
     }
     if let Some(waiting) = waiting {

@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use super::{Failure, kernel, mountpoint, probe};
 use crate::cli::UmountArgs;
 use crate::daemon::mountpoint::MountEntry;
-use crate::fs::xattr;
 
 /// A mount of zarrfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub struct MountedSource {
 pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     let all = mountpoint::all(kernel::FS_TYPE)?;
     let mounted = all.into_iter().map(|(path, entry)| MountedSource {
-        pid: pid_of(&path).ok().flatten(),
+        pid: probe::pid_of(&path).ok().flatten(),
         uid: entry.user_id,
         mountpoint: path,
         source: entry.source,
@@ -219,7 +218,7 @@ fn maps_below(maps: &[u8], mount: &Path) -> bool {
 
 /// Returns the daemon of a mount, if it is running.
 fn daemon_of(path: &Path, entry: &MountEntry) -> Result<Option<OwnedFd>, Failure> {
-    let pid = match pid_of(path) {
+    let pid = match probe::pid_of(path) {
         Ok(pid) => pid.and_then(rustix::process::Pid::from_raw),
         // The unanswered request keeps the mount busy until this process ends.
         Err(Errno::TIMEDOUT) => {
@@ -240,13 +239,6 @@ fn daemon_of(path: &Path, entry: &MountEntry) -> Result<Option<OwnedFd>, Failure
     };
     let flags = rustix::process::PidfdFlags::empty();
     Ok(pid.and_then(|pid| rustix::process::pidfd_open(pid, flags).ok()))
-}
-
-/// Returns the process ID of the daemon of a mount.
-pub(super) fn pid_of(path: &Path) -> Result<Option<i32>, Errno> {
-    let value = probe::attribute(path, xattr::PID)?;
-    let text = std::str::from_utf8(&value).ok();
-    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 #[cfg(test)]

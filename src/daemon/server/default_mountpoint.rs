@@ -1,21 +1,32 @@
 //! The mountpoint of a source without MOUNTPOINT: `zarrfs/NAME` in the runtime directory of the user.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::{Failure, Source, kernel, mountpoint};
+use super::mountpoint::MountEntry;
+use super::{Failure, Source, kernel, mount_report, mountpoint, probe};
 use crate::view::shell_quoted;
 
 /// The largest number of mounts of sources with the same name.
 const MAX_SAME_NAME: u32 = 1000;
 
-/// Creates a directory for a source.
+/// The mountpoint of a command without MOUNTPOINT.
+#[derive(Debug)]
+pub(super) enum Chosen {
+    /// A directory that was created for the mount.
+    New(PathBuf),
+    /// The mount that the same command has made before, and the process of its daemon.
+    Mounted(PathBuf, u32),
+}
+
+/// Creates a directory for a source, or finds the mount that the same command has made.
 ///
 /// # Errors
 /// The user has no runtime directory, or the directory cannot be created.
-pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
+pub(super) fn choose(source: &Source, is_foreground: bool) -> Result<Chosen, Failure> {
     let name = match source {
         Source::Argument(given) => name(given.as_os_str().as_bytes()),
         Source::Demo => b"demo".to_vec(),
@@ -40,16 +51,41 @@ pub(super) fn choose(source: &Source) -> Result<PathBuf, Failure> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error).into()),
         };
+        let same = is_taken.as_ref().filter(|_| !is_foreground);
+        if let Some(pid) = same.and_then(|entry| daemon_of_same_command(entry, source, &path)) {
+            return Ok(Chosen::Mounted(path, pid));
+        }
         // A dead mount of zarrfs is replaced.
-        let is_alive = is_taken
-            .is_some_and(|entry| entry.kind != kernel::FS_TYPE || !super::probe::is_dead(&path));
+        let is_alive =
+            is_taken.is_some_and(|entry| entry.kind != kernel::FS_TYPE || !probe::is_dead(&path));
         if !is_alive {
             fs::create_dir_all(&path).map_err(failed)?;
-            return Ok(path);
+            return Ok(Chosen::New(path));
         }
     }
     let shown = directory.display();
     Err(format!("{shown}: {MAX_SAME_NAME} sources of this name are mounted").into())
+}
+
+/// Returns the process of the daemon of a mount, if it answers, and if the same command has started it: with the same
+/// arguments, and for a path in the same place.
+fn daemon_of_same_command(entry: &MountEntry, source: &Source, path: &Path) -> Option<u32> {
+    // The name of a URL with a secret is not in its arguments; the arguments are enough then.
+    let is_same = entry.kind == kernel::FS_TYPE
+        && mount_report::mount_name(source, &entry.source) == entry.source;
+    let pid = is_same.then(|| probe::pid_of(path).ok().flatten())??;
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let is_json = |argument: &&[u8]| *argument == b"--json";
+    let arguments = arguments.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+    let mut arguments = arguments.skip(1).filter(|argument| !is_json(argument));
+    let own: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // The daemon has the mountpoint after the arguments of its command.
+    let own = own.iter().map(|argument| argument.as_bytes());
+    let own = own.filter(|argument| !is_json(argument));
+    let is_same = arguments
+        .by_ref()
+        .eq(own.chain([path.as_os_str().as_bytes()]));
+    is_same.then(|| u32::try_from(pid).ok())?
 }
 
 /// Returns the line that tells the user the mountpoint.
