@@ -17,7 +17,7 @@ use crate::view::file::layout::SegmentSlice;
 use crate::view::file::segment_content::{self, RenderedContent, SegmentContent};
 
 /// The number of calls in a byte.
-const PER_BYTE: u64 = 4;
+const PER_BYTE: usize = 4;
 /// The maximum number of bytes that are made from one read of the array.
 const MAX_PART_BYTES: u64 = 1 << 20;
 
@@ -77,6 +77,26 @@ impl Calls {
         value.unwrap_or(MISSING_ALLELE)
     }
 
+    /// Fills a row, or a part of one, from its calls; the last byte may have fewer than four. `None` if there are too
+    /// few calls.
+    fn encode(&self, calls: &[u8], target: &mut [u8]) -> Option<()> {
+        let is_usual = (self.number.size_bytes, self.ploidy) == (1, 2);
+        let call_bytes = self.call_bytes();
+        let mut fours = calls.chunks(call_bytes * PER_BYTE);
+        for byte in target {
+            let calls = fours.next()?;
+            let usual = <[u8; 8]>::try_from(calls).ok().filter(|_| is_usual);
+            *byte = match usual.and_then(of_known_alleles) {
+                Some(byte) => byte,
+                None if calls.len().is_multiple_of(call_bytes) => {
+                    packed(calls.chunks_exact(call_bytes).map(|call| self.code(call)))
+                }
+                None => return None,
+            };
+        }
+        Some(())
+    }
+
     /// Returns the two bits of a call.
     fn code(&self, call: &[u8]) -> u8 {
         match (self.number.size_bytes, call) {
@@ -90,6 +110,21 @@ impl Calls {
             }
         }
     }
+}
+
+/// Returns the byte of four calls of two alleles each, if all of them are the reference or the first alternate one.
+fn of_known_alleles(calls: [u8; 8]) -> Option<u8> {
+    /// The lowest bit of each call.
+    const CALLS: u64 = 0x0001_0001_0001_0001;
+    let alleles = u64::from_le_bytes(calls);
+    if alleles & !(CALLS | CALLS << 8) != 0 {
+        return None;
+    }
+    let (any, both) = (alleles | alleles >> 8, alleles & alleles >> 8);
+    // 0b11 without an alternate allele, 0b10 with one, 0b00 with two.
+    let codes = (!any & CALLS) | (!both & CALLS) << 1;
+    let [byte, ..] = (codes | codes >> 14 | codes >> 28 | codes >> 42).to_le_bytes();
+    Some(byte)
 }
 
 /// Returns the two bits of a call of two alleles.
@@ -127,7 +162,7 @@ impl Genotypes {
             Some(samples) => samples.len() as u64,
             None => self.calls.samples,
         };
-        samples.div_ceil(PER_BYTE)
+        samples.div_ceil(PER_BYTE as u64)
     }
 
     /// Returns the calls in the array, as their range over all variants, that have a byte in a range of bytes of
@@ -142,8 +177,8 @@ impl Genotypes {
         let (first, end) = match self.samples {
             Some(_) => (0, self.calls.samples),
             None => {
-                let end = (last % row_bytes + 1) * PER_BYTE;
-                let first = bytes.start % row_bytes * PER_BYTE;
+                let end = (last % row_bytes + 1) * PER_BYTE as u64;
+                let first = bytes.start % row_bytes * PER_BYTE as u64;
                 (first, end.min(self.calls.samples))
             }
         };
@@ -153,38 +188,38 @@ impl Genotypes {
     /// Fills `target` with a range of bytes of consecutive variants, from the calls of [`Self::calls_of`]. `None` if
     /// there are too few calls.
     fn encode(&self, bytes: &Range<u64>, stored: &[u8], target: &mut [u8]) -> Option<()> {
-        let row_bytes = self.row_bytes();
-        let samples = self.calls.samples;
+        let row_bytes = usize::try_from(self.row_bytes()).ok()?;
         let call_bytes = self.calls.call_bytes();
-        // The first call of `stored` is this far from the beginning of the first row.
+        let row_calls = usize::try_from(self.calls.samples)
+            .ok()?
+            .checked_mul(call_bytes)?;
+        let first = usize::try_from(bytes.start).ok()? % row_bytes;
+        // The calls begin with those of the first byte, or, if samples are left out, of the first row.
         let skipped = match self.samples {
             Some(_) => 0,
-            None => bytes.start % row_bytes * PER_BYTE,
+            None => first * PER_BYTE * call_bytes,
         };
-        let first_row = bytes.start / row_bytes;
-        for (at, byte) in (bytes.start..).zip(target) {
-            let (row, column) = (at / row_bytes - first_row, at % row_bytes * PER_BYTE);
-            let row_start = row * samples;
-            *byte = match &self.samples {
+        let (mut column, mut row_start, mut rest) = (first, 0_usize, target);
+        while !rest.is_empty() {
+            let (row, others) = rest.split_at_mut_checked((row_bytes - column).min(rest.len()))?;
+            let row_end = row_start.checked_add(row_calls)?.checked_sub(skipped)?;
+            match &self.samples {
                 None => {
-                    let count = (samples - column).min(PER_BYTE);
-                    let start = usize::try_from(row_start + column - skipped).ok()? * call_bytes;
-                    let end = start + usize::try_from(count).ok()? * call_bytes;
-                    let calls = stored.get(start..end)?.chunks_exact(call_bytes);
-                    packed(calls.map(|call| self.calls.code(call)))
+                    let start = row_start + column * PER_BYTE * call_bytes - skipped;
+                    let end = start.checked_add(row.len() * PER_BYTE * call_bytes)?;
+                    let calls = stored.get(start..end.min(row_end))?;
+                    self.calls.encode(calls, row)?;
                 }
                 Some(kept) => {
-                    let column = usize::try_from(column).ok()?;
-                    let row_start = usize::try_from(row_start).ok()?;
-                    let kept = kept.iter().skip(column).take(4);
-                    let calls = kept.map(|sample| {
-                        let start = (row_start + sample) * call_bytes;
-                        stored.get(start..start + call_bytes)
-                    });
-                    let calls: Vec<&[u8]> = calls.collect::<Option<_>>()?;
-                    packed(calls.into_iter().map(|call| self.calls.code(call)))
+                    let calls = stored.get(row_start..row_end)?;
+                    let kept = kept.get(column * PER_BYTE..)?.iter();
+                    let call = |sample: &usize| calls.get(sample * call_bytes..)?.get(..call_bytes);
+                    let kept = kept.take(row.len() * PER_BYTE).map(call);
+                    let calls: Option<Vec<&[u8]>> = kept.collect();
+                    self.calls.encode(&calls?.concat(), row)?;
                 }
-            };
+            }
+            (column, row_start, rest) = (0, row_start.checked_add(row_calls)?, others);
         }
         Some(())
     }
@@ -299,6 +334,22 @@ mod tests {
         assert_eq!(wide.code(&[0, 0, 0, 1]), HETEROZYGOUS);
         assert_eq!(wide.code(&[0, 1, 0xff, 0xfe]), ALTERNATE);
         assert_eq!(wide.code(&[1, 0, 0, 0]), MISSING);
+    }
+
+    #[test]
+    fn bytes_of_known_alleles_are_those_of_their_calls() {
+        for number in 0..=u8::MAX {
+            let alleles: [u8; 8] = std::array::from_fn(|place| number >> place & 1);
+            let expected = packed(alleles.chunks_exact(2).map(|call| CALLS.code(call)));
+            assert_eq!(of_known_alleles(alleles), Some(expected));
+            for place in 0..8 {
+                let mut other = alleles;
+                other[place] = 0xff;
+                assert_eq!(of_known_alleles(other), None);
+                other[place] = 2;
+                assert_eq!(of_known_alleles(other), None);
+            }
+        }
     }
 
     /// Returns the calls of the variants, and what all bytes must be.
