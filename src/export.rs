@@ -3,19 +3,26 @@
 //! The content goes to a temporary file in the same directory, which is renamed when it is
 //! complete. Blocks of zeros become holes.
 
+mod parts;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use futures_util::{StreamExt, stream};
+use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
 
+use self::parts::PartialFile;
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, ExportArgs};
-use crate::inspect::{Failure, OpenedSource, Transfer, default_memory_limit_bytes};
+use crate::inspect::{Failure, OpenedSource, Part, Transfer, default_memory_limit_bytes};
 use crate::machine::{cores, memory_bytes};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
@@ -85,7 +92,11 @@ async fn write_view(args: &ExportArgs) -> Result<(), Failure> {
     };
     let file = ViewFile::of(&nodes, &node, content)
         .ok_or_else(|| format!("`{format}` is a directory, which `export` does not write"))?;
-    target.write(&*Arc::new(file).open().await?).await
+    let view = Arc::new(file).open().await?;
+    match (args.part, target.file) {
+        (Some(part), Some(file)) => target.write_part(&*view, is_remote, file, part).await,
+        _ => target.write(&*view).await,
+    }
 }
 
 fn unavailable(node: &ViewNode, format: Format, error: ContentError) -> Failure {
@@ -170,6 +181,7 @@ impl<'a> ExportTarget<'a> {
                 "standard output has no suffix: choose a format with --as, such as --as nc".into(),
             ),
             None if args.resume => Err("--resume needs a file".into()),
+            None if args.part.is_some() => Err("--part needs a file".into()),
             None if io::stdout().is_terminal() => {
                 Err("standard output is a terminal; redirect it, or give the name of a file".into())
             }
@@ -239,7 +251,7 @@ impl<'a> ExportTarget<'a> {
         let Some(file) = self.file else {
             let mut out = io::stdout().lock();
             let progress = Transfer::new(size, 0);
-            copy(view, 0, &progress, |_, bytes| out.write_all(bytes)).await?;
+            copy(view, 0..size, &progress, |_, bytes| out.write_all(bytes)).await?;
             return Ok(out.flush()?);
         };
         let part = part_name(file, view.version().0, size);
@@ -251,16 +263,62 @@ impl<'a> ExportTarget<'a> {
         // An interruption may have left the piece after the last complete one half written.
         let start = length.min(size) / PIECE_BYTES as u64 * PIECE_BYTES as u64;
         let progress = Transfer::new(size, start);
-        let written = copy(view, start, &progress, |at, bytes| put(&output, at, bytes)).await;
+        let written = copy(view, start..size, &progress, |at, bytes| {
+            put(&output, at, bytes)
+        })
+        .await;
         let finished = written.and_then(|()| {
             output.set_len(size).map_err(failed)?;
             output.sync_all().map_err(failed)?;
-            rename(&part, file, self.overwrite)
+            rename(CWD, &part, file, self.overwrite)
         });
         finished.map_err(|error| {
             let part = part.display();
             format!("{error} (what was written is in {part}; --resume continues it)").into()
         })
+    }
+}
+
+impl ExportTarget<'_> {
+    /// Writes one part of a file. The process that completes the last part gives the file its name. All processes must
+    /// see the same directory.
+    async fn write_part(
+        &self,
+        view: &dyn Object,
+        is_remote: bool,
+        file: &Path,
+        part: Part,
+    ) -> Result<(), Failure> {
+        let size = view.size_bytes();
+        let version = match is_remote {
+            true => view.version().0.into(),
+            // The version has the number of the device, which machines assign differently.
+            false => {
+                let modified = view.stat()?.modified;
+                modified
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap_or_default()
+                    .as_nanos()
+            }
+        };
+        let output = PartialFile::open(file, version, size, part)?;
+        if !output.has(part.index())? {
+            let range = part.range(size, PIECE_BYTES as u64);
+            let progress = Transfer::new(range.end - range.start, 0);
+            copy(view, range, &progress, |at, bytes| {
+                write_blocks(&output.data, at, bytes)
+            })
+            .await?;
+            output
+                .data
+                .sync_all()
+                .map_err(|error| output.failed(error))?;
+        }
+        if let Some(other) = output.finish(part, file, self.overwrite)? {
+            let left = format!("part {part} is written; part {other} is not yet\n");
+            io::stderr().write_all(left.as_bytes())?;
+        }
+        Ok(())
     }
 }
 
@@ -272,18 +330,19 @@ fn directory_of(file: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Renames a complete file. Without `overwrite`, a target that has been created meanwhile is kept.
-fn rename(part: &Path, file: &Path, overwrite: bool) -> Result<(), Failure> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
+/// Renames a complete file, whose name is one in `directory`. Without `overwrite`, a target that has been created
+/// meanwhile is kept.
+fn rename(directory: impl AsFd, part: &Path, file: &Path, overwrite: bool) -> Result<(), Failure> {
     let flags = match overwrite {
         true => RenameFlags::empty(),
         false => RenameFlags::NOREPLACE,
     };
-    let renamed = match renameat_with(CWD, part, CWD, file, flags) {
+    let renamed = match renameat_with(&directory, part, CWD, file, flags) {
         // The file system does not support `RENAME_NOREPLACE`.
-        Err(rustix::io::Errno::INVAL) if !file.exists() => std::fs::rename(part, file),
-        renamed => renamed.map_err(io::Error::from),
+        Err(rustix::io::Errno::INVAL) if !file.exists() => renameat(&directory, part, CWD, file),
+        renamed => renamed,
     };
+    let renamed = renamed.map_err(io::Error::from);
     renamed.map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
@@ -295,12 +354,9 @@ fn part_name(file: &Path, version: u64, size: u64) -> PathBuf {
     file.with_file_name(name)
 }
 
-/// Writes bytes at an offset. Whole blocks of zeros are not written and stay holes.
-fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    let end = at.saturating_add(bytes.len() as u64);
-    // An interrupted write may have left bytes after `at`. The file length never covers unwritten
-    // bytes, because `--resume` continues at the end of the file.
-    output.set_len(at)?;
+/// Writes bytes at an offset of a file that is long enough and has zeros, or the same bytes, there. Blocks of zeros are
+/// not written and stay holes.
+fn write_blocks(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let mut at = at;
     for block in bytes.chunks(BLOCK_BYTES) {
         if block.iter().any(|byte| *byte != 0) {
@@ -308,20 +364,30 @@ fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
         }
         at = at.saturating_add(block.len() as u64);
     }
+    Ok(())
+}
+
+/// Writes bytes at an offset. Whole blocks of zeros are not written and stay holes.
+fn put(output: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let end = at.saturating_add(bytes.len() as u64);
+    // An interrupted write may have left bytes after `at`. The file length never covers unwritten
+    // bytes, because `--resume` continues at the end of the file.
+    output.set_len(at)?;
+    write_blocks(output, at, bytes)?;
     output.set_len(end)
 }
 
-/// Reads a view from `start` on, with several concurrent reads, and passes the pieces to `put` in order.
+/// Reads a range of a view with several concurrent reads, and passes the pieces to `put` in order.
 async fn copy(
     view: &dyn Object,
-    start: u64,
+    range: Range<u64>,
     progress: &Transfer,
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let size = view.size_bytes();
-    let offsets = (start..size).step_by(PIECE_BYTES);
+    let end = range.end;
+    let offsets = range.step_by(PIECE_BYTES);
     let read = |at: u64| async move {
-        let left = usize::try_from(size - at).unwrap_or(PIECE_BYTES);
+        let left = usize::try_from(end - at).unwrap_or(PIECE_BYTES);
         let length = left.min(PIECE_BYTES);
         (at, length, view.read(at, length).await)
     };

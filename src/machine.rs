@@ -1,8 +1,10 @@
-//! The cores and the memory that this process may use, and its mount table.
+//! The cores and the memory that this process may use, its mount table, and files that users name.
 
 mod cgroup;
 pub mod mountinfo;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -90,6 +92,20 @@ fn slurm_bytes(text: &str) -> Option<u64> {
     };
     let number: u64 = digits.parse().ok()?;
     (number > 0).then(|| number.saturating_mul(unit))
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// If the file cannot be read or has more than `max_bytes`.
+pub fn read_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut limited = File::open(path)?.take(max_bytes.saturating_add(1));
+    limited.read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max_bytes {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use super::{RemoteArgs, TargetArgs};
+use crate::inspect::Part;
 use crate::store::Key;
 use crate::units::{parse_memory_limit, parse_timeout};
 use crate::view::Format;
@@ -110,6 +111,15 @@ pub struct CheckArgs {
     /// A node of the hierarchy: as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
     pub key: Option<OsString>,
+    /// Check only the part I of N of the keys; N processes, each with another I, check all of them
+    #[arg(long, value_name = "I/N")]
+    pub part: Option<Part>,
+    /// Add up the JSON documents of all parts, which are the arguments instead of a source
+    #[arg(long, conflicts_with_all = ["part", "path"])]
+    pub merge: bool,
+    /// More results of parts.
+    #[arg(hide = true, requires = "merge")]
+    pub more_results: Vec<PathBuf>,
     /// Chunks that are decoded concurrently [default: one per core, at least 16 for a
     /// remote source]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -145,6 +155,9 @@ pub struct ExportArgs {
     /// Continue an export that was interrupted; the source must not have changed since
     #[arg(long)]
     pub resume: bool,
+    /// Write only the part I of N of the file; N processes, each with another I, write all of it
+    #[arg(long, value_name = "I/N", conflicts_with = "resume")]
+    pub part: Option<Part>,
     /// Assume WGS 84 in a raster or NetCDF file: EPSG:4326 for latitudes and longitudes in degrees if no
     /// metadata name a system, its figure of the Earth for a grid mapping without one
     #[arg(long)]

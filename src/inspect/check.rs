@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,6 +13,8 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::keys::KeyWalk;
+use super::merge::merge;
+use super::part::Part;
 use super::presence::AbsentChunks;
 use super::progress::{Amount, Progress};
 use super::report::{ArrayTotals, Report, Severity};
@@ -44,6 +47,12 @@ const REMOTE_JOBS: usize = 16;
 /// If the source cannot be opened, `--path` leads to no directory in it, or the findings cannot be
 /// written.
 pub fn check(args: &CheckArgs) -> Result<Verdict, Failure> {
+    if args.merge {
+        let mut files = vec![args.source.source.clone()];
+        files.extend(args.key.iter().map(PathBuf::from));
+        files.extend(args.more_results.iter().cloned());
+        return merge(&files, args.json, args.strict);
+    }
     block_on(run(args))
 }
 
@@ -53,7 +62,7 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let capabilities = opened.store.capabilities();
     // Without a listing, the check tries every chunk of the grid, so the total is unknown.
     let is_listed = capabilities.listing == ListingSupport::Complete;
-    let total = match is_listed {
+    let total = match is_listed && args.part.is_none() {
         true => Some(total(&*opened.store, &opened.root).await),
         false => None,
     };
@@ -62,7 +71,8 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
         progress: Progress::new(total),
         store: Arc::clone(&opened.store),
         is_listed,
-        report: Mutex::new(Report::new(args.json)),
+        report: Mutex::new(Report::new(args.json, args.part)),
+        part: args.part,
         failure: Mutex::new(None),
         is_stopped: AtomicBool::new(false),
     });
@@ -109,6 +119,8 @@ struct Checker {
     is_listed: bool,
     engine: Engine,
     progress: Progress,
+    /// The share of the keys that this process reads.
+    part: Option<Part>,
     report: Mutex<Report>,
     /// The error of writing a finding.
     failure: Mutex<Option<io::Error>>,
@@ -264,18 +276,36 @@ struct Walker<'a> {
     sender: Sender<CheckTask>,
 }
 
+impl Walker<'_> {
+    /// Returns whether this process reports what the walk itself finds, which is the same in all parts.
+    fn reports_walk(&self) -> bool {
+        self.checker.part.is_none_or(Part::is_first)
+    }
+}
+
 impl TaskSink for Walker<'_> {
     fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
         self.checker.report.lock().array(key, not_checked)
     }
 
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()> {
-        // Fails only if all workers have ended, which they do after the sender is dropped.
-        let _ = self.sender.send(task).await;
+        let is_own = self.checker.part.is_none_or(|part| match &task {
+            CheckTask::Chunk {
+                verifier, chunk, ..
+            } => part.has(&verifier.chunk_key(*chunk)),
+            CheckTask::Other { key, .. } => part.has(key),
+        });
+        if is_own {
+            // Fails only if all workers have ended, which they do after the sender is dropped.
+            let _ = self.sender.send(task).await;
+        }
         self.checker.flow()
     }
 
     fn absent_chunks(&mut self, array: usize, absent: AbsentChunks) {
+        if !self.reports_walk() {
+            return;
+        }
         self.checker.report.lock().absent_chunks(array, absent);
     }
 
@@ -286,6 +316,9 @@ impl TaskSink for Walker<'_> {
         key: &Key,
         cause: String,
     ) -> ControlFlow<()> {
+        if !self.reports_walk() {
+            return self.checker.flow();
+        }
         self.checker
             .report(|report| report.add(severity, array, key, cause));
         self.checker.flow()

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::node::cause;
 use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
+use super::part::Part;
 use super::presence::AbsentChunks;
 use crate::store::{Key, StoreError};
 
@@ -80,6 +81,8 @@ struct CheckedArray {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     is_json: bool,
+    /// The share of the check that this process does, if others do the rest.
+    part: Option<Part>,
     bad: Findings,
     not_checked: Findings,
     warnings: Findings,
@@ -91,9 +94,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(is_json: bool) -> Self {
+    pub(super) fn new(is_json: bool, part: Option<Part>) -> Self {
         Self {
             is_json,
+            part,
             ..Self::default()
         }
     }
@@ -139,6 +143,20 @@ impl Report {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", printable(&line))?;
         out.flush()
+    }
+
+    /// Adds findings that are known by their number only.
+    pub(super) fn add_unnamed(&mut self, severity: Severity, count: u64) {
+        match severity {
+            Severity::Bad => self.bad.count += count,
+            Severity::NotChecked => self.not_checked.count += count,
+            Severity::Unlisted | Severity::Warning => self.warnings.count += count,
+        }
+    }
+
+    /// Adds to the number of findings with severity [`Severity::Unlisted`], which are among the warnings.
+    pub(super) fn add_unlisted(&mut self, count: u64) {
+        self.unlisted += count;
     }
 
     /// Adds a key that cannot be read.
@@ -226,6 +244,9 @@ impl Report {
             let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
             set("source", label.into());
             set("ok", is_good.into());
+            if let Some(part) = self.part {
+                set("part", part.to_string().into());
+            }
             set("summary", summary);
             set(
                 "arrays",
@@ -286,7 +307,10 @@ impl Report {
 
     fn success(&self) -> String {
         match (self.not_checked.count, self.unlisted) {
-            (0, 0) => "OK: everything was read and decoded".to_owned(),
+            (0, 0) => match self.part {
+                Some(part) => format!("OK: everything of part {part} was read and decoded"),
+                None => "OK: everything was read and decoded".to_owned(),
+            },
             (0, _) => {
                 "OK, as far as keys are listed (--strict makes what is not listed a failure)".into()
             }
@@ -325,6 +349,7 @@ impl CheckedArray {
         set("bad", decoded.bad.into());
         if let Some(absent) = &self.absent {
             set("absent", absent.count.into());
+            set("total_chunks", absent.total.into());
             set("absent_keys", json!(absent.keys));
         }
         members.into()
@@ -351,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_verdict_names_unchecked_chunks() {
-        let mut report = Report::new(true);
+        let mut report = Report::new(true, None);
         report.array(key("a"), None);
         assert!(!report.is_bad(true));
         assert_eq!(report.success(), "OK: everything was read and decoded");

@@ -85,6 +85,91 @@ fn check_names_absent_chunks() {
 }
 
 #[test]
+fn the_parts_of_a_check_add_up_to_the_whole() {
+    const PARTS: usize = 3;
+    let dir = scratch();
+    let store = dir.path().join("a.zarr");
+    write(
+        store.join("zarr.json"),
+        r#"{"zarr_format": 3, "node_type": "group"}"#,
+    );
+    for name in ["a", "b"] {
+        let (shape, grid) = (json!([400]), regular(&json!([4])));
+        array(&store.join(name), &shape, &grid, &json!(["bytes"]));
+        for chunk in (0..100).filter(|chunk| chunk % 9 != 0) {
+            write(store.join(format!("{name}/c/{chunk}")), [1; 4]);
+        }
+    }
+    for bad in [1, 50, 70] {
+        write(store.join(format!("b/c/{bad}")), [1]);
+    }
+    write(store.join("a/notes.txt"), b"text");
+    let arguments = |part: usize| [format!("--part={part}/{PARTS}"), "--json".into()];
+    let mut results = Vec::new();
+    let (mut chunks, mut bad) = (Vec::new(), 0);
+    for part in 1..=PARTS {
+        let arguments = arguments(part);
+        let output = run_on("check", &store, &arguments.each_ref().map(String::as_str));
+        let document = checked(&output);
+        assert_eq!(document["part"], format!("{part}/{PARTS}"));
+        chunks.push(document["summary"]["chunks"].as_u64().unwrap());
+        bad += document["summary"]["bad"].as_u64().unwrap();
+        let file = dir.path().join(format!("{part}.json"));
+        write(&file, &output.out);
+        results.push(file.to_str().unwrap().to_owned());
+    }
+    assert_eq!(bad, 3);
+    assert!(chunks.iter().all(|chunks| *chunks > 30), "{chunks:?}");
+    let merge = |files: &[&str], more: &[&str]| {
+        output_of(zarrfs().args(["check", "--merge"]).args(files).args(more))
+    };
+    let [one, two, three] = [&results[0], &results[1], &results[2]].map(String::as_str);
+    let without_time = |mut document: Value| {
+        let summary = document["summary"].as_object_mut().unwrap();
+        summary.remove("seconds").unwrap();
+        summary.remove("decoded_mb_per_second").unwrap();
+        for list in ["bad", "warnings"] {
+            let findings = document[list].as_array_mut().unwrap();
+            findings.sort_by_key(|finding| finding["key"].to_string());
+        }
+        document
+    };
+    let whole = without_time(checked(&run_on("check", &store, &["--json"])));
+    let merged = without_time(checked(&merge(&[three, one, two], &["--json"])));
+    assert_eq!(merged, whole);
+    // The text too, but for the time and the order of the findings.
+    let lines = |output: CommandOutput| {
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let lines = output
+            .out
+            .lines()
+            .map(|line| match line.split_once(" in ") {
+                Some((before, after)) => format!("{before}:{}", after.rsplit_once(':').unwrap().1),
+                None => line.to_owned(),
+            });
+        lines.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(
+        lines(merge(&[one, two, three], &[])),
+        lines(run_on("check", &store, &[]))
+    );
+
+    merge(&[one, three], &[]).failed(1, &["2 of 3", "missing: 2"]);
+    merge(&[one, two, three, one], &[]).failed(1, &["part 1/3", "1.json"]);
+    let other = dir.path().join("other.json");
+    write(
+        &other,
+        run_on("check", "demo:", &["--part=2/3", "--json"]).out,
+    );
+    merge(&[one, other.to_str().unwrap(), three], &[]).failed(1, &["not of the same check"]);
+    write(&other, run_on("check", &store, &["--json"]).out);
+    merge(&[other.to_str().unwrap()], &[]).failed(1, &["without --part"]);
+    write(&other, "{");
+    merge(&[other.to_str().unwrap()], &[]).failed(1, &["other.json", "EOF"]);
+    run_on("check", &store, &["--part", "4/3"]).failed(2, &["4/3", "I/N"]);
+}
+
+#[test]
 fn check_passes_the_demo_store() {
     let output = run_on("check", "demo:", &[]);
     assert!(

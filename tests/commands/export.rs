@@ -136,6 +136,102 @@ fn an_interrupted_export_resumes_at_the_end_of_the_written_part() {
     );
 }
 
+/// Returns the names of the files in a directory that begin with a period.
+fn hidden_in(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().flatten();
+    let names = names.map(|file| file.file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with('.')).collect()
+}
+
+#[test]
+fn processes_write_the_parts_of_a_file_at_the_same_time() {
+    let dir = scratch();
+    let store = long_array(dir.path());
+    let source = store.to_str().unwrap();
+    let [whole, parallel] = ["whole.npy", "parallel.npy"].map(|name| dir.path().join(name));
+    export(source, &whole, &[]).ok();
+    let whole = read(&whole).unwrap();
+    // More processes than pieces of 4 MiB, and parts that run twice.
+    for (count, repeated) in [(2, 1), (9, 2)] {
+        let parts = (1..=count).cycle().take(count * repeated);
+        let running = parts.map(|part| {
+            let mut command = zarrfs();
+            command.args(["export", source]).arg(&parallel);
+            command.arg(format!("--part={part}/{count}"));
+            command
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        });
+        let mut left = 0;
+        for process in running.collect::<Vec<_>>() {
+            let output = process.wait_with_output().unwrap();
+            let text = String::from_utf8(output.stderr).unwrap();
+            let is_late = repeated > 1 && text.contains("parallel.npy");
+            assert!(output.status.success() || is_late, "{text}");
+            left += usize::from(text.contains("is not yet"));
+        }
+        assert!(left < count * repeated, "one process completes the file");
+        assert!(read(&parallel).unwrap() == whole, "{count}");
+        fs::remove_file(&parallel).unwrap();
+    }
+    let part = |part: &str, more: &[&str]| export(source, &parallel, &[&[part], more].concat());
+    part("--part=1/2", &["--resume"]).failed(2, &["--resume"]);
+    let output = ["export", source, "-", "--as", "npy", "--part=1/2"];
+    output_of(zarrfs().args(output)).failed(1, &["--part needs a file"]);
+}
+
+#[test]
+fn a_part_that_failed_is_written_again_alone() {
+    let dir = scratch();
+    let store = long_array(dir.path());
+    let source = store.to_str().unwrap();
+    let file = dir.path().join("long.bin");
+    let part = |number: usize| export(source, &file, &[&format!("--part={number}/3")]);
+    part(3).ok();
+    write(store.join("c/6"), b"short");
+    part(2).failed(1, &["c/6"]);
+    part(1).ok();
+    assert!(!file.exists());
+    let [hidden] = &*hidden_in(dir.path()) else {
+        panic!("{:?}", hidden_in(dir.path()));
+    };
+    // Marks a byte of a part that is complete.
+    let data = dir.path().join(hidden).join("data");
+    let data = fs::File::options().write(true).open(data).unwrap();
+    data.write_all_at(&[99], 10 << 20).unwrap();
+    assert!(part(3).ok().err.contains("part 2 is not yet"));
+    write(store.join("c/6"), vec![6; CHUNK_BYTES]);
+    part(2).ok();
+    let bytes = read(&file).unwrap();
+    let expected = |at: usize| match at {
+        0 | 1 => 0,
+        chunk => u8::try_from(chunk).unwrap(),
+    };
+    assert_eq!(bytes[10 << 20], 99, "a complete part is not written again");
+    for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
+        assert!(
+            chunk[1..].iter().all(|byte| *byte == expected(number)),
+            "{number}"
+        );
+    }
+    assert!(hidden_in(dir.path()).is_empty());
+    part(1).failed(1, &["long.bin", "--overwrite"]);
+
+    // What a process leaves that is killed after it has completed the file.
+    let left = dir.path().join(hidden);
+    fs::create_dir(&left).unwrap();
+    write(left.join("1"), b"");
+    for number in 1..=3 {
+        let number = format!("--part={number}/3");
+        export(source, &file, &[&number, "--overwrite"]).ok();
+    }
+    let bytes = read(&file).unwrap();
+    assert_eq!(bytes[10 << 20], 10);
+    assert_eq!(bytes.len(), CHUNKS * CHUNK_BYTES);
+    assert!(hidden_in(dir.path()).is_empty());
+}
+
 #[test]
 fn a_key_may_be_an_argument_of_its_own() {
     let dir = scratch();
