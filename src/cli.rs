@@ -97,6 +97,29 @@ impl Cli {
         };
         remote.env_file.as_deref()
     }
+
+    /// Whether the command prints JSON documents, also about its failure.
+    pub fn is_json(&self) -> bool {
+        match &self.command {
+            Command::Mount(arguments) => arguments.options.json,
+            Command::Demo(arguments) => arguments.options.json,
+            Command::Mounts(arguments) => arguments.json,
+            Command::Tree(arguments) => arguments.json,
+            Command::Info(arguments) => arguments.json,
+            Command::Check(arguments) => arguments.json,
+            Command::Export(arguments) => arguments.json,
+            Command::Views(arguments) => arguments.json,
+            Command::Stats(arguments) => arguments.json,
+            // Standard output is that of the command that runs.
+            Command::Run(_)
+            | Command::Path(_)
+            | Command::Umount(_)
+            | Command::Completions(_)
+            | Command::Complete(_)
+            | Command::Man(_)
+            | Command::Help(_) => false,
+        }
+    }
 }
 
 /// The commands.

@@ -18,15 +18,16 @@ use std::time::UNIX_EPOCH;
 
 use futures_util::{StreamExt, stream};
 use rustix::fs::{CWD, RenameFlags, renameat, renameat_with};
+use serde_json::{Map, Value};
 
 use self::parts::PartialFile;
 use crate::array::{Engine, EngineOptions};
 use crate::cli::{DEMO, ExportArgs};
-use crate::inspect::{Failure, OpenedSource, Part, Transfer, default_memory_limit_bytes};
+use crate::inspect::{self, Failure, OpenedSource, Part, Transfer, default_memory_limit_bytes};
 use crate::machine::{cores, memory_bytes};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
-use crate::store::Object;
+use crate::store::{ErrorKind, Object};
 use crate::units::FOREVER;
 use crate::view::{Format, FormatSet, Nodes, NodesOptions, ViewFile};
 
@@ -91,18 +92,51 @@ async fn write_view(args: &ExportArgs) -> Result<(), Failure> {
         Err(error) => return Err(unavailable(&node, format, error)),
     };
     let file = ViewFile::of(&nodes, &node, content)
-        .ok_or_else(|| format!("`{format}` is a directory, which `export` does not write"))?;
+        .ok_or_else(|| format!("`{format}` is a directory, which `export` does not write"))
+        .map_err(|message| ErrorKind::Usage.failure(message))?;
     let view = Arc::new(file).open().await?;
     match (args.part, target.file) {
-        (Some(part), Some(file)) => target.write_part(&*view, is_remote, file, part).await,
-        _ => target.write(&*view).await,
+        (Some(part), Some(file)) => target.write_part(&*view, is_remote, file, part).await?,
+        _ => target.write(&*view).await?,
     }
+    if args.json {
+        let document = document(
+            args,
+            opened.store.label(),
+            &node,
+            (format, view.size_bytes()),
+        );
+        inspect::print(format!("{document:#}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Describes the written file.
+fn document(
+    args: &ExportArgs,
+    source: &str,
+    node: &ViewNode,
+    (format, size): (Format, u64),
+) -> Value {
+    let mut members = Map::new();
+    let mut set = |name: &str, value: Value| _ = members.insert(name.into(), value);
+    set("source", source.into());
+    set("key", String::from_utf8_lossy(node.key().as_bytes()).into());
+    set("format", format.name().into());
+    set("file", args.file.to_string_lossy().into());
+    set("size_bytes", size.into());
+    if let Some(part) = args.part {
+        set("part", part.to_string().into());
+    }
+    inspect::document("export", members)
 }
 
 fn unavailable(node: &ViewNode, format: Format, error: ContentError) -> Failure {
     let key = node.key();
     match error {
-        ContentError::Absent(reason) => format!("{key}: no `{format}`: {reason}").into(),
+        ContentError::Absent(reason) => {
+            ErrorKind::NoView.failure(format!("{key}: no `{format}`: {reason}"))
+        }
         failed => failed.into_error(key).into(),
     }
 }
@@ -166,27 +200,47 @@ impl<'a> ExportTarget<'a> {
             overwrite: args.overwrite,
             resume: args.resume,
         };
-        match file {
-            Some(file) if file.is_dir() => {
-                Err(format!("{}: a directory; give the name of a file", file.display()).into())
-            }
-            Some(file) if file.exists() && !args.overwrite => {
-                Err(format!("{}: it exists (see --overwrite)", file.display()).into())
-            }
-            Some(file) if !directory_of(file).is_dir() => {
-                let directory = directory_of(file).display();
-                Err(format!("{}: {directory} is no directory", file.display()).into())
-            }
-            None if args.format.is_none() => Err(
-                "standard output has no suffix: choose a format with --as, such as --as nc".into(),
-            ),
-            None if args.resume => Err("--resume needs a file".into()),
-            None if args.part.is_some() => Err("--part needs a file".into()),
-            None if io::stdout().is_terminal() => {
-                Err("standard output is a terminal; redirect it, or give the name of a file".into())
-            }
-            _ => Ok(target),
+        let refused = |kind: ErrorKind, reason: &str| Err(kind.failure(reason));
+        let Some(file) = file else {
+            return match args {
+                ExportArgs { format: None, .. } => refused(
+                    ErrorKind::Usage,
+                    "standard output has no suffix: choose a format with --as, such as --as nc",
+                ),
+                ExportArgs { resume: true, .. } => {
+                    refused(ErrorKind::Usage, "--resume needs a file")
+                }
+                ExportArgs { part: Some(_), .. } => {
+                    refused(ErrorKind::Usage, "--part needs a file")
+                }
+                ExportArgs { json: true, .. } => refused(
+                    ErrorKind::Usage,
+                    "--json needs a file: standard output has the content",
+                ),
+                _ if io::stdout().is_terminal() => refused(
+                    ErrorKind::Usage,
+                    "standard output is a terminal; redirect it, or give the name of a file",
+                ),
+                _ => Ok(target),
+            };
+        };
+        let shown = file.display();
+        let directory = directory_of(file);
+        if file.is_dir() {
+            let message = format!("{shown}: a directory; give the name of a file");
+            return refused(ErrorKind::Usage, &message);
         }
+        if file.exists() && !args.overwrite {
+            return refused(
+                ErrorKind::Exists,
+                &format!("{shown}: it exists (see --overwrite)"),
+            );
+        }
+        if !directory.is_dir() {
+            let message = format!("{shown}: {} is no directory", directory.display());
+            return refused(ErrorKind::NotADirectory, &message);
+        }
+        Ok(target)
     }
 
     /// Returns the format of `--as`, or that of the longest matching suffix of the file name.
@@ -203,12 +257,11 @@ impl<'a> ExportTarget<'a> {
         if let Some(format) = self.format {
             return match suits(&format) {
                 true => Ok(format),
-                false => Err(format!(
+                false => Err(ErrorKind::NoView.failure(format!(
                     "{}: it is {kind}, which has no `{format}`; there are {}",
                     node.key(),
                     words()
-                )
-                .into()),
+                ))),
             };
         }
         let name = self.file.and_then(Path::file_name).unwrap_or_default();
@@ -242,7 +295,8 @@ impl<'a> ExportTarget<'a> {
                 (None, _) => format!("no suffix of a view of {key}"),
             };
             let words = words();
-            format!("{name}: {why}; {key} is {kind} and has with --as {words}").into()
+            let message = format!("{name}: {why}; {key} is {kind} and has with --as {words}");
+            ErrorKind::NoView.failure(message)
         })
     }
 
@@ -255,7 +309,7 @@ impl<'a> ExportTarget<'a> {
             return Ok(out.flush()?);
         };
         let part = part_name(file, view.version().0, size);
-        let failed = |error: io::Error| format!("{}: {error}", part.display());
+        let failed = |error: io::Error| ErrorKind::at(&part, error);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(!self.resume);
         let output = options.open(&part).map_err(failed)?;
@@ -273,8 +327,10 @@ impl<'a> ExportTarget<'a> {
             rename(CWD, &part, file, self.overwrite)
         });
         finished.map_err(|error| {
-            let part = part.display();
-            format!("{error} (what was written is in {part}; --resume continues it)").into()
+            let (part, kind) = (part.display(), ErrorKind::of(&*error));
+            kind.failure(format!(
+                "{error} (what was written is in {part}; --resume continues it)"
+            ))
         })
     }
 }
@@ -343,7 +399,7 @@ fn rename(directory: impl AsFd, part: &Path, file: &Path, overwrite: bool) -> Re
         renamed => renamed,
     };
     let renamed = renamed.map_err(io::Error::from);
-    renamed.map_err(|error| format!("{}: {error}", file.display()).into())
+    renamed.map_err(|error| ErrorKind::at(file, error))
 }
 
 /// Returns the name of an incomplete file, which is unique to the file, its metadata version and its size.
@@ -397,7 +453,8 @@ async fn copy(
         let bytes = data.bytes(&[])?;
         if bytes.len() != length {
             let got = bytes.len();
-            return Err(format!("{got} bytes of {length} at {at}: it has changed").into());
+            let message = format!("{got} bytes of {length} at {at}: it has changed");
+            return Err(ErrorKind::Changed.failure(message));
         }
         put(at, bytes)?;
         progress.advance(length as u64);

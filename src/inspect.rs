@@ -40,8 +40,8 @@ use crate::cli::{DEMO, SourceArgs, key_of};
 use crate::hierarchy::{Collection, KEY_CLASSES, MetadataListingStore, find_hierarchies};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DatabaseOptions, DirOptions, IcechunkOptions, Key, Kind, ListingSupport, OpenOptions,
-    SourceName, Store, StoreError, ZipOptions, list_prefixes, open_demo,
+    DatabaseOptions, DirOptions, ErrorKind, IcechunkOptions, Key, Kind, ListingSupport,
+    OpenOptions, SourceName, Store, StoreError, ZipOptions, list_prefixes, open_demo,
 };
 use crate::units::FOREVER;
 
@@ -118,16 +118,20 @@ impl OpenedSource {
             )),
         };
         let root = match &args.path {
-            Some(path) => base.join_key(&key_of(path).map_err(|error| format!("--path {error}"))?),
+            Some(path) => {
+                let invalid = |error| ErrorKind::Usage.failure(format!("--path {error}"));
+                base.join_key(&key_of(path).map_err(invalid)?)
+            }
             None => base.clone(),
         };
         let label = store.label();
         let stat = match store.stat(&root).await {
             Ok(stat) => stat,
-            Err(error) => return Err(failed_key(&*store, &root, &error).await.into()),
+            Err(error) => return Err(failed_key(&*store, &root, &error).await),
         };
         if stat.kind != Kind::Prefix {
-            return Err(format!("{label}: {root}: a value, neither a group nor an array").into());
+            let message = format!("{label}: {root}: a value, neither a group nor an array");
+            return Err(ErrorKind::NotADirectory.failure(message));
         }
         let no_metadata = match is_listed_here(&*store) {
             true => no_metadata(&*store, &base, &root).await,
@@ -160,7 +164,9 @@ impl OpenedSource {
     /// What is there instead, as far as that is known without requests.
     fn check_hierarchy(&self) -> Result<(), Failure> {
         match &self.no_metadata {
-            Some(no_metadata) if no_metadata.is_proven() => Err(no_metadata.to_string().into()),
+            Some(no_metadata) if no_metadata.is_proven() => {
+                Err(ErrorKind::NotZarr.failure(no_metadata.to_string()))
+            }
             _ => Ok(()),
         }
     }
@@ -185,7 +191,8 @@ impl OpenedSource {
         if *key == self.root && is_directory().await {
             let found = self.collection().await;
             if found.is_empty() && !found.is_partial {
-                return Err(self.nothing_found(true).await.into());
+                let message = self.nothing_found(true).await;
+                return Err(ErrorKind::NotZarr.failure(message));
             }
         }
         Ok(())
@@ -214,9 +221,13 @@ impl OpenedSource {
 /// The largest number of names in the message about a missing key.
 const MAX_NAMES: usize = 5;
 
-/// Returns the message about a key of a source that cannot be opened. For a missing key, the
-/// message has the most similar names.
-pub async fn failed_key(store: &dyn Store, key: &Key, error: &StoreError) -> String {
+/// Returns the failure to open a key of a source. For a missing key, the message has the most similar names.
+pub async fn failed_key(store: &dyn Store, key: &Key, error: &StoreError) -> Failure {
+    let message = failed_key_message(store, key, error).await;
+    error.kind().failure(message)
+}
+
+async fn failed_key_message(store: &dyn Store, key: &Key, error: &StoreError) -> String {
     let message = format!("{}: {error}", store.label());
     if !matches!(error, StoreError::NotFound { .. }) || !is_listed_here(store) {
         return message;
@@ -294,7 +305,7 @@ mod tests {
         let message = |path: &str| {
             let key = Key::new(path.as_bytes()).unwrap();
             let error = StoreError::NotFound { key: key.clone() };
-            block_on(failed_key(&store, &key, &error))
+            block_on(failed_key(&store, &key, &error)).to_string()
         };
         let text = message("a/ssh");
         assert!(

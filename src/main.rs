@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
 
 use serde_json::{Map, Value, json};
-use zarrfs::cli::{self, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs};
+use zarrfs::cli::{
+    self, Cli, Command, CompleteArgs, CompletionSource, ManArgs, MountsArgs, RunArgs,
+};
 use zarrfs::daemon::{self, Failure, MountedSource, Source};
 use zarrfs::export;
 use zarrfs::inspect::{self, Verdict};
+use zarrfs::store::ErrorKind;
 
 /// The exit code of any failed command but mount.
 const FAILED: u8 = 1;
@@ -22,89 +25,103 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = cli::parse(std::env::args_os());
+    let (is_json, code) = (cli.is_json(), failure_code(&cli.command));
+    execute(cli).unwrap_or_else(|failure| {
+        report(&failure, is_json);
+        ExitCode::from(code)
+    })
+}
+
+/// Returns the exit code of a command that fails.
+fn failure_code(command: &Command) -> u8 {
+    match command {
+        Command::Mount(_) | Command::Demo(_) => MOUNT_FAILED,
+        Command::Run(_) if daemon::private_mountpoint().is_some() => MOUNT_FAILED,
+        Command::Run(_) => RUN_FAILED,
+        _ => FAILED,
+    }
+}
+
+/// Prints the message of a failure, and its document for programs. The exit code depends on neither.
+fn report(failure: &Failure, is_json: bool) {
+    // The waiting command prints that of a background process.
+    if daemon::is_background() {
+        return;
+    }
+    let _ = writeln!(io::stderr(), "zarrfs: {failure}");
+    if is_json {
+        let kind = ErrorKind::of(&**failure).name();
+        let members = [
+            ("kind", kind.into()),
+            ("message", failure.to_string().into()),
+        ];
+        let members = members.map(|(name, value): (&str, Value)| (name.to_owned(), value));
+        let document = inspect::document("error", Map::from_iter(members));
+        let _ = inspect::print(format!("{document:#}\n").as_bytes());
+    }
+}
+
+fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     // For `run`, the variables are for the daemon, not for the command.
     let is_for_child = matches!(cli.command, Command::Run(_)) && !daemon::is_background();
-    if let Some(file) = cli.env_file().filter(|_| !is_for_child)
-        && let Err(failure) = daemon::restart_with_env_file(file)
-    {
-        let mounts = matches!(cli.command, Command::Mount(_) | Command::Demo(_));
-        return ended(Err(failure), if mounts { MOUNT_FAILED } else { FAILED });
+    if let Some(file) = cli.env_file().filter(|_| !is_for_child) {
+        daemon::restart_with_env_file(file)?;
     }
     let helper = cli.helper.as_ref();
     match cli.command {
-        Command::Umount(arguments) => ended(daemon::umount(&arguments), FAILED),
-        Command::Demo(demo) => ended(
-            daemon::mount(&Source::Demo, Some(&demo.mountpoint), demo.options, None),
-            MOUNT_FAILED,
-        ),
+        Command::Umount(arguments) => daemon::umount(&arguments)?,
+        Command::Demo(demo) => {
+            daemon::mount(&Source::Demo, Some(&demo.mountpoint), demo.options, None)?
+        }
         Command::Mount(mount) => {
             let source = Source::new(mount.source);
-            ended(
-                daemon::mount(&source, mount.mountpoint.as_deref(), mount.options, helper),
-                MOUNT_FAILED,
-            )
+            daemon::mount(&source, mount.mountpoint.as_deref(), mount.options, helper)?
         }
-        Command::Mounts(arguments) => shown(|| mounts(&arguments)),
-        Command::Tree(arguments) => shown(|| inspect::tree(&arguments)),
-        Command::Info(arguments) => shown(|| inspect::info(&arguments)),
-        Command::Check(arguments) => check(|| inspect::check(&arguments)),
-        Command::Export(arguments) => shown(|| export::export(&arguments)),
-        Command::Views(arguments) => shown(|| daemon::views(&arguments)),
-        Command::Path(arguments) => shown(|| daemon::path(&arguments)),
-        Command::Run(arguments) => run(*arguments),
-        Command::Stats(arguments) => shown(|| daemon::stats(&arguments)),
+        Command::Check(arguments) => return check(|| inspect::check(&arguments)),
+        Command::Run(arguments) => return run(*arguments),
+        Command::Mounts(arguments) => shown(|| mounts(&arguments))?,
+        Command::Tree(arguments) => shown(|| inspect::tree(&arguments))?,
+        Command::Info(arguments) => shown(|| inspect::info(&arguments))?,
+        Command::Export(arguments) => shown(|| export::export(&arguments))?,
+        Command::Views(arguments) => shown(|| daemon::views(&arguments))?,
+        Command::Path(arguments) => shown(|| daemon::path(&arguments))?,
+        Command::Stats(arguments) => shown(|| daemon::stats(&arguments))?,
         Command::Completions(arguments) => {
-            shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))
+            shown(|| Ok(inspect::print(&cli::completions(arguments.shell))?))?
         }
-        Command::Complete(arguments) => shown(|| complete(&arguments)),
-        Command::Man(arguments) => shown(|| man(&arguments)),
-        Command::Help(arguments) => shown(|| help(arguments.topic.as_deref())),
+        Command::Complete(arguments) => shown(|| complete(&arguments))?,
+        Command::Man(arguments) => shown(|| man(&arguments))?,
+        Command::Help(arguments) => shown(|| help(arguments.topic.as_deref()))?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a command on a private mount; the background process serves it.
-fn run(arguments: RunArgs) -> ExitCode {
+fn run(arguments: RunArgs) -> Result<ExitCode, Failure> {
     if let Some(mountpoint) = daemon::private_mountpoint() {
         let source = Source::new(arguments.source);
-        let mounted = daemon::mount(&source, Some(&mountpoint), arguments.options, None);
-        return ended(mounted, MOUNT_FAILED);
+        daemon::mount(&source, Some(&mountpoint), arguments.options, None)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    match daemon::run(&arguments) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => ended(Err(failure), RUN_FAILED),
-    }
+    Ok(ExitCode::from(daemon::run(&arguments)?))
 }
 
-/// Prints a failure and returns the exit code.
-fn ended(result: Result<(), Failure>, code: u8) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !daemon::is_background() {
-                // The exit code does not depend on this message.
-                let _ = writeln!(io::stderr(), "zarrfs: {failure}");
-            }
-            ExitCode::from(code)
-        }
-    }
-}
-
-/// Returns the exit code of a command that prints; a closed pipe is not a failure.
-fn shown(command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+/// Runs a command that prints; a closed pipe is not a failure.
+fn shown(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let result = daemon::log_warnings().and_then(|()| command());
     match result {
-        Err(failure) if is_reader_gone(&failure) => ExitCode::SUCCESS,
-        result => ended(result, FAILED),
+        Err(failure) if is_reader_gone(&failure) => Ok(()),
+        result => result,
     }
 }
 
 /// Returns the exit code of a check; a closed pipe is a failure.
-fn check(command: impl FnOnce() -> Result<Verdict, Failure>) -> ExitCode {
+fn check(command: impl FnOnce() -> Result<Verdict, Failure>) -> Result<ExitCode, Failure> {
     match daemon::log_warnings().and_then(|()| command()) {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(FAILED),
-        Err(failure) if is_reader_gone(&failure) => ExitCode::from(FAILED),
-        Err(failure) => ended(Err(failure), FAILED),
+        Ok(Verdict::Good) => Ok(ExitCode::SUCCESS),
+        Ok(Verdict::Bad) => Ok(ExitCode::from(FAILED)),
+        Err(failure) if is_reader_gone(&failure) => Ok(ExitCode::from(FAILED)),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -53,6 +53,7 @@ mod dir;
 mod disk;
 mod document_store;
 mod error;
+mod error_kind;
 mod fault;
 mod file_type;
 mod icechunk;
@@ -86,6 +87,7 @@ pub use document_store::{
     DocumentReads, DocumentRef, DocumentStore, Fetched, Presence, drop_older, now_ms,
 };
 pub use error::StoreError;
+pub use error_kind::ErrorKind;
 #[cfg(test)]
 pub(crate) use fault::ReplacedStore;
 pub use fault::{FaultStore, HangingStore};

@@ -158,6 +158,9 @@ pub struct ExportArgs {
     /// Write only the part I of N of the file; N processes, each with another I, write all of it
     #[arg(long, value_name = "I/N", conflicts_with = "resume")]
     pub part: Option<Part>,
+    /// One JSON document about the file on standard output
+    #[arg(long)]
+    pub json: bool,
     /// Assume WGS 84 in a raster or NetCDF file: EPSG:4326 for latitudes and longitudes in degrees if no
     /// metadata name a system, its figure of the Earth for a grid mapping without one
     #[arg(long)]

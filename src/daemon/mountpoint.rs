@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::kernel::MountDirectory;
 use super::{Failure, kernel, probe, server};
 use crate::machine::mountinfo::parse_table;
+use crate::store::ErrorKind;
 
 /// A directory that is locked for a mount of this process.
 #[derive(Debug)]
@@ -178,10 +179,9 @@ impl Mountpoint {
         self.check_outside(path, what)?;
         if is_at_or_above(path, &self.path) {
             let shown = self.path.display();
-            return Err(format!(
+            return Err(ErrorKind::Mountpoint.failure(format!(
                 "mountpoint {shown}: lies inside {what}; choose a directory outside of it"
-            )
-            .into());
+            )));
         }
         Ok(())
     }
@@ -190,10 +190,9 @@ impl Mountpoint {
     pub(super) fn check_outside(&self, path: &Path, what: &str) -> Result<(), Failure> {
         if is_within(path, &self.path) {
             let shown = self.path.display();
-            return Err(format!(
+            return Err(ErrorKind::Mountpoint.failure(format!(
                 "mountpoint {shown}: {what} lies inside it; choose a directory beside it"
-            )
-            .into());
+            )));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ use crate::fuse::{Mounted, Transport};
 use crate::inspect;
 use crate::machine::{cores, inherited_descriptors, keep_descriptors_from_children};
 use crate::runtime::{self, block_on};
-use crate::store::{Capabilities, Key, RemoteOptions, SourceName, Store, Ttl};
+use crate::store::{Capabilities, ErrorKind, Key, RemoteOptions, SourceName, Store, Ttl};
 use crate::tree::{self, MountedTrees, MuxTree, Tree};
 use crate::view::{Nodes, NodesOptions};
 pub(super) use arguments::is_source;
@@ -114,7 +114,7 @@ fn mount_at(
     if is_background()
         && let Err(failure) = &result
     {
-        background::send_result(&format!("{failure}"));
+        background::send_failure(failure);
     }
     result
 }
@@ -334,7 +334,10 @@ fn build_fs(
     ));
     let tree = tree.map_err(|failure| match block_on(store.stat(&root)) {
         Err(error) => block_on(inspect::failed_key(&*store, &root, &error)),
-        Ok(_) => format!("{}: {failure}", store.label()),
+        Ok(_) => {
+            let message = format!("{}: {failure}", store.label());
+            ErrorKind::of(&*failure).failure(message)
+        }
     })?;
     let mut fs = block_on(Fs::new(tree, policy))?;
     let socket = open_socket();

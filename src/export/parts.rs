@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use super::rename;
 use crate::inspect::{Failure, Part};
+use crate::store::ErrorKind;
 
 const DATA: &str = "data";
 
@@ -46,7 +47,7 @@ impl PartialFile {
             }
             opened => opened,
         };
-        opened.map_err(|error| format!("{}: {error}", path.display()).into())
+        opened.map_err(|error| ErrorKind::at(&path, error))
     }
 
     fn existing(path: &Path) -> io::Result<Self> {
@@ -65,7 +66,7 @@ impl PartialFile {
         match statat(&self.directory, part.to_string(), AtFlags::empty()) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.failed(error.into())),
         }
     }
 
@@ -87,7 +88,7 @@ impl PartialFile {
         match created {
             // Another process has completed the file and removed the directory.
             Err(Errno::NOENT) => return self.completed_by_another(file),
-            created => drop(created.map_err(|error| self.failed(error))?),
+            created => drop(created.map_err(|error| self.failed(error.into()))?),
         }
         for other in 1..=part.count() {
             if !self.has(other)? {
@@ -103,15 +104,17 @@ impl PartialFile {
             Err(_) if self.is(file) => return Ok(None),
             Err(failure) => return Err(failure),
         }
-        fs::remove_dir_all(&self.path)
-            .map_err(|error| format!("{}: {error}", self.path.display()))?;
+        fs::remove_dir_all(&self.path).map_err(|error| self.failed(error))?;
         Ok(None)
     }
 
     fn completed_by_another(&self, file: &Path) -> Result<Option<u32>, Failure> {
         match self.is(file) {
             true => Ok(None),
-            false => Err(self.failed("another process has removed it; run all parts again")),
+            false => Err(ErrorKind::Changed.failure(format!(
+                "{}: another process has removed it; run all parts again",
+                self.path.display()
+            ))),
         }
     }
 
@@ -124,8 +127,8 @@ impl PartialFile {
             .is_some_and(|own| other.ok().map(id) == Some(own))
     }
 
-    pub(super) fn failed(&self, error: impl std::fmt::Display) -> Failure {
-        format!("{}: {error}", self.path.display()).into()
+    pub(super) fn failed(&self, error: io::Error) -> Failure {
+        ErrorKind::at(&self.path, error)
     }
 }
 

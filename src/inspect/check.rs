@@ -24,7 +24,7 @@ use crate::array::{Engine, read_through};
 use crate::cli::CheckArgs;
 use crate::machine::cores;
 use crate::runtime::{block_on, spawn};
-use crate::store::{Key, ListingSupport, Store, StoreError};
+use crate::store::{ErrorKind, Key, ListingSupport, Store, StoreError};
 use crate::sync::Mutex;
 
 /// The result of a check.
@@ -172,7 +172,7 @@ impl Checker {
         let decoded = decoded.await.unwrap_or_else(|_| {
             self.report(|report| {
                 let cause = "bug: the decoder panicked".to_owned();
-                report.add(Severity::Bad, array, &key, cause)
+                report.add(Severity::Bad(ErrorKind::Internal), array, &key, cause)
             });
             ArrayTotals {
                 chunks: 1,

@@ -61,7 +61,7 @@ impl Entry {
         Self::new(NodeState::Broken {
             document: document.to_owned(),
             reason: reason.to_string(),
-            is_store_error: false,
+            failure: None,
         })
     }
 
@@ -109,7 +109,11 @@ impl Entry {
                     entry.consolidated = Some(node);
                 }
                 Ok(None) => {}
-                Err(reason) => entry.notes.push(format!("consolidated metadata: {reason}")),
+                Err(error) => {
+                    entry
+                        .notes
+                        .push(format!("consolidated metadata: {}", error.reason));
+                }
             }
             if entry.consolidated.is_some() && !is_listed {
                 return entry;

@@ -12,7 +12,7 @@ use super::presence::AbsentChunks;
 use super::report::{ArrayTotals, Report, Severity};
 use super::{Failure, output};
 use crate::machine::read_file;
-use crate::store::Key;
+use crate::store::{ErrorKind, Key};
 
 /// The largest size of a result in bytes.
 const MAX_RESULT_BYTES: u64 = 1 << 30;
@@ -34,7 +34,7 @@ pub(super) fn merge(files: &[PathBuf], is_json: bool, strict: bool) -> Result<Ve
     let results = files.iter().map(|file| read(file));
     let results: Vec<PartResult> = results.collect::<Result<_, _>>()?;
     let Some(first) = results.first() else {
-        return Err("no results to add up".into());
+        return Err(ErrorKind::Usage.failure("no results to add up"));
     };
     let source = text(&first.document, "source");
     check_parts(&results)?;
@@ -58,7 +58,7 @@ pub(super) fn merge(files: &[PathBuf], is_json: bool, strict: bool) -> Result<Ve
 
 fn read(file: &Path) -> Result<PartResult, Failure> {
     let bytes = read_file(file, MAX_RESULT_BYTES);
-    let bytes = bytes.map_err(|error| format!("{}: {error}", file.display()))?;
+    let bytes = bytes.map_err(|error| ErrorKind::at(file, error))?;
     let document: Value =
         serde_json::from_slice(&bytes).map_err(|error| not_a_result(file, &error.to_string()))?;
     if document["schema"] != *output::schema("check") {
@@ -74,11 +74,10 @@ fn read(file: &Path) -> Result<PartResult, Failure> {
 }
 
 fn not_a_result(file: &Path, why: &str) -> Failure {
-    format!(
+    ErrorKind::Usage.failure(format!(
         "{}: no JSON document of check --part: {why}",
         file.display()
-    )
-    .into()
+    ))
 }
 
 /// Checks that the results are all parts of one check.
@@ -95,19 +94,19 @@ fn check_parts(results: &[PartResult]) -> Result<(), Failure> {
     {
         let of_first = (first.part.count(), text(&first.document, "source"));
         if (part.count(), text(document, "source")) != of_first {
-            return Err(format!(
+            return Err(ErrorKind::Usage.failure(format!(
                 "{} and {} are not of the same check: part {} of {}, and part {part} of {}",
                 first.file.display(),
                 file.display(),
                 first.part,
                 of_first.1,
                 text(document, "source"),
-            )
-            .into());
+            )));
         }
         if let Some(other) = found.insert(part.index(), file) {
             let (other, file) = (other.display(), file.display());
-            return Err(format!("{other} and {file} are both of part {part}").into());
+            let message = format!("{other} and {file} are both of part {part}");
+            return Err(ErrorKind::Usage.failure(message));
         }
     }
     let count = first.part.count();
@@ -118,12 +117,11 @@ fn check_parts(results: &[PartResult]) -> Result<(), Failure> {
         .collect();
     match missing.is_empty() {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(ErrorKind::Usage.failure(format!(
             "{} of {count} parts are there; missing: {}",
             found.len(),
             missing.join(", ")
-        )
-        .into()),
+        ))),
     }
 }
 
@@ -188,7 +186,7 @@ fn add(
     };
     report.decoded(None, &others);
     for (severity, name) in [
-        (Severity::Bad, "bad"),
+        (Severity::Bad(ErrorKind::Other), "bad"),
         (Severity::NotChecked, "not_checked"),
         (Severity::Warning, "warnings"),
     ] {
@@ -201,6 +199,10 @@ fn add(
                 return Ok(None);
             };
             let array = array_of(numbers, &text(finding, "key"));
+            let severity = match finding["kind"].as_str().map(str::parse) {
+                Some(Ok(kind)) => Severity::Bad(kind),
+                _ => severity,
+            };
             report.add(severity, array, &key, text(finding, "cause"))?;
         }
         // A document has the first findings, and the number of all.

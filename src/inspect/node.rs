@@ -8,7 +8,7 @@ use crate::hierarchy::{
     Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document, read_v1,
     with_separator,
 };
-use crate::store::{Key, Store, StoreError, Version, map_concurrent};
+use crate::store::{ErrorKind, Key, Store, StoreError, Version, map_concurrent};
 use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node, ZarrFormat};
 
 /// The node that the documents of a directory describe.
@@ -23,8 +23,8 @@ pub(super) enum NodeState {
         /// The name of the document.
         document: String,
         reason: String,
-        /// Whether the store failed to read the document.
-        is_store_error: bool,
+        /// How the store failed to read the document; `None` if the document is invalid.
+        failure: Option<ErrorKind>,
     },
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn read_compared(
                 let reason = cause(key, &error);
                 let error = DocumentError {
                     reason,
-                    is_store_error: true,
+                    failure: Some(error.kind()),
                 };
                 return error.into_state(Document::Zarray).into();
             }
@@ -183,7 +183,7 @@ pub(super) async fn read_compared(
         Err(error) => NodeState::Broken {
             document: read.to_owned(),
             reason: error.to_string(),
-            is_store_error: false,
+            failure: None,
         },
     };
     let ignored = detected.ignored.iter();
@@ -220,7 +220,7 @@ pub(super) async fn consolidated(
     store: &dyn Store,
     key: &Key,
     node: &Node,
-) -> Result<Option<Consolidated>, String> {
+) -> Result<Option<Consolidated>, DocumentError> {
     let Some(group) = node.as_group() else {
         return Ok(None);
     };
@@ -231,26 +231,34 @@ pub(super) async fn consolidated(
         return Ok(None);
     }
     let text = read_text(store, key, Document::Zmetadata).await;
-    let Some(text) = text.map_err(|error| error.reason)? else {
+    let Some(text) = text? else {
         return Ok(None);
     };
     Consolidated::from_zmetadata(&text.bytes)
         .map(Some)
-        .map_err(|error| error.to_string())
+        .map_err(|error| DocumentError {
+            reason: error.to_string(),
+            failure: None,
+        })
 }
 
 /// A document that cannot be read.
-struct DocumentError {
-    reason: String,
-    is_store_error: bool,
+pub(super) struct DocumentError {
+    pub(super) reason: String,
+    /// How the store failed; `None` if the document is invalid.
+    failure: Option<ErrorKind>,
 }
 
 impl DocumentError {
+    pub(super) fn kind(&self) -> ErrorKind {
+        self.failure.unwrap_or(ErrorKind::Corrupt)
+    }
+
     fn into_state(self, document: Document) -> NodeState {
         NodeState::Broken {
             document: document.name().to_owned(),
             reason: self.reason,
-            is_store_error: self.is_store_error,
+            failure: self.failure,
         }
     }
 }
@@ -275,7 +283,7 @@ fn text_of(
             let size = stored.size_bytes;
             return Err(DocumentError {
                 reason: format!("{size} bytes of metadata, the limit is {MAX_DOCUMENT_BYTES}"),
-                is_store_error: false,
+                failure: None,
             });
         }
         found => found,
@@ -293,7 +301,7 @@ fn text_of(
         let key = node.join(document.name().as_bytes());
         DocumentError {
             reason: cause(&key.unwrap_or_default(), &error),
-            is_store_error: true,
+            failure: Some(error.kind()),
         }
     })
 }

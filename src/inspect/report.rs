@@ -9,13 +9,13 @@ use super::node::cause;
 use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
 use super::part::Part;
 use super::presence::AbsentChunks;
-use crate::store::{Key, StoreError};
+use crate::store::{ErrorKind, Key, StoreError};
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
     /// A key or a node cannot be read.
-    Bad,
+    Bad(ErrorKind),
     /// Chunks that were not decoded because they use an unsupported feature.
     NotChecked,
     /// Names that cannot be listed, so that some keys may not be checked.
@@ -29,6 +29,8 @@ pub(super) enum Severity {
 struct Finding {
     key: Key,
     cause: String,
+    /// The kind of a finding that is bad.
+    kind: Option<&'static str>,
 }
 
 /// The findings of one severity.
@@ -115,7 +117,7 @@ impl Report {
         cause: String,
     ) -> io::Result<()> {
         let (word, findings) = match severity {
-            Severity::Bad => ("bad", &mut self.bad),
+            Severity::Bad(_) => ("bad", &mut self.bad),
             Severity::NotChecked => ("not checked", &mut self.not_checked),
             Severity::Unlisted | Severity::Warning => ("warning", &mut self.warnings),
         };
@@ -125,13 +127,17 @@ impl Report {
         findings.count += 1;
         if self.is_json {
             if findings.first.len() < MAX_FINDINGS {
+                let kind = match severity {
+                    Severity::Bad(kind) => Some(kind.name()),
+                    _ => None,
+                };
                 let key = key.clone();
-                findings.first.push(Finding { key, cause });
+                findings.first.push(Finding { key, cause, kind });
             }
             return Ok(());
         }
         let array = array.and_then(|number| self.arrays.get_mut(number));
-        if severity == Severity::Bad
+        if matches!(severity, Severity::Bad(_))
             && let Some(array) = array
         {
             array.bad_findings += 1;
@@ -148,7 +154,7 @@ impl Report {
     /// Adds findings that are known by their number only.
     pub(super) fn add_unnamed(&mut self, severity: Severity, count: u64) {
         match severity {
-            Severity::Bad => self.bad.count += count,
+            Severity::Bad(_) => self.bad.count += count,
             Severity::NotChecked => self.not_checked.count += count,
             Severity::Unlisted | Severity::Warning => self.warnings.count += count,
         }
@@ -169,7 +175,7 @@ impl Report {
         key: &Key,
         error: &StoreError,
     ) -> io::Result<()> {
-        self.add(Severity::Bad, array, key, cause(key, error))
+        self.add(Severity::Bad(error.kind()), array, key, cause(key, error))
     }
 
     /// Adds an array and returns its number.
@@ -356,13 +362,20 @@ impl CheckedArray {
     }
 }
 
+impl Finding {
+    fn json(&self) -> Value {
+        let mut finding = json!({"key": text(&self.key), "cause": self.cause});
+        if let Some(kind) = self.kind {
+            finding["kind"] = kind.into();
+        }
+        finding
+    }
+}
+
 impl Findings {
     fn json(&mut self) -> Value {
         self.first.sort();
-        let first = self.first.iter();
-        first
-            .map(|finding| json!({"key": text(&finding.key), "cause": finding.cause}))
-            .collect()
+        self.first.iter().map(Finding::json).collect()
     }
 }
 
@@ -394,7 +407,8 @@ mod tests {
             report.failure(),
             "FAILED: not everything was checked (--strict)"
         );
-        let bad = report.add(Severity::Bad, Some(0), &key("a/c/0"), "torn".into());
+        let severity = Severity::Bad(ErrorKind::Corrupt);
+        let bad = report.add(severity, Some(0), &key("a/c/0"), "torn".into());
         bad.unwrap();
         assert!(report.is_bad(false));
         assert_eq!(report.failure(), "FAILED: 1 bad");

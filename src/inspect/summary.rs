@@ -27,8 +27,7 @@ pub async fn summary(store: &dyn Store, root: &Key) -> String {
             };
         }
         NodeState::Broken {
-            is_store_error: true,
-            ..
+            failure: Some(_), ..
         } => return "metadata not read yet".into(),
         NodeState::Broken {
             document, reason, ..

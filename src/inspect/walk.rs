@@ -12,9 +12,12 @@ use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::conventions::members;
 use crate::hierarchy::not_shown;
-use crate::store::{Key, ListingSupport, Store, StoreError, Version};
+use crate::store::{ErrorKind, Key, ListingSupport, Store, StoreError, Version};
 use crate::zarr::node::Group;
 use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
+
+/// The severity of metadata or keys that are wrong in themselves.
+const CORRUPT: Severity = Severity::Bad(ErrorKind::Corrupt);
 
 /// A key to read.
 #[derive(Debug)]
@@ -84,9 +87,9 @@ pub(super) async fn walk(
                     match node::consolidated(&**store, &key, &node).await {
                         Ok(Some(consolidated)) => copies.add(&key, consolidated),
                         Ok(None) => {}
-                        Err(reason) => {
-                            let cause = format!("consolidated metadata: {reason}");
-                            sink.finding(Severity::Bad, None, &key, cause)?;
+                        Err(error) => {
+                            let cause = format!("consolidated metadata: {}", error.reason);
+                            sink.finding(Severity::Bad(error.kind()), None, &key, cause)?;
                         }
                     }
                 }
@@ -95,17 +98,14 @@ pub(super) async fn walk(
             NodeState::Broken {
                 document,
                 reason,
-                is_store_error,
+                failure,
             } => {
                 let document = key.join(document.as_bytes());
                 let document = document.unwrap_or_else(|_| key.clone());
-                sink.finding(
-                    Severity::Bad,
-                    None,
-                    &document,
-                    format!("metadata: {reason}"),
-                )?;
-                reported = is_store_error.then_some(document);
+                let kind = failure.unwrap_or(ErrorKind::Corrupt);
+                let cause = format!("metadata: {reason}");
+                sink.finding(Severity::Bad(kind), None, &document, cause)?;
+                reported = failure.map(|_| document);
             }
         }
         walk_directory(&**store, &key, reported.as_ref(), &mut pending, sink).await?;
@@ -125,7 +125,8 @@ pub(super) async fn walk(
     let state = node::read(&**store, root).await.state;
     absent(opened, root, state.node(), sink).await?;
     if !is_zarr {
-        sink.finding(Severity::Bad, None, root, opened.nothing_found(false).await)?;
+        let cause = opened.nothing_found(false).await;
+        sink.finding(Severity::Bad(ErrorKind::NotZarr), None, root, cause)?;
     }
     ControlFlow::Continue(())
 }
@@ -139,7 +140,7 @@ async fn absent(
 ) -> ControlFlow<()> {
     for absent in not_shown(&*opened.store, &opened.root, key, node, members::named).await {
         let severity = match absent.is_lost {
-            true => Severity::Bad,
+            true => Severity::Bad(ErrorKind::Unsupported),
             false => Severity::Warning,
         };
         sink.finding(severity, None, &absent.key, absent.what)?;
@@ -196,7 +197,7 @@ impl ConsolidatedCopies {
 
 fn check_group(group: &Group, key: &Key, sink: &mut impl TaskSink) -> ControlFlow<()> {
     if let Err(error) = &group.attributes {
-        sink.finding(Severity::Bad, None, key, error.to_string())?;
+        sink.finding(CORRUPT, None, key, error.to_string())?;
     }
     for extension in &group.extensions {
         sink.finding(Severity::Warning, None, key, extension.to_string())?;
@@ -235,7 +236,7 @@ fn unlistable(
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     let cause = format!("cannot be listed: {}", node::cause(key, error));
-    sink.finding(Severity::Bad, array, key, cause)
+    sink.finding(Severity::Bad(error.kind()), array, key, cause)
 }
 
 async fn walk_array(
@@ -246,7 +247,7 @@ async fn walk_array(
     sink: &mut impl TaskSink,
 ) -> ControlFlow<()> {
     if let Err(error) = &array.attributes {
-        sink.finding(Severity::Bad, None, key, format!("metadata: {error}"))?;
+        sink.finding(CORRUPT, None, key, format!("metadata: {error}"))?;
     }
     if array.format == ZarrFormat::V3 && array.fill_value == Ok(FillValue::Undefined) {
         let cause = "fill_value: null is not in the specification; it is read as zero".to_owned();
@@ -256,7 +257,7 @@ async fn walk_array(
     for problem in &problems {
         let (severity, cause) = match problem {
             ArrayProblem::Unsupported(reason) => (Severity::NotChecked, reason.clone()),
-            ArrayProblem::Invalid(reason) => (Severity::Bad, format!("metadata: {reason}")),
+            ArrayProblem::Invalid(reason) => (CORRUPT, format!("metadata: {reason}")),
         };
         sink.finding(severity, None, key, cause)?;
     }
@@ -356,7 +357,7 @@ async fn walk_keys(
                 }
             }
             (KeyClass::Misplaced(cause), _) => {
-                sink.finding(Severity::Bad, Some(number), &key, cause.to_owned())?
+                sink.finding(CORRUPT, Some(number), &key, cause.to_owned())?
             }
             (KeyClass::Unlistable(error), _) => {
                 is_complete = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::Key;
+use super::{ErrorKind, Key};
 
 /// A failed operation on a store. Every variant names the key and says what was found.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -142,6 +142,25 @@ impl StoreError {
             | Self::Unavailable { .. }
             | Self::Internal { .. }
             | Self::Io { .. } => false,
+        }
+    }
+
+    /// Returns the kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::NotAPrefix { .. } => ErrorKind::NotADirectory,
+            Self::NotAFile { .. } => ErrorKind::NotAFile,
+            Self::Denied { .. } => ErrorKind::Denied,
+            Self::Stale { .. } => ErrorKind::Changed,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::Unreachable { .. } => ErrorKind::Unreachable,
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::Internal { .. } => ErrorKind::Internal,
+            Self::Io { .. } => ErrorKind::Io,
         }
     }
 

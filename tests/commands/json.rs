@@ -116,6 +116,83 @@ fn every_member_of_a_document_about_a_source_is_in_the_manual() {
 }
 
 #[test]
+fn a_failure_has_a_document_with_its_kind() {
+    let page = documented("zarrfs.error/1");
+    let dir = scratch();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (empty, missing, file) = (path("empty"), path("missing"), path("t2m.npy"));
+    std::fs::create_dir(&empty).unwrap();
+    write(&file, "old");
+    let server = Server::over(&fixture("dir/v3-xarray"));
+    server.add(on("*"), Fault::status(403));
+    let url = server.url();
+    for (kind, code, command) in [
+        ("not_found", 1, vec!["tree", &missing]),
+        ("not_found", 1, vec!["info", "demo:", "v4"]),
+        ("not_found", 32, vec!["mount", &missing, &empty]),
+        ("not_zarr", 1, vec!["views", &empty]),
+        (
+            "not_zarr",
+            32,
+            vec!["mount", &empty, &path("new"), "--mkdir"],
+        ),
+        ("denied", 32, vec!["mount", &url, &empty, "--retries", "0"]),
+        (
+            "unreachable",
+            1,
+            vec!["tree", "http://127.0.0.1:1/a.zarr", "--retries", "0"],
+        ),
+        ("mountpoint", 32, vec!["mount", "demo:", &missing]),
+        (
+            "mountpoint",
+            32,
+            vec!["mount", "demo:", &missing, "--foreground"],
+        ),
+        ("not_mounted", 1, vec!["stats", &empty]),
+        ("exists", 1, vec!["export", "demo:v3/t2m", &file]),
+        (
+            "no_view",
+            1,
+            vec!["export", "demo:v3/lat", &path("lat.tif")],
+        ),
+        ("no_view", 1, vec!["export", "demo:v3", &path("v3.tif")]),
+        (
+            "usage",
+            1,
+            vec!["export", "demo:v3/lat", "-", "--as", "npy"],
+        ),
+        ("usage", 1, vec!["tree", "foo://host/a"]),
+    ] {
+        let output = output_of(zarrfs().args(&command).arg("--json"));
+        assert_eq!(output.code, Some(code), "{command:?}");
+        let document = json_of(&output);
+        assert_documented(&document, "zarrfs.error/1");
+        assert_eq!(document["kind"], kind, "{command:?}: {document}");
+        assert!(page.contains(kind), "{kind} is not in the manual");
+        let message = document["message"].as_str().unwrap();
+        assert!(output.err.contains(message), "{command:?}: {}", output.err);
+    }
+    assert_eq!(read(&file).unwrap(), b"old");
+    let file = path("new.npy");
+    let exported = ["export", "demo:v3/t2m", &file];
+    assert_command(&exported, "zarrfs.export/1");
+    assert!(Path::new(&file).exists());
+}
+
+#[test]
+fn bad_keys_of_a_check_have_a_kind() {
+    let damaged = copy_of("dir/v3-sharded");
+    let store = damaged.path().join("store");
+    let chunk = chunk_keys(&store).pop().unwrap();
+    write(store.join(chunk), "damaged");
+    let source = store.to_str().unwrap();
+    let document = json_of(&run_on("check", source, &["--json"]));
+    let bad = document["bad"].as_array().unwrap();
+    assert!(!bad.is_empty(), "{document}");
+    assert!(bad.iter().all(|bad| bad["kind"] == "corrupt"), "{document}");
+}
+
+#[test]
 fn every_member_of_a_document_about_a_mount_is_in_the_manual() {
     let place = Place::new();
     let server = Server::over(&fixture("dir/v3-xarray"));

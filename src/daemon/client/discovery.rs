@@ -10,6 +10,7 @@ use super::Failure;
 use super::mounted_views::{MountedViews, NodeViews};
 use crate::cli::{DEMO, PathArgs, SourceArgs, ViewsArgs, key_of};
 use crate::inspect;
+use crate::store::ErrorKind;
 use crate::translate::Target;
 use crate::view::{Format, shell_quoted};
 
@@ -156,7 +157,9 @@ fn text(list: &Value) -> String {
 pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let shown = args.mount.display();
     let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
-        format!("{shown}: not a directory of a mount of zarrfs, or of one without views")
+        let message =
+            format!("{shown}: not a directory of a mount of zarrfs, or of one without views");
+        ErrorKind::NotMounted.failure(message)
     })?;
     let key = args.key.as_deref().unwrap_or_default();
     let node = mounted.node(key)?;
@@ -186,6 +189,6 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             Err(node.missing(&name, &args.format))
         }
-        Err(error) => Err(format!("{}: {error}", path.display()).into()),
+        Err(error) => Err(ErrorKind::at(&path, error)),
     }
 }

@@ -13,6 +13,7 @@ use super::Failure;
 use super::probe::{self, TIMEOUT};
 use crate::cli::key_of;
 use crate::fs::xattr;
+use crate::store::ErrorKind;
 use crate::view::{ESCAPE, Format};
 
 /// A directory of a mount.
@@ -39,12 +40,13 @@ pub(super) struct NodeViews {
 fn gone(directory: &Path, errno: Errno) -> Option<Failure> {
     let shown = directory.display();
     match errno {
-        Errno::NOTCONN => Some(format!("{shown}: the daemon of this mount is gone").into()),
-        Errno::TIMEDOUT => {
-            Some(format!("{shown}: the daemon has not answered in {TIMEOUT:?}").into())
-        }
+        Errno::NOTCONN => Some(format!("{shown}: the daemon of this mount is gone")),
+        Errno::TIMEDOUT => Some(format!(
+            "{shown}: the daemon has not answered in {TIMEOUT:?}"
+        )),
         _ => None,
     }
+    .map(|message| ErrorKind::NoDaemon.failure(message))
 }
 
 impl MountedViews {
@@ -93,23 +95,26 @@ impl MountedViews {
             name,
             is_beside,
         };
-        let missing = |error: io::Error| format!("{}: {error}", path.display());
+        let failed = |error: io::Error| ErrorKind::at(&path, error);
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() && self.is_native => {
                 Ok(views(path.join(".zarrfs"), false))
             }
             Ok(metadata) if metadata.is_dir() => Ok(views(path, false)),
-            Ok(_) => Err(format!("{}: neither a group nor an array", path.display()).into()),
+            Ok(_) => {
+                let message = format!("{}: neither a group nor an array", path.display());
+                Err(ErrorKind::NotADirectory.failure(message))
+            }
             // In the tree of views, an array has no directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_native => {
                 let parent = path.parent().unwrap_or(&path).to_owned();
                 let node = views(parent, true);
                 match node.list() {
                     Ok(_) => Ok(node),
-                    Err(_) => Err(missing(error).into()),
+                    Err(_) => Err(failed(error)),
                 }
             }
-            Err(error) => Err(missing(error).into()),
+            Err(error) => Err(failed(error)),
         }
     }
 }
@@ -136,11 +141,11 @@ impl NodeViews {
         let plain = name("").filter(|plain| !is_taken(plain));
         let name = plain.or_else(|| name(ESCAPE));
         let name = name.ok_or_else(|| {
-            format!(
+            ErrorKind::NoView.failure(format!(
                 "{}: no `{format}` of {}: the mount has only the tree of views",
                 self.directory.display(),
                 self.name
-            )
+            ))
         })?;
         Ok(self.directory.join(name))
     }
@@ -155,8 +160,9 @@ impl NodeViews {
             false => "views.json".into(),
         };
         let file = self.directory.join(file);
-        let text = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", file.display()).into())
+        let failed = |e: io::Error| ErrorKind::at(&file, e);
+        let text = fs::read(&file).map_err(failed)?;
+        serde_json::from_slice(&text).map_err(|e| failed(e.into()))
     }
 
     /// Returns whether the list of views says that the node is an array.
@@ -183,10 +189,9 @@ impl NodeViews {
             None | Some("") => &self.name,
             Some(key) => key,
         };
-        format!(
+        ErrorKind::NoView.failure(format!(
             "{node}: no `{format}`{reason}; it has {}",
             formats.join(", ")
-        )
-        .into()
+        ))
     }
 }

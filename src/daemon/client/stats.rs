@@ -16,6 +16,7 @@ use crate::cli::StatsArgs;
 use crate::daemon::mountpoint::MountEntry;
 use crate::fs::xattr;
 use crate::inspect;
+use crate::store::ErrorKind;
 
 /// The size of the largest document in bytes; it has some thousand arrays.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
@@ -38,12 +39,6 @@ impl From<StatsError> for Failure {
 impl From<Failure> for StatsError {
     fn from(failure: Failure) -> Self {
         Self::Other(failure)
-    }
-}
-
-impl From<String> for StatsError {
-    fn from(message: String) -> Self {
-        Self::Other(message.into())
     }
 }
 
@@ -158,25 +153,30 @@ fn read_all() -> Result<Documents, Failure> {
         }
     }
     match documents.is_empty() {
-        true => Err("no mount of zarrfs answers this user (`zarrfs mounts` lists all)".into()),
+        true => {
+            let message = "no mount of zarrfs answers this user (`zarrfs mounts` lists all)";
+            Err(ErrorKind::NotMounted.failure(message))
+        }
         false => Ok(documents),
     }
 }
 
 /// Returns the path of a mountpoint of zarrfs, and its mount.
-fn mounted(given: &Path) -> Result<(PathBuf, MountEntry), String> {
+fn mounted(given: &Path) -> Result<(PathBuf, MountEntry), Failure> {
     let shown = given.display();
-    let path = mountpoint::resolve(given).map_err(|e| format!("{shown}: {e}"))?;
-    match mountpoint::entry(&path).map_err(|e| format!("{shown}: {e}"))? {
+    let failed = |e: io::Error| ErrorKind::at(given, e);
+    let path = mountpoint::resolve(given).map_err(failed)?;
+    match mountpoint::entry(&path).map_err(failed)? {
         None => {
             let hint = "`zarrfs mounts` lists the mounts";
-            Err(format!("{shown}: nothing is mounted there ({hint})"))
+            Err(ErrorKind::NotMounted
+                .failure(format!("{shown}: nothing is mounted there ({hint})")))
         }
         Some(entry) if entry.kind != kernel::FS_TYPE => {
             let what = format!("the mount there is of type {}, not zarrfs", entry.kind);
-            Err(format!(
+            Err(ErrorKind::NotMounted.failure(format!(
                 "{shown}: {what} (`zarrfs mounts` lists those of zarrfs)"
-            ))
+            )))
         }
         Some(entry) => Ok((path, entry)),
     }
@@ -188,11 +188,12 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
     let (path, entry) = mounted(given)?;
     // Without the requests of this function.
     let waiting = entry.waiting_requests();
+    let no_daemon = |message: String| StatsError::Other(ErrorKind::NoDaemon.failure(message));
     let attribute = |name| match probe::attribute(&path, name) {
-        Err(Errno::NOTCONN) => Err(StatsError::from(format!(
+        Err(Errno::NOTCONN) => Err(no_daemon(format!(
             "{shown}: the daemon of this mount is gone (zarrfs umount {shown}, or mount again)"
         ))),
-        Err(Errno::TIMEDOUT) => Err(StatsError::from(format!(
+        Err(Errno::TIMEDOUT) => Err(no_daemon(format!(
             "{shown}: the daemon has not answered in {TIMEOUT:?}{}",
             waiting.map_or_else(String::new, |waiting| format!(
                 ", waiting requests of programs: {waiting}"
@@ -200,9 +201,9 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
         ))),
         Err(Errno::NODATA) => Ok(None),
         Err(e @ (Errno::ACCESS | Errno::PERM)) => {
-            Err(StatsError::Denied(format!("{shown}: {e}").into()))
+            Err(StatsError::Denied(ErrorKind::at(given, io::Error::from(e))))
         }
-        Err(e) => Err(StatsError::from(format!("{shown}: {e}"))),
+        Err(e) => Err(ErrorKind::at(given, io::Error::from(e)).into()),
         Ok(value) => Ok(Some(value)),
     };
     let document = match attribute(xattr::SOCKET)? {
@@ -211,16 +212,19 @@ fn read(given: &Path) -> Result<Map<String, Value>, StatsError> {
             read_metrics(&socket).map_err(|error| {
                 let message = format!("{shown}: {}: {}", socket.display(), read_failure(&error));
                 match error.kind() {
-                    io::ErrorKind::PermissionDenied => StatsError::Denied(message.into()),
-                    _ => StatsError::from(message),
+                    io::ErrorKind::PermissionDenied => {
+                        StatsError::Denied(ErrorKind::Denied.failure(message))
+                    }
+                    _ => no_daemon(message),
                 }
             })?
         }
         // A daemon without a socket has the totals.
-        None => attribute(xattr::STATS)?.ok_or_else(|| format!("{shown}: it tells no counters"))?,
+        None => attribute(xattr::STATS)?
+            .ok_or_else(|| no_daemon(format!("{shown}: it tells no counters")))?,
     };
     let counted: Map<String, Value> =
-        serde_json::from_slice(&document).map_err(|e| format!("{shown}: {e}"))?;
+        serde_json::from_slice(&document).map_err(|e| no_daemon(format!("{shown}: {e}")))?;
     let mut members = Map::new();
     // An older daemon's document lacks these members.
     members.insert("source".into(), entry.source.into());

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::{Failure, kernel, mountpoint, probe};
 use crate::cli::UmountArgs;
 use crate::daemon::mountpoint::MountEntry;
+use crate::store::ErrorKind;
 
 /// A mount of zarrfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,11 +67,11 @@ pub fn umount(arguments: &UmountArgs) -> Result<(), Failure> {
             Err(failure) => failures.push(failure),
         }
     }
-    let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("\nzarrfs: ").into()),
-    }
+    let Some(first) = failures.first() else {
+        return Ok(());
+    };
+    let messages: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    Err(ErrorKind::of(&**first).failure(messages.join("\nzarrfs: ")))
 }
 
 /// Returns the mounts that `--all`, `--all-users` and `--below` select with their sources; mounts inside other mounts come first.
@@ -80,11 +81,12 @@ fn selected(arguments: &UmountArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
     }
     let user = rustix::process::geteuid();
     if arguments.all_users && !user.is_root() {
-        return Err("only root can unmount the mounts of all users: leave out --all-users".into());
+        let message = "only root can unmount the mounts of all users: leave out --all-users";
+        return Err(ErrorKind::Denied.failure(message));
     }
     let below = arguments.below.as_ref().map(|directory| {
         let found = mountpoint::resolve(directory);
-        found.map_err(|e| format!("{}: {e}", directory.display()))
+        found.map_err(|e| ErrorKind::at(directory, e))
     });
     let below = below.transpose()?;
     let is_selected = |(path, entry): &(PathBuf, mountpoint::MountEntry)| {
@@ -98,37 +100,35 @@ fn selected(arguments: &UmountArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
 }
 
 fn one(given: &Path, lazy: bool) -> Result<(), Failure> {
-    let path = mountpoint::resolve(given).map_err(|e| format!("{}: {e}", given.display()))?;
+    let path = mountpoint::resolve(given).map_err(|e| ErrorKind::at(given, e))?;
     let shown = path.display();
     let Some(entry) = mountpoint::entry(&path)? else {
-        return Err(not_mounted(&path)?.into());
+        return Err(ErrorKind::NotMounted.failure(not_mounted(&path)?));
     };
     if entry.kind != kernel::FS_TYPE {
-        return Err(format!(
+        return Err(ErrorKind::NotMounted.failure(format!(
             "{shown}: the mount there is of type {}, not zarrfs (`zarrfs mounts` lists those of zarrfs)",
             entry.kind
-        )
-        .into());
+        )));
     }
     if let Some(owner) = entry.user_id
         && !may_unmount(&entry)
     {
-        return Err(format!(
+        return Err(ErrorKind::Denied.failure(format!(
             "{shown}: mounted by the user {owner}; only that user and root can unmount it"
-        )
-        .into());
+        )));
     }
     let daemon = match lazy {
         true => None,
         false => daemon_of(&path, &entry)?,
     };
     kernel::unmount(&path, lazy).map_err(|e| match e.kind() {
-        io::ErrorKind::ResourceBusy => format!(
+        io::ErrorKind::ResourceBusy => ErrorKind::Busy.failure(format!(
             "{shown}: busy: files are open or a process works there{} (end them, or detach the mount \
              with --lazy)",
             users(&path)
-        ),
-        _ => format!("{shown}: {e}"),
+        )),
+        _ => ErrorKind::at(&path, e),
     })?;
     if let Some(daemon) = daemon {
         kernel::wait_for_end(&daemon, Duration::from_secs(10));
@@ -227,13 +227,12 @@ fn daemon_of(path: &Path, entry: &MountEntry) -> Result<Option<OwnedFd>, Failure
                 let others = waiting.saturating_sub(1);
                 format!(", waiting requests of programs: {others}")
             });
-            return Err(format!(
+            return Err(ErrorKind::NoDaemon.failure(format!(
                 "{}: the daemon has not answered in {:?}{} (--lazy detaches the mount all the same)",
                 path.display(),
                 probe::TIMEOUT,
                 waiting.unwrap_or_default()
-            )
-            .into());
+            )));
         }
         Err(_) => return Ok(None),
     };

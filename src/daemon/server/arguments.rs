@@ -11,7 +11,7 @@ use crate::hierarchy::{KEY_CLASSES, NODE_DOCUMENTS};
 use crate::inspect::{self, NoMetadata};
 use crate::runtime::block_on;
 use crate::store::{
-    DatabaseOptions, DirOptions, Key, OpenOptions, SourceName, Store, is_remote_url,
+    DatabaseOptions, DirOptions, ErrorKind, Key, OpenOptions, SourceName, Store, is_remote_url,
     with_lower_scheme,
 };
 
@@ -46,7 +46,8 @@ pub(super) fn root(base: &Key, options: &MountOptions) -> Result<Key, Failure> {
     let Some(path) = &options.path else {
         return Ok(base.clone());
     };
-    let below = key_of(path).map_err(|error| format!("--path {error}"))?;
+    let invalid = |error| ErrorKind::Usage.failure(format!("--path {error}"));
+    let below = key_of(path).map_err(invalid)?;
     Ok(base.join_key(&below))
 }
 
@@ -73,7 +74,7 @@ pub(super) async fn check_zarr(
                 log::info!("{}: a collection of hierarchies: {names}", store.label());
                 Ok(())
             }
-            _ => Err(refusal(&no_metadata, swapped).into()),
+            _ => Err(ErrorKind::NotZarr.failure(refusal(&no_metadata, swapped))),
         },
     }
 }
@@ -108,12 +109,12 @@ pub(super) fn root_cause(
     options: &MountOptions,
 ) -> Failure {
     match error {
-        MountpointError::Other(failure) => failure,
+        MountpointError::Other(failure) => ErrorKind::Mountpoint.or(failure),
         MountpointError::Unsuitable(failure) => {
             let swapped = is_source(mountpoint).then_some((source, mountpoint));
             block_on(check_source(source, options, swapped))
                 .err()
-                .unwrap_or(failure)
+                .unwrap_or_else(|| ErrorKind::Mountpoint.or(failure))
         }
     }
 }
@@ -144,9 +145,10 @@ async fn check_source(
     };
     let store = name.open(&open).await.map_err(|error| match swapped {
         Some((source, mountpoint)) if path.exists() => {
-            format!("{error}{}", swap_back(source, mountpoint))
+            let message = format!("{error}{}", swap_back(source, mountpoint));
+            ErrorKind::of(&error).failure(message)
         }
-        _ => error.to_string(),
+        _ => error.into(),
     })?;
     check_zarr(
         &*store,

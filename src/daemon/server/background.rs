@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
 use super::{Failure, reexec};
+use crate::store::ErrorKind;
 
 /// The message that the mount is ready.
 const OK: &str = "ok";
@@ -51,7 +52,7 @@ pub(in crate::daemon) fn answer(child: &mut Child) -> Result<(), Failure> {
         .into()),
         _ => {
             child.wait()?;
-            Err(answer.into())
+            Err(failure(&answer))
         }
     }
 }
@@ -81,8 +82,25 @@ pub fn private_mountpoint() -> Option<PathBuf> {
     std::env::var_os(PRIVATE).map(PathBuf::from)
 }
 
+/// Sends the failure of the mount to the waiting command.
+pub(in crate::daemon) fn send_failure(failure: &Failure) {
+    let kind = ErrorKind::of(&**failure).name();
+    send_result(&format!("{kind}\n{failure}"));
+}
+
+/// Returns the failure that [`send_failure`] has sent.
+fn failure(answer: &str) -> Failure {
+    let parsed = answer.split_once('\n');
+    let parsed =
+        parsed.and_then(|(kind, message)| Some((kind.parse::<ErrorKind>().ok()?, message)));
+    match parsed {
+        Some((kind, message)) => kind.failure(message),
+        None => answer.into(),
+    }
+}
+
 /// Sends the result to the waiting command and closes the pipe.
-pub(in crate::daemon) fn send_result(message: &str) {
+fn send_result(message: &str) {
     let mut stdout = std::io::stdout();
     let _ = stdout
         .write_all(message.as_bytes())
