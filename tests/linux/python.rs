@@ -79,7 +79,15 @@ fn the_types_of_the_python_package_are_those_of_python_3_9() {
     }
     let place = Place::new();
     let mut command = Command::new(&mypy);
-    command.args(["--strict", "--python-version", "3.9", "--cache-dir"]);
+    // The packages that the adapters extend have the syntax of newer versions.
+    let only_own = "--follow-imports=skip";
+    command.args([
+        "--strict",
+        only_own,
+        "--python-version",
+        "3.9",
+        "--cache-dir",
+    ]);
     command.arg(place.join("cache")).arg("zarrfs");
     command.current_dir(root().join("scripts/python"));
     // The first run parses the types of the standard library.

@@ -1,7 +1,9 @@
 """The Python package, installed from the wheel: its functions mount the demo store for real."""
 
+import doctest
 import json
 import os
+import pickle
 import signal
 import socket
 import stat
@@ -11,32 +13,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Iterator, List
+from typing import List
 
 import pytest
 
 import zarrfs
-
-
-@pytest.fixture(autouse=True)
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The directory of private mountpoints, in which nothing may be left."""
-    directory = tmp_path / "tmp"
-    directory.mkdir()
-    monkeypatch.setenv("TMPDIR", str(directory))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    yield directory
-    left = mounts_below(tmp_path)
-    for path in left:
-        subprocess.run([zarrfs.program(), "umount", "--lazy", path], check=False)
-    assert not left
-    assert not list(directory.iterdir())
-
-
-def mounts_below(directory: Path) -> List[str]:
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    points = [line.split(" ")[1] for line in lines]
-    return [point for point in points if point.startswith(f"{directory}/")]
+from conftest import mounts_below
 
 
 def shape_of_npy(path: Path) -> List[int]:
@@ -183,6 +165,77 @@ def test_info_is_the_metadata_of_a_node() -> None:
         zarrfs.info("demo:", "v4")
 
 
+def test_a_mount_is_path_like_and_lists_its_nodes_and_views() -> None:
+    with zarrfs.mount("demo:") as m:
+        assert os.fspath(m) == str(m.path) and (m / "v3" / "t2m" / "zarr.json").is_file()
+        tree = m.tree()
+        assert tree["v3/t2m"].shape == (12, 32, 64) and tree["/v3/"].node_type == "group"
+        assert {node.path for node in tree.arrays} == {node.path for node in zarrfs.tree("demo:").arrays}
+        with pytest.raises(KeyError):
+            tree["v4"]
+        views = {view.name: view for view in m.list_views("v3/t2m")}
+        assert shape_of_npy(Path(views["t2m.npy"])) == [12, 32, 64]
+        assert views["t2m.npy"].format == "npy" and views["t2m.npy"].path == m.view("v3/t2m", "npy")
+        [own] = [mount for mount in zarrfs.mounts() if mount.mountpoint == m.path]
+        assert own.pid == int(os.getxattr(m.path, "user.zarrfs.pid")) and (own / "v3").is_dir()
+        with open(m.nc, "rb"), pytest.raises(zarrfs.ZarrfsError) as caught:
+            own.unmount()
+        assert caught.value.kind in ("busy", "other")
+        own.unmount(lazy=True)
+
+
+def test_a_notebook_shows_a_tree_whose_names_are_text(tmp_path: Path) -> None:
+    name = "<b>&"
+    (tmp_path / "a.zarr" / name).mkdir(parents=True)
+    for directory in (tmp_path / "a.zarr", tmp_path / "a.zarr" / name):
+        (directory / ".zgroup").write_text('{"zarr_format": 2}')
+    tree = zarrfs.tree(tmp_path / "a.zarr")
+    assert [node.path for node in tree] == ["", name]
+    shown = tree._repr_html_()
+    assert "&lt;b&gt;&amp;" in shown and "<b>" not in shown
+    assert repr(tree).endswith("groups: 1, arrays: 0>") and str(tree).endswith(f"\n  {name}")
+    with zarrfs.mount("demo:") as m:
+        shown = m._repr_html_() or ""
+        assert "t2m (time: 12, lat: 32, lon: 64) float32" in shown and shown.count("<ul>") == shown.count("</ul>")
+    assert m._repr_html_() is None
+
+
+def test_views_of_a_source_have_no_paths() -> None:
+    [npy] = [view for view in zarrfs.views("demo:", "v3/lat") if view.format == "npy"]
+    assert npy.name == "lat.npy" and npy.path is None
+    with pytest.raises(TypeError, match=r"lat\.npy"):
+        os.fspath(npy)
+
+
+def test_errors_have_a_kind(tmp_path: Path) -> None:
+    (tmp_path / "lat.npy").touch()
+    (tmp_path / "empty").mkdir()
+    with zarrfs.mount("demo:") as m:
+        for kind, call in [
+            ("not_found", lambda: zarrfs.mount("/none")),
+            ("not_found", lambda: zarrfs.info("demo:", "v4")),
+            ("not_found", lambda: m.view("v4", "npy")),
+            ("not_zarr", lambda: zarrfs.tree(tmp_path / "empty")),
+            ("no_view", lambda: m.view("v3/lat", "tif")),
+            ("no_view", lambda: zarrfs.export("demo:v3/lat", tmp_path / "lat.tif")),
+            ("exists", lambda: zarrfs.export("demo:v3/lat", tmp_path / "lat.npy")),
+            ("mountpoint", lambda: zarrfs.mount("demo:", tmp_path)),
+            ("unreachable", lambda: zarrfs.tree("http://127.0.0.1:1/a.zarr", retries=0)),
+            ("usage", lambda: zarrfs.tree("demo:", depht=1)),
+        ]:
+            with pytest.raises(zarrfs.ZarrfsError) as caught:
+                call()
+            assert caught.value.kind == kind, caught.value
+            # As processes of Dask do.
+            again = pickle.loads(pickle.dumps(caught.value))
+            assert (str(again), again.kind) == (str(caught.value), kind)
+
+
+def test_the_examples_of_the_docstrings_run() -> None:
+    results = doctest.testmod(zarrfs, extraglobs={"zarrfs": zarrfs})
+    assert results.attempted >= 3 and results.failed == 0
+
+
 def test_the_module_is_the_program() -> None:
     command = [sys.executable, "-m", "zarrfs"]
     version = subprocess.run([*command, "-V"], stdout=subprocess.PIPE, check=True).stdout
@@ -251,11 +304,3 @@ def test_an_interrupt_while_a_server_does_not_answer_leaves_no_mount(scratch: Pa
         for connection, _ in connections:
             connection.close()
     assert not mounts_below(scratch)
-
-
-def test_xarray_opens_the_hierarchy() -> None:
-    xarray = pytest.importorskip("xarray")
-    with zarrfs.mount("demo:") as m:
-        with xarray.open_dataset(m.nc, group="v3") as dataset:
-            assert dataset["t2m"].shape == (12, 32, 64)
-            assert float(dataset["lat"].max()) <= 90

@@ -11,15 +11,32 @@ arguments: `--disk-cache DIR --anonymous` is `disk_cache=DIR, anonymous=True`.
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional
 
+from . import _objects
 from ._mount import Mount
-from ._program import Option, PathLike, ZarrfsError, option_arguments, program, run
+from ._objects import MountedSource, Node, Tree, View
+from ._program import Option, PathLike, ZarrfsError, option_arguments, program, run_json
 
-__all__ = ["Mount", "Option", "PathLike", "ZarrfsError", "export", "info", "mount", "program"]
+__all__ = [
+    "Mount",
+    "MountedSource",
+    "Node",
+    "Option",
+    "PathLike",
+    "Tree",
+    "View",
+    "ZarrfsError",
+    "export",
+    "info",
+    "mount",
+    "mounts",
+    "program",
+    "tree",
+    "views",
+]
 
 
 try:
@@ -60,7 +77,7 @@ def export(
     arguments = option_arguments({"path": key, "as": format, **options})
     # `-` would be standard output.
     file = Path(file)
-    run("export", *arguments, "--", source, file if file.name != "-" else Path.cwd() / file)
+    run_json("export", *arguments, "--", source, file if file.name != "-" else Path.cwd() / file)
     return file
 
 
@@ -72,6 +89,41 @@ def info(source: PathLike, key: Optional[str] = None, **options: Option) -> Dict
 
     Raises `ZarrfsError` if the source cannot be read.
     """
-    arguments = option_arguments({"path": key, "json": True, **options})
-    members: Dict[str, Any] = json.loads(run("info", *arguments, "--", source))
-    return members
+    return run_json("info", *option_arguments({"path": key, **options}), "--", source)
+
+
+def tree(source: PathLike, **options: Option) -> Tree:
+    """Returns the groups and arrays of a source, which a notebook shows as a tree.
+
+        >>> [array.path for array in zarrfs.tree("demo:", path="v3").arrays]
+        ['v3/lat', 'v3/lon', 'v3/t2m', 'v3/t2m_sharded', 'v3/time']
+
+    `options` are those of `zarrfs tree`, such as `path="model/ocean"` or `depth=1`.
+
+    Raises `ZarrfsError` if the source cannot be read.
+    """
+    return _objects.tree(source, *option_arguments(options))
+
+
+def views(source: PathLike, key: str = "", **options: Option) -> List[View]:
+    """Returns the views that a node of a source has in a mount, which is not needed.
+
+        >>> [view.name for view in zarrfs.views("demo:", "v3/lat") if view.format == "npy"]
+        ['lat.npy']
+
+    `key` names an array or a group of the source, which is its root by default. `options` are those of
+    `zarrfs views`. The views of a mount, `m.list_views(key)`, have paths.
+
+    Raises `ZarrfsError` if the source cannot be read.
+    """
+    return _objects.views(source, key.strip("/"), *option_arguments(options))
+
+
+def mounts() -> List[MountedSource]:
+    """Returns the mounts of zarrfs that this process sees, also those of other programs.
+
+        >>> with zarrfs.mount("demo:") as m:
+        ...     [mount.source for mount in zarrfs.mounts() if mount.mountpoint == m.path]
+        ['demo']
+    """
+    return _objects.mounts()

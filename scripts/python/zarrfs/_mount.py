@@ -7,11 +7,14 @@ import errno
 import logging
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import List, Optional, Type
 
-from ._program import Option, PathLike, ZarrfsError, option_arguments, run
+from . import _objects
+from ._objects import Tree, View
+from ._program import Option, PathLike, ZarrfsError, option_arguments, run, run_json
 
 _log = logging.getLogger("zarrfs")
 
@@ -20,6 +23,8 @@ _GROUP_SUFFIXES = ("nc", "cdf.nc", "cdf5.nc")
 
 class Mount:
     """A mounted hierarchy. `zarrfs.mount` makes it.
+
+    It is path-like: `os.fspath(m)` is the mountpoint, and `m / "sst"` a path in it. A notebook shows its tree.
 
     It is unmounted at the end of its `with` block, by `unmount()`, or when the interpreter exits. Files that
     are still open then stay readable until they are closed. If the interpreter is killed, the mount is left;
@@ -37,7 +42,7 @@ class Mount:
         # Absolute, for the working directory can change.
         self._path = Path(os.path.abspath(tempfile.mkdtemp(prefix="zarrfs-") if mountpoint is None else mountpoint))
         try:
-            run("mount", *arguments, "--", source, self._path)
+            run_json("mount", *arguments, "--", source, self._path)
         except BaseException:
             self._remove_directory()
             raise
@@ -53,6 +58,20 @@ class Mount:
     def views(self) -> Path:
         """The directory of the views of the root."""
         return self._path / ".zarrfs"
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+    def __truediv__(self, name: PathLike) -> Path:
+        return self._path / name
+
+    def tree(self) -> Tree:
+        """Returns the groups and arrays. Raises `ZarrfsError` if they cannot be read."""
+        return replace(_objects.tree(self._path), source=self._source)
+
+    def list_views(self, key: str = "") -> List[View]:
+        """Returns the views of a node; "" is the root. Raises `ZarrfsError` if there is no such node."""
+        return _objects.views(self._path, key.strip("/"))
 
     @property
     def nc(self) -> Path:
@@ -72,7 +91,7 @@ class Mount:
         node = self._path / key
         views = node / ".zarrfs"
         if not _exists(node):
-            raise ZarrfsError(f"{key}: no such key in {self._source}")
+            raise ZarrfsError(f"{key}: no such key in {self._source}", kind="not_found")
         names = [format]
         # In the directory of a group, the other files with a name before the suffix are those of its arrays.
         if format in _GROUP_SUFFIXES or _is_array(node):
@@ -80,7 +99,7 @@ class Mount:
         for name in names:
             if _exists(views / name):
                 return views / name
-        raise ZarrfsError(f"{key or '/'}: no `{format}`: {_reason(views, names)}")
+        raise ZarrfsError(f"{key or '/'}: no `{format}`: {_reason(views, names)}", kind="no_view")
 
     def _names(self, key: str) -> List[str]:
         """The names that the files of a node can have."""
@@ -128,6 +147,13 @@ class Mount:
     def __repr__(self) -> str:
         state = "" if self._is_mounted else ", unmounted"
         return f"<zarrfs.Mount of {self._source!r} on {str(self._path)!r}{state}>"
+
+    def _repr_html_(self) -> Optional[str]:
+        try:
+            return self.tree()._repr_html_() if self._is_mounted else None
+        except ZarrfsError as failure:
+            _log.warning("%s", failure)
+            return None
 
     def _unmount_at_exit(self) -> None:
         # The mount of a forked process is the one of its parent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 """A path, or a URL."""
@@ -26,10 +27,15 @@ _log = logging.getLogger("zarrfs")
 class ZarrfsError(Exception):
     """A command of zarrfs failed. The text is the message of the program."""
 
-    def __init__(self, message: str, exit_code: Optional[int] = None) -> None:
+    def __init__(self, message: str, exit_code: Optional[int] = None, kind: str = "other") -> None:
         super().__init__(message)
         self.exit_code = exit_code
         """The exit code of the program; None if it was not run."""
+        self.kind = kind
+        """What has failed, such as "not_found" or "timed_out": a `kind` of `zarrfs help json`."""
+
+    def __reduce__(self) -> "tuple[Any, ...]":
+        return type(self), (str(self), self.exit_code, self.kind)
 
 
 def program() -> str:
@@ -40,7 +46,8 @@ def program() -> str:
             return path
     found = shutil.which("zarrfs")
     if found is None:
-        raise ZarrfsError("the program `zarrfs` is neither beside this Python nor on the PATH: pip install zarrfs")
+        message = "the program `zarrfs` is neither beside this Python nor on the PATH: pip install zarrfs"
+        raise ZarrfsError(message, kind="not_found")
     return found
 
 
@@ -57,7 +64,8 @@ def option_arguments(options: Mapping[str, Option]) -> List[str]:
     arguments = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
-        if value is None or value is False:
+        # The functions of this package print no documents: they read them.
+        if value is None or value is False or name == "json":
             continue
         if value is True:
             arguments.append(flag)
@@ -90,10 +98,33 @@ def run(command: str, *arguments: PathLike) -> bytes:
         raise
     message = _message(err.decode(errors="replace"))
     if process.returncode != 0:
-        raise ZarrfsError(message or f"{command}: exit code {process.returncode}", process.returncode)
+        code = process.returncode
+        raise ZarrfsError(message or f"{command}: exit code {code}", code, _kind(code, out))
     if message:
         _log.warning("%s", message)
     return out
+
+
+def run_json(command: str, *arguments: PathLike) -> Dict[str, Any]:
+    """Runs a command with --json and returns the document that it prints. Raises as `run`."""
+    document: Dict[str, Any] = json.loads(run(command, "--json", *arguments))
+    return document
+
+
+# The exit code for wrong arguments, which has no document.
+_USAGE = 2
+
+
+def _kind(code: int, out: bytes) -> str:
+    """The kind of a failure: that of the document that a command with --json prints."""
+    if code == _USAGE:
+        return "usage"
+    try:
+        document = json.loads(out)
+    except ValueError:
+        return "other"
+    is_error = isinstance(document, dict) and document.get("schema") == "zarrfs.error/1"
+    return str(document["kind"]) if is_error else "other"
 
 
 def _interrupt(process: "subprocess.Popen[bytes]") -> None:
