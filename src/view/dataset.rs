@@ -4,9 +4,9 @@
 //! conventions of xarray for Zarr (`_ARRAY_DIMENSIONS`, `_FillValue`).
 
 mod attributes;
+mod axis_coordinates;
 mod dimensions;
 mod grids;
-mod spacings;
 mod unlimited;
 mod variables;
 
@@ -123,7 +123,7 @@ impl Dataset {
         let mut scopes = dimensions::Scopes::default();
         let mut notes = Vec::new();
         let mut root = variables::group(tree, String::new(), &mut scopes, &mut notes);
-        spacings::add(&mut root, &mut scopes, &mut notes);
+        axis_coordinates::add(&mut root, &mut scopes, &mut notes);
         let mut dimensions = scopes.into_dimensions();
         unlimited::mark(&mut dimensions, &root);
         if dimensions.len() > MAX_DIMENSIONS {

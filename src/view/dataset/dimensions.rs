@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Dimension;
-use super::spacings::Spacings;
+use super::axis_coordinates::Spacings;
 
 /// The dimensions of the groups from the root down to the current one.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::attributes::{self, name_of};
+use super::axis_coordinates;
 use super::dimensions::Scopes;
 use super::grids;
-use super::spacings;
 use super::{Attribute, AttributeValue, Data, Group, Variable, VariableType};
 use crate::array::ArrayReader;
 use crate::conventions::cf::attributes::{is_of_time, is_of_values};
@@ -167,7 +167,7 @@ fn variable(
     }
     let mut dimensions = dimensions(array, &member.axes.axes, scopes, &mut note);
     member.axes.notes.iter().cloned().for_each(&mut note);
-    let axes = spacings::named_steps(&member.axes, &mut note);
+    let axes = axis_coordinates::named_steps(&member.axes, &mut note);
     scopes.spacings.add(node.key(), &dimensions, &axes);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
