@@ -71,6 +71,14 @@ pub(crate) fn column_fields(node: &ViewNode) -> Option<Vec<Field>> {
     })
 }
 
+/// Returns the name of the column of a dataframe that is its index; `None` for other groups.
+pub(crate) fn dataframe_index(node: &ViewNode) -> Option<&str> {
+    if encoding(node) != Some("dataframe") {
+        return None;
+    }
+    node.metadata().attributes().ok()?.get("_index")?.as_str()
+}
+
 /// Returns the names of the columns of a dataframe in their order, the index first; `None` for other groups.
 pub(crate) fn dataframe_columns(node: &ViewNode) -> Option<Vec<String>> {
     if encoding(node) != Some("dataframe") {

@@ -18,6 +18,11 @@ use super::description::{Axis, AxisKind, Channel, Orientation, Transform};
 use super::georef::context::{Levels, MAX_LEVELS, listed_levels, some};
 use super::georef::scale::Vectors;
 
+/// The colour of a channel, as six hexadecimal digits.
+pub const COLOR: &str = "color";
+/// The anatomical orientation of an axis (RFC-4).
+pub const ORIENTATION: &str = "orientation";
+
 /// The maximum number of axes of an image, of nested transforms, and of channels.
 const MAX_AXES: usize = 32;
 const MAX_DEPTH: usize = 8;
@@ -262,12 +267,10 @@ fn parse_axis(axis: &Json, notes: &mut Vec<String>) -> Axis {
             .or_else(|| name.map(AxisKind::of_name))
             .unwrap_or_default(),
         unit: text("unit").map(str::to_owned),
-        orientation: axis.get("orientation").and_then(orientation),
+        orientation: axis.get(ORIENTATION).and_then(orientation),
         ..Axis::default()
     };
-    let declared = axis
-        .get("orientation")
-        .filter(|declared| !declared.is_null());
+    let declared = axis.get(ORIENTATION).filter(|declared| !declared.is_null());
     if let Some(declared) = declared.filter(|_| found.orientation.is_none()) {
         let value = declared.get("value").unwrap_or(declared);
         let value = value
@@ -511,7 +514,7 @@ pub fn channels(attributes: &Map<String, Json>) -> Vec<Channel> {
 
 fn channel(channel: &Json) -> Channel {
     let text = |member: &str| channel.get(member).and_then(Json::as_str);
-    let color = text("color").map(|color| color.trim_start_matches('#'));
+    let color = text(COLOR).map(|color| color.trim_start_matches('#'));
     let color =
         color.filter(|color| color.len() == 6 && color.bytes().all(|c| c.is_ascii_hexdigit()));
     let [_, red, green, blue] = color

@@ -55,6 +55,10 @@ pub(crate) struct Description {
 pub(crate) struct DeclaredAxes {
     /// The axes in the order of the array, with what attributes and headers say. Without coordinate arrays.
     pub(crate) axes: Vec<Axis>,
+    /// The channels of the image.
+    pub(crate) channels: Vec<Channel>,
+    /// The name of the image.
+    pub(crate) image_name: Option<String>,
     /// Whether the coordinates are turned or sheared against the axes: spacings are not steps along coordinates.
     pub(crate) is_turned: bool,
     /// What was not understood.
@@ -95,6 +99,8 @@ impl DeclaredAxes {
         }
         Ok(Self {
             axes: found.axes,
+            channels: found.channels,
+            image_name: found.name,
             is_turned: found.transform.is_some(),
             notes: notes.0,
         })

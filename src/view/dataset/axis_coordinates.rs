@@ -1,92 +1,188 @@
-//! Coordinate variables of axes whose spacing attributes declare, as those of OME-Zarr and N5 do.
+//! Coordinate variables of axes that attributes describe, as those of OME-Zarr and N5 do: numbers of a spacing, or the
+//! names of channels.
 //!
 //! A coordinate variable applies to all variables with its dimension. So a dimension has one only if all of them
-//! declare the same spacing, origin and unit.
+//! declare the same one.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use super::attributes::name_of;
 use super::dimensions::Scopes;
 use super::grids::{MAX_COORDINATES, coordinates};
-use super::{Attribute, AttributeValue, Dimension, Group};
+use super::{Attribute, AttributeValue, Data, Dimension, Group, Variable, VariableType};
 use crate::conventions::cf::names::UNITS;
-use crate::conventions::description::{Axis, AxisKind, DeclaredAxes};
+use crate::conventions::description::{Axis, AxisKind, Channel, DeclaredAxes};
+use crate::conventions::ome::{COLOR, ORIENTATION};
 use crate::store::Key;
 
 /// The coordinates along an axis.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Step {
-    first: f64,
-    spacing: f64,
-    unit: Option<String>,
+pub(super) enum AxisCoordinates {
+    /// Numbers with the same distance.
+    Even {
+        first: f64,
+        spacing: f64,
+        unit: Option<String>,
+        orientation: Option<&'static str>,
+    },
+    /// Channels.
+    Channels(Vec<Channel>),
 }
 
 /// What variables say of the coordinates along each dimension, by its index.
 #[derive(Debug, Default)]
-pub(super) struct Spacings(BTreeMap<usize, Steps>);
+pub(super) struct CoordinatesByDimension(BTreeMap<usize, DimensionCoordinates>);
 
 /// What variables say of the coordinates along one dimension.
 #[derive(Debug)]
-struct Steps {
+struct DimensionCoordinates {
     /// What the first variable says.
-    step: Option<Step>,
+    coordinates: Option<AxisCoordinates>,
     /// Whether all variables say the same.
     is_same: bool,
-    /// The first array that declares a spacing.
+    /// The first array that declares coordinates.
     array: Option<Key>,
 }
 
-/// Returns the steps along axes that dimensions are named after; `None` for other axes. Notes are about spacings and
-/// units that no coordinates can have.
-pub(super) fn named_steps(
+/// Returns the coordinates along axes that dimensions are named after; `None` for other axes. Notes are about what no
+/// coordinate variable can have.
+pub(super) fn of_array(
     declared: &DeclaredAxes,
+    shape: &[u64],
     note: &mut impl FnMut(String),
-) -> Vec<Option<Step>> {
-    let mut steps = Vec::with_capacity(declared.axes.len());
-    for (place, axis) in declared.axes.iter().enumerate() {
+) -> Vec<Option<AxisCoordinates>> {
+    let mut found = Vec::with_capacity(declared.axes.len());
+    let axes = declared.axes.iter().zip(shape);
+    for (place, (axis, length)) in axes.enumerate() {
         let has_name = axis.name.as_deref().and_then(name_of).is_some();
-        let why = match (axis.spacing, &axis.unit) {
-            // Channels are no places.
-            _ if axis.kind == AxisKind::Channel => None,
-            (None, None) => None,
-            (None, Some(_)) => Some("the unit is left out: it has no spacing"),
-            (Some(_), _) if declared.is_turned => Some(
-                "spacing, origin and unit are left out: coordinates are turned against the axes",
-            ),
-            (Some(_), _) if !has_name => {
-                Some("spacing, origin and unit are left out: it has no name")
-            }
-            (Some(_), _) => None,
+        let coordinates = match axis.kind {
+            AxisKind::Channel => channels(&declared.channels, *length),
+            _ => even(axis, declared.is_turned),
         };
-        if let Some(why) = why {
+        let coordinates = coordinates.and_then(|coordinates| match (&coordinates, has_name) {
+            (Some(_), false) => Err("coordinates are left out: it has no name"),
+            _ => Ok(coordinates),
+        });
+        if let Err(why) = &coordinates {
             note(format!("axis {place}: {why}"));
         }
-        let is_place = axis.kind != AxisKind::Channel;
-        steps.push(step(axis).filter(|_| why.is_none() && is_place));
+        found.push(coordinates.unwrap_or_default());
     }
-    steps
+    found
 }
 
-fn step(axis: &Axis) -> Option<Step> {
-    Some(Step {
+/// Returns the coordinates of an axis in space or time.
+///
+/// # Errors
+/// What is left out, and why.
+fn even(axis: &Axis, is_turned: bool) -> Result<Option<AxisCoordinates>, &'static str> {
+    let Some(spacing) = axis.spacing else {
+        return match (&axis.unit, axis.orientation) {
+            (None, None) => Ok(None),
+            _ => Err("unit and orientation are left out: it has no spacing"),
+        };
+    };
+    if is_turned {
+        return Err("its coordinates are left out: they are turned against the axes");
+    }
+    Ok(Some(AxisCoordinates::Even {
         first: axis.origin.unwrap_or(0.0),
-        spacing: axis.spacing?,
+        spacing,
         unit: axis.unit.clone(),
+        orientation: axis.orientation.map(|orientation| orientation.name()),
+    }))
+}
+
+/// Returns the channels along an axis, if they have names or colours.
+///
+/// # Errors
+/// What is left out, and why.
+fn channels(channels: &[Channel], length: u64) -> Result<Option<AxisCoordinates>, &'static str> {
+    if channels
+        .iter()
+        .all(|channel| *channel == Channel::default())
+    {
+        return Ok(None);
+    }
+    if channels.len() as u64 != length {
+        return Err("names and colours of channels are left out: they are not as many as elements");
+    }
+    match channels.iter().any(|channel| channel.name.is_some()) {
+        true => Ok(Some(AxisCoordinates::Channels(channels.to_vec()))),
+        false => Err("the colours of channels are left out: they have no names"),
+    }
+}
+
+impl AxisCoordinates {
+    /// Returns the variable that has these coordinates along a dimension.
+    fn variable(&self, name: String, dimension: usize, length: u64) -> Variable {
+        match self {
+            Self::Even {
+                first,
+                spacing,
+                unit,
+                orientation,
+            } => {
+                let text = |name: &str, text: &str| Attribute {
+                    name: name.to_owned(),
+                    value: AttributeValue::Text(text.to_owned()),
+                };
+                let unit = unit.as_ref().map(|unit| text(UNITS, unit));
+                let orientation = orientation.map(|value| text(ORIENTATION, value));
+                let attributes = unit.into_iter().chain(orientation).collect();
+                coordinates(name, dimension, length, (*first, *spacing), attributes)
+            }
+            Self::Channels(channels) => {
+                let names = channels.iter().enumerate().map(|(place, channel)| {
+                    // Text in HDF5 ends at NUL.
+                    let name = channel.name.clone().filter(|name| !name.contains('\0'));
+                    name.unwrap_or_else(|| place.to_string())
+                });
+                Variable {
+                    name,
+                    dimensions: vec![dimension],
+                    item: VariableType::Text,
+                    data: Data::Texts(Arc::new(names.collect())),
+                    attributes: colors(channels).into_iter().collect(),
+                    fill: None,
+                    stored: None,
+                }
+            }
+        }
+    }
+}
+
+/// Returns the attribute with the colours of all channels, as OME-Zarr writes them.
+fn colors(channels: &[Channel]) -> Option<Attribute> {
+    let colors = channels.iter().map(|channel| channel.color);
+    let colors: Vec<String> = colors
+        .map(|color| color.map(|[r, g, b]| format!("{r:02X}{g:02X}{b:02X}")))
+        .collect::<Option<_>>()?;
+    Some(Attribute {
+        name: COLOR.to_owned(),
+        value: AttributeValue::Text(colors.join(" ")),
     })
 }
 
-impl Spacings {
-    /// Adds the steps of an array along its dimensions.
-    pub(super) fn add(&mut self, array: &Key, dimensions: &[usize], steps: &[Option<Step>]) {
+impl CoordinatesByDimension {
+    /// Adds the coordinates of an array along its dimensions.
+    pub(super) fn add(
+        &mut self,
+        array: &Key,
+        dimensions: &[usize],
+        coordinates: &[Option<AxisCoordinates>],
+    ) {
         for (place, dimension) in dimensions.iter().enumerate() {
-            let step = steps.get(place).and_then(Option::as_ref);
-            let known = self.0.entry(*dimension).or_insert_with(|| Steps {
-                step: step.cloned(),
+            let own = coordinates.get(place).and_then(Option::as_ref);
+            let known = self.0.entry(*dimension);
+            let known = known.or_insert_with(|| DimensionCoordinates {
+                coordinates: own.cloned(),
                 is_same: true,
                 array: None,
             });
-            known.is_same &= known.step.as_ref() == step;
-            if known.array.is_none() && step.is_some() {
+            known.is_same &= known.coordinates.as_ref() == own;
+            if known.array.is_none() && own.is_some() {
                 known.array = Some(array.clone());
             }
         }
@@ -99,51 +195,43 @@ pub(super) fn add(group: &mut Group, scopes: &mut Scopes, notes: &mut Vec<String
     names.extend(group.variables.iter().map(|it| it.name.clone()));
     names.extend(group.groups.iter().map(|it| it.name.clone()));
     for number in &group.dimensions {
-        let (Some(steps), Some(dimension)) =
-            (scopes.spacings.0.get(number), scopes.by_number(*number))
-        else {
+        let (Some(declared), Some(dimension)) = (
+            scopes.axis_coordinates.0.get(number),
+            scopes.by_number(*number),
+        ) else {
             continue;
         };
-        let Some(array) = &steps.array else {
+        let Some(array) = &declared.array else {
             continue;
         };
         let Dimension { name, length, .. } = dimension.clone();
         let left = MAX_COORDINATES.saturating_sub(scopes.coordinates);
-        let step = match &steps.step {
+        let coordinates = match &declared.coordinates {
             _ if names.contains(&name) => Err("something else has its name"),
-            _ if length > left => Err("the coordinates would be too many for one file"),
-            Some(step) if steps.is_same => Ok(step),
-            _ => Err("other arrays with the dimension have other spacings, or none"),
+            _ if length > left => Err("they would be too many for one file"),
+            Some(coordinates) if declared.is_same => Ok(coordinates),
+            _ => Err("other arrays with the dimension have others, or none"),
         };
-        match step {
-            Ok(step) => {
-                let attributes = units(step).into_iter().collect();
-                let ends = (step.first, step.spacing);
+        match coordinates {
+            Ok(coordinates) => {
                 scopes.coordinates += length;
-                if length < 2 {
+                if length < 2 && matches!(coordinates, AxisCoordinates::Even { .. }) {
                     notes.push(format!(
                         "{array}: the spacing of the dimension {name} is left out: coordinates of {length} elements \
                          have none"
                     ));
                 }
-                let variable = coordinates(name, *number, length, ends, attributes);
+                let variable = coordinates.variable(name, *number, length);
                 group.variables.push(variable);
             }
             Err(why) => notes.push(format!(
-                "{array}: spacing, origin and unit of the dimension {name} are left out: {why}"
+                "{array}: the coordinates of the dimension {name} are left out: {why}"
             )),
         }
     }
     for group in &mut group.groups {
         add(group, scopes, notes);
     }
-}
-
-fn units(step: &Step) -> Option<Attribute> {
-    Some(Attribute {
-        name: UNITS.to_owned(),
-        value: AttributeValue::Text(step.unit.clone()?),
-    })
 }
 
 #[cfg(test)]
@@ -171,8 +259,8 @@ mod tests {
                 axes: vec![axis("y", 0.5), axis("x", spacing)],
                 ..DeclaredAxes::default()
             };
-            let steps = named_steps(&axes, &mut |note| panic!("{note}"));
-            scopes.spacings.add(&key(name), &[y, x], &steps);
+            let found = of_array(&axes, &[2, 3], &mut |note| panic!("{note}"));
+            scopes.axis_coordinates.add(&key(name), &[y, x], &found);
         }
         let mut group = Group {
             name: String::new(),
@@ -197,6 +285,43 @@ mod tests {
     }
 
     #[test]
+    fn channels_with_names_are_coordinates() {
+        let channel = |name: &str, color| Channel {
+            name: (!name.is_empty()).then(|| name.to_owned()),
+            color,
+        };
+        let blue = Some([0, 0, 255]);
+        let mut axes = DeclaredAxes {
+            axes: vec![Axis {
+                name: Some("c".to_owned()),
+                kind: AxisKind::Channel,
+                ..Axis::default()
+            }],
+            channels: vec![channel("DAPI", blue), channel("", Some([1, 2, 3]))],
+            ..DeclaredAxes::default()
+        };
+        let found = of_array(&axes, &[2], &mut |note| panic!("{note}"));
+        let [Some(coordinates)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        let variable = coordinates.variable("c".to_owned(), 7, 2);
+        let Data::Texts(texts) = &variable.data else {
+            panic!("{variable:?}");
+        };
+        assert_eq!(texts[..], ["DAPI", "1"]);
+        let colors = AttributeValue::Text("0000FF 010203".to_owned());
+        assert_eq!(variable.attributes[0].value, colors);
+        // Not as many as elements, and none with a name.
+        let mut notes = Vec::new();
+        assert_eq!(of_array(&axes, &[3], &mut |note| notes.push(note)), [None]);
+        axes.channels = vec![channel("", blue)];
+        assert_eq!(of_array(&axes, &[1], &mut |note| notes.push(note)), [None]);
+        axes.channels = vec![Channel::default(); 2];
+        assert_eq!(of_array(&axes, &[2], &mut |note| notes.push(note)), [None]);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+    }
+
+    #[test]
     fn axes_that_are_turned_or_have_no_name_have_no_steps() {
         for (name, is_turned) in [("x", true), ("", false)] {
             let axes = DeclaredAxes {
@@ -205,7 +330,7 @@ mod tests {
                 ..DeclaredAxes::default()
             };
             let mut notes = Vec::new();
-            assert_eq!(named_steps(&axes, &mut |note| notes.push(note)), [None]);
+            assert_eq!(of_array(&axes, &[1], &mut |note| notes.push(note)), [None]);
             assert_eq!(notes.len(), 1);
         }
     }

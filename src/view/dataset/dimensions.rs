@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Dimension;
-use super::axis_coordinates::Spacings;
+use super::axis_coordinates::CoordinatesByDimension;
 
 /// The dimensions of the groups from the root down to the current one.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Scopes {
     /// The number of computed coordinates so far.
     pub(super) coordinates: u64,
     /// What the variables so far say of the coordinates along each dimension.
-    pub(super) spacings: Spacings,
+    pub(super) axis_coordinates: CoordinatesByDimension,
 }
 
 /// The names of one group.

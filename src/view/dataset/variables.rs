@@ -167,8 +167,10 @@ fn variable(
     }
     let mut dimensions = dimensions(array, &member.axes.axes, scopes, &mut note);
     member.axes.notes.iter().cloned().for_each(&mut note);
-    let axes = axis_coordinates::named_steps(&member.axes, &mut note);
-    scopes.spacings.add(node.key(), &dimensions, &axes);
+    let coordinates = axis_coordinates::of_array(&member.axes, &array.shape, &mut note);
+    scopes
+        .axis_coordinates
+        .add(node.key(), &dimensions, &coordinates);
     if parts == PARTS {
         note("complex numbers: real and imaginary parts are the last dimension".into());
         dimensions.push(scopes.dimension("complex", PARTS, &dimensions));
@@ -182,8 +184,16 @@ fn variable(
         // The length of the texts is not known.
         dimensions.push(scopes.dimension("string1", 1, &dimensions));
     }
-    let (attributes, fill) =
+    let (mut attributes, fill) =
         attributes_and_fill(array, member.zero_fill, (item, parts), &mut note)?;
+    if let Some(name) = &member.axes.image_name
+        && attributes.iter().all(|it| it.name != names::LONG_NAME)
+    {
+        attributes.push(Attribute {
+            name: names::LONG_NAME.to_owned(),
+            value: AttributeValue::Text(name.clone()),
+        });
+    }
     Ok(Variable {
         name,
         dimensions,

@@ -21,17 +21,22 @@ use crate::view::dataset::{self, Attribute, AttributeValue, Dataset, VariableTyp
 use crate::view::file::layout::{self, FileLayout, VirtualFile};
 use crate::view::group::tree::{GroupTree, TreeScope};
 
-/// What the files express: attributes and coordinate arrays of CF, also coordinates computed from spacings.
+/// What the files express: attributes and coordinate arrays of CF, also those computed from spacings and the names of
+/// channels.
 const FIELDS: &[Field] = &[
+    Field::ImageName,
     Field::AxisNames,
     Field::Spacing,
     Field::Origin,
     Field::AxisUnits,
+    Field::Orientation,
     Field::Coordinates,
     Field::UnevenCoordinates,
     Field::Missing,
     Field::Packing,
     Field::ValueUnits,
+    Field::ChannelNames,
+    Field::ChannelColors,
     Field::ReferenceSystem,
 ];
 

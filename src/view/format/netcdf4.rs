@@ -40,18 +40,22 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
 .also_called(&["netcdf", "netcdf4", "nc4"])
 .listed(Listing::ViewsAndGroup)];
 
-/// What the files express: attributes and coordinate arrays of CF, also coordinates computed from spacings; categories and codes are groups, as in the
-/// hierarchy.
+/// What the files express: attributes and coordinate arrays of CF, also those computed from spacings and the names of
+/// channels; categories and codes are groups, as in the hierarchy.
 pub(super) const FIELDS: &[Field] = &[
+    Field::ImageName,
     Field::AxisNames,
     Field::Spacing,
     Field::Origin,
     Field::AxisUnits,
+    Field::Orientation,
     Field::Coordinates,
     Field::UnevenCoordinates,
     Field::Missing,
     Field::Packing,
     Field::ValueUnits,
+    Field::ChannelNames,
+    Field::ChannelColors,
     Field::ReferenceSystem,
     Field::Categories,
 ];

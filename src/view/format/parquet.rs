@@ -279,7 +279,37 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
     (rows <= most).then_some(rows)
 }
 
-/// Returns JSON documents: the attributes of the group, and the data types and attributes of the columns.
+/// Returns the document in which pandas looks for the index of a dataframe (pandas, "Storing pandas DataFrame objects in
+/// Apache Parquet format"). An index of text; a column of numbers stays a column.
+fn pandas_index(table: &Table, tree: &GroupTree) -> Option<String> {
+    let index = anndata::dataframe_index(&tree.node)?;
+    let column = table.columns.iter().find(|column| column.name == index)?;
+    matches!(
+        column.data,
+        ColumnData::Texts(_) | ColumnData::Categories(_)
+    )
+    .then(|| {
+        // AnnData calls an index without a name so.
+        let name = (index != "_index").then_some(index);
+        let described = json!({
+            "name": name,
+            "field_name": index,
+            "pandas_type": "unicode",
+            "numpy_type": "object",
+            "metadata": null,
+        });
+        let document = json!({
+            "index_columns": [index],
+            "column_indexes": [],
+            "columns": [described],
+            "pandas_version": "2.0.0",
+        });
+        document.to_string()
+    })
+}
+
+/// Returns JSON documents: the attributes of the group, the data types and attributes of the columns, and the index of a
+/// dataframe.
 fn key_values(table: &Table, tree: &GroupTree, notes: &mut Vec<String>) -> Vec<(String, String)> {
     let mut columns = Map::new();
     for column in &table.columns {
@@ -307,6 +337,7 @@ fn key_values(table: &Table, tree: &GroupTree, notes: &mut Vec<String>) -> Vec<(
             group.map(|attributes| json!(attributes).to_string()),
         ),
         ("zarr.columns", Some(Json::Object(columns).to_string())),
+        ("pandas", pandas_index(table, tree)),
     ];
     let mut found = Vec::new();
     for (key, value) in pairs {

@@ -319,7 +319,19 @@ def netcdf(path, node):
         variable, found = file[name], {}
         if all(node.names):
             found["names"] = [re.sub(r"(_\d+)+$", "", n) for n in variable.dims]
-        even = {n: file[n].values.astype(float).tolist() for n in variable.dims if n in file.variables}
+        coordinates = {n: file[n] for n in variable.dims if n in file.variables}
+        for name in [n for n, c in coordinates.items() if c.dtype.kind in "OSU" and n.lower() == "c"]:
+            # Classic files have bytes with a dimension of their own.
+            labels = coordinates.pop(name)
+            texts = [b"".join(row).rstrip(b"\0").decode() for row in labels.values] if labels.ndim == 2 else list(labels.values)
+            found["channels"] = texts
+            if "color" in labels.attrs:
+                found["colors"] = labels.attrs["color"].split()
+        if "image" in node.fields and "long_name" in variable.attrs:
+            found["image"] = variable.attrs["long_name"]
+        if any("orientation" in c.attrs for c in coordinates.values()):
+            found["orientation"] = True
+        even = {n: c.values.astype(float).tolist() for n, c in coordinates.items()}
         if "uneven" in node.fields and even:
             found["uneven"] = even.pop(node.names[0])
         if "times" in node.fields:
@@ -396,6 +408,9 @@ def dataframe(path, node):
         read = pyarrow.parquet.read_table(path, read_dictionary=list(kinds or {}))
         columns = {n: read[n].to_pylist() for n in read.column_names}
         own = json.loads(read.schema.metadata[b"zarr.columns"])
+        frame = pandas.read_parquet(path)
+        if (frame.index.name or "_index", frame.index.tolist()) != next(iter(columns.items())):
+            return {"categories": f"index {frame.index}"}
         chunks = {n: read[n].chunk(0) for n in kinds or {}}
         found = {n: [c.dictionary.to_pylist(), own[n]["attributes"]["ordered"]] for n, c in chunks.items() if pyarrow.types.is_dictionary(c.type)}
     elif path.endswith(".csv"):
