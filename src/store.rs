@@ -110,8 +110,8 @@ pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{
-    RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions, TransferCounters,
-    TransferStats, has_escaped_path, is_remote_url, remote_schemes,
+    CredentialCommand, RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions,
+    TransferCounters, TransferStats, has_escaped_path, is_remote_url, remote_schemes,
 };
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};

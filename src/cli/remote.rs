@@ -1,11 +1,12 @@
 //! Options for remote sources, for mounts and for commands that read a source.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::store::{RemoteOptions, TlsOptions};
+use crate::store::{CredentialCommand, RemoteOptions, TlsOptions};
 use crate::units::parse_timeout;
 
 /// Options for remote sources.
@@ -43,6 +44,16 @@ pub struct RemoteArgs {
     /// The profile of the AWS configuration to use, also if the environment has credentials
     #[arg(long, value_name = "NAME", help_heading = "Remote")]
     pub profile: Option<String>,
+    /// Run this command for credentials, once per expiry: it prints JSON with `headers`, `sas` or AWS keys, and their
+    /// `expires` (zarrfs help credentials)
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "COMMAND",
+        conflicts_with_all = ["anonymous", "profile"],
+        help_heading = "Remote"
+    )]
+    pub credential_command: Option<String>,
     /// Read environment variables, such as AWS_ACCESS_KEY_ID=..., from this file of NAME=VALUE lines;
     /// as root only if root owns it and others can neither read nor write it
     #[arg(
@@ -84,6 +95,10 @@ impl RemoteArgs {
             endpoint_url: self.endpoint_url.clone(),
             region: self.region.clone(),
             profile: self.profile.clone(),
+            credential_command: self
+                .credential_command
+                .as_deref()
+                .map(|line| Arc::new(CredentialCommand::new(line, self.timeout))),
             headers: self.header.clone(),
             tls: TlsOptions::new(self.ca_bundle.clone()),
             missing_statuses: self.missing_status.clone(),

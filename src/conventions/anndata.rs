@@ -71,12 +71,15 @@ pub(crate) fn column_fields(node: &ViewNode) -> Option<Vec<Field>> {
     })
 }
 
-/// Returns the name of the column of a dataframe that is its index; `None` for other groups.
-pub(crate) fn dataframe_index(node: &ViewNode) -> Option<&str> {
+/// Returns the column of a dataframe that is its index, and the name of the index, if it has one; `None` for other
+/// groups.
+pub(crate) fn dataframe_index(node: &ViewNode) -> Option<(&str, Option<&str>)> {
     if encoding(node) != Some("dataframe") {
         return None;
     }
-    node.metadata().attributes().ok()?.get("_index")?.as_str()
+    let index = node.metadata().attributes().ok()?.get("_index")?.as_str()?;
+    // The column of an index without a name.
+    Some((index, (index != "_index").then_some(index)))
 }
 
 /// Returns the names of the columns of a dataframe in their order, the index first; `None` for other groups.

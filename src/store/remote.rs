@@ -39,6 +39,7 @@ mod tests;
 pub(super) use bytes::FirstRead;
 pub use memory::RemoteMemory;
 pub(super) use open::{OpenedSource, open, other_format_error};
+pub use protocol::CredentialCommand;
 #[cfg(feature = "fuzzing")]
 pub use protocol::bucket::fuzz_listing;
 pub use protocol::error::RemoteError as RemoteOpenError;

@@ -14,6 +14,7 @@ use support::servers;
 mod chunk_keys;
 mod compare;
 
+mod credentials;
 mod hdfs;
 mod hf;
 mod http;

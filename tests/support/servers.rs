@@ -38,6 +38,7 @@ pub use rclone::Rclone;
 pub use redis::Redis;
 pub use remote::{Remote, without_cloud_environment};
 pub use seaweed::Seaweed;
+pub use two_ports::TwoPorts;
 pub use webhdfs::WebHdfs;
 
 /// The credentials of a user of an object store.

@@ -47,6 +47,10 @@ impl Client {
         let invalid = |label: String| move |what: String| RemoteError::Invalid { label, what };
         let protocol = Protocol::of_url(url)
             .ok_or_else(|| invalid(hidden(url))("no protocol has this scheme".into()))?;
+        if options.credential_command.is_some() && !protocol.traits.has_credentials {
+            let what = "its servers take no --credential-command: credentials go into the URL";
+            return Err(invalid(hidden(url))(what.into()));
+        }
         let variable = |name: &str| std::env::var(name).ok();
         let location = (protocol.parse)(url, &variable).map_err(invalid(hidden(url)))?;
         let label = location.label();

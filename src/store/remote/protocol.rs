@@ -4,12 +4,15 @@
 //! maps schemes to modules: sources, targets of references, messages, `--help` and `--version` read it.
 
 pub(super) mod bucket;
+mod credential_command;
 pub(super) mod error;
 mod hdfs;
 mod hf;
 mod keyvalue;
 pub(super) mod options;
 pub(super) mod web;
+
+pub use credential_command::CredentialCommand;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -60,6 +63,8 @@ pub(in crate::store) struct Traits {
     pub(in crate::store) has_aliases: bool,
     /// Which names a server lists.
     pub(in crate::store) listing: NameListing,
+    /// Whether requests can have the credentials of a command.
+    pub(in crate::store) has_credentials: bool,
     /// Whether a part of a known version of a value can be requested. Otherwise, values are fetched whole, and
     /// neither archives nor references can be in the source.
     pub(in crate::store) reads_ranges: bool,
@@ -155,6 +160,11 @@ impl Protocol {
             Some(first) if self.traits.has_aliases => first,
             _ => scheme,
         }
+    }
+
+    /// Whether credentials sign requests, or are sent only to the provider itself: any source may have them.
+    pub(in crate::store) fn signs_requests(&self) -> bool {
+        std::ptr::eq(self, &bucket::S3) || std::ptr::eq(self, &bucket::GOOGLE)
     }
 
     /// Divides the text after `://` of a URL without escapes into the origin and the key.

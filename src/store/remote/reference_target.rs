@@ -107,6 +107,10 @@ impl RemoteTargets {
         let mut options = self.options.clone();
         if allowed_by != AllowedBy::SameOrigin {
             options.headers.clear();
+            // Only keys sign requests without being sent.
+            if !matches!(Protocol::of_url(&origin.0), Some(protocol) if protocol.signs_requests()) {
+                options.credential_command = None;
+            }
         }
         options.is_public_only = allowed_by == AllowedBy::Any;
         let client = Client::new(&origin.0, &options, self.classes)?;

@@ -282,15 +282,13 @@ fn group_rows(table: &Table, types: &[ColumnType]) -> Option<u64> {
 /// Returns the document in which pandas looks for the index of a dataframe (pandas, "Storing pandas DataFrame objects in
 /// Apache Parquet format"). An index of text; a column of numbers stays a column.
 fn pandas_index(table: &Table, tree: &GroupTree) -> Option<String> {
-    let index = anndata::dataframe_index(&tree.node)?;
+    let (index, name) = anndata::dataframe_index(&tree.node)?;
     let column = table.columns.iter().find(|column| column.name == index)?;
     matches!(
         column.data,
         ColumnData::Texts(_) | ColumnData::Categories(_)
     )
     .then(|| {
-        // AnnData calls an index without a name so.
-        let name = (index != "_index").then_some(index);
         let described = json!({
             "name": name,
             "field_name": index,

@@ -4,6 +4,7 @@
 
 mod aws;
 mod build;
+mod issued;
 mod names;
 mod service;
 
@@ -27,6 +28,7 @@ use build::{Provider, S3Clients};
 pub use names::fuzz_listing;
 use service::{RequestKind, ResponseInfo, watched};
 
+use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::request::body::Body;
 use crate::store::remote::request::{
     ByteRange, Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Refusal, Remote,
@@ -62,7 +64,14 @@ pub(in crate::store::remote) struct Objects {
     prefix: String,
     provider: Provider,
     /// The source of credentials, if they can be renewed.
-    credentials: Option<Arc<Chain>>,
+    credentials: Option<Renewable>,
+}
+
+/// A source of credentials that can be asked for others.
+#[derive(Debug)]
+enum Renewable {
+    Chain(Arc<Chain>),
+    Command(Arc<CredentialCommand>),
 }
 
 /// Most bytes that are allocated for the body of a range before any of it has arrived.
@@ -109,9 +118,22 @@ impl Objects {
     ) -> Result<T, RequestError> {
         let sent_at = Instant::now();
         match (self.send_to_region(&request).await, &self.credentials) {
-            (Err(RequestError::Expired(_)), Some(credentials)) => {
-                credentials.invalidate_older_than(sent_at).await;
+            (Err(RequestError::Expired(_)), Some(Renewable::Chain(chain))) => {
+                chain.invalidate_older_than(sent_at).await;
                 self.send_to_region(&request).await
+            }
+            (Err(error), Some(Renewable::Command(command))) => {
+                let renews = match &error {
+                    RequestError::Expired(_) => command.renews_refused(sent_at, true).await,
+                    RequestError::Denied(Refusal {
+                        status: Some(_), ..
+                    }) => command.renews_refused(sent_at, false).await,
+                    _ => false,
+                };
+                match renews {
+                    true => self.send_to_region(&request).await,
+                    false => Err(error),
+                }
             }
             (response, _) => response,
         }

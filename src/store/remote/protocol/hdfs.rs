@@ -37,6 +37,7 @@ pub(in crate::store::remote) const PROTOCOL: Protocol = Protocol {
         syntax: Syntax::Host,
         has_aliases: false,
         listing: NameListing::Directories,
+        has_credentials: true,
         reads_ranges: true,
     },
     parse: |url, variable| HdfsUrl::parse(url, variable).map(|url| Box::new(url) as _),

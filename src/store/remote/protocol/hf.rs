@@ -45,6 +45,7 @@ pub(in crate::store::remote) const PROTOCOL: Protocol = Protocol {
         },
         has_aliases: false,
         listing: NameListing::Directories,
+        has_credentials: true,
         reads_ranges: true,
     },
     parse: |url, variable| HfUrl::parse(url, variable).map(|url| Box::new(url) as _),

@@ -306,6 +306,7 @@ const TRAITS: Traits = Traits {
     syntax: Syntax::Host,
     has_aliases: false,
     listing: NameListing::Keys,
+    has_credentials: false,
     reads_ranges: false,
 };
 

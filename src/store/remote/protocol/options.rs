@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
+use super::credential_command::CredentialCommand;
 use super::web::{self, TlsOptions};
 use crate::store::DiskCache;
 use crate::store::remote::memory::RemoteMemory;
@@ -22,6 +23,8 @@ pub struct RemoteOptions {
     pub region: Option<String>,
     /// The profile of the AWS configuration.
     pub profile: Option<String>,
+    /// The command that prints credentials.
+    pub credential_command: Option<Arc<CredentialCommand>>,
     /// Headers to send, each as `Name: value`.
     pub headers: Vec<String>,
     /// Which servers are trusted over TLS.
@@ -94,6 +97,7 @@ impl Default for RemoteOptions {
             endpoint_url: None,
             region: None,
             profile: None,
+            credential_command: None,
             headers: Vec::new(),
             tls: TlsOptions::default(),
             missing_statuses: Vec::new(),

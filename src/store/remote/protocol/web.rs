@@ -8,6 +8,7 @@
 mod address;
 mod failure;
 mod index;
+mod netrc;
 mod resolve;
 mod response;
 mod scope;
@@ -15,7 +16,7 @@ mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -41,6 +42,7 @@ pub(in crate::store) use scope::is_public;
 use scope::{NetworkScope, scope_of, scope_of_host};
 pub use tls::TlsOptions;
 
+use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
 use crate::store::remote::request::transfer_stats::{headers_received, request_sent};
@@ -57,6 +59,7 @@ pub(in crate::store::remote) const PROTOCOL: Protocol = Protocol {
         syntax: Syntax::Escaped,
         has_aliases: false,
         listing: NameListing::Pages,
+        has_credentials: true,
         reads_ranges: true,
     },
     parse: |url, _| {
@@ -89,6 +92,8 @@ pub(in crate::store::remote) struct Web {
     address: Address,
     /// The user's headers, which are sent to this server only.
     headers: HeaderMap,
+    /// The command that prints more headers, or a query, for this server.
+    credentials: Option<Arc<CredentialCommand>>,
     classes: KeyClasses,
     /// Whether the server labels documents, and so probably everything, as HTML pages.
     labels_all: AtomicBool,
@@ -231,6 +236,7 @@ impl Web {
         client: Client,
         address: Address,
         mut headers: HeaderMap,
+        credentials: Option<Arc<CredentialCommand>>,
         classes: KeyClasses,
         redirects: Redirects,
     ) -> Self {
@@ -241,6 +247,7 @@ impl Web {
             client,
             address,
             headers,
+            credentials,
             classes,
             labels_all: AtomicBool::new(false),
             redirects,
@@ -263,8 +270,9 @@ impl Web {
             .await
     }
 
-    /// Sends one request. `follows` gets the headers of each redirect, and returns whether to follow it; otherwise
-    /// the redirect is the response.
+    /// Sends one request, and repeats it once with new credentials if the server refuses those of the command.
+    /// `follows` gets the headers of each redirect, and returns whether to follow it; otherwise the redirect is the
+    /// response.
     pub(in crate::store::remote) async fn send_watched(
         &self,
         method: Method,
@@ -272,14 +280,51 @@ impl Web {
         extra: HeaderMap,
         follows: &mut (dyn FnMut(&HeaderMap) -> Result<bool, RequestError> + Send),
     ) -> Result<Response, RequestError> {
+        let sent_at = Instant::now();
+        let request = (method, url, extra);
+        let response = self.send_once(request.clone(), follows).await?;
+        let Some(credentials) = &self.credentials else {
+            return Ok(response);
+        };
+        let renews = match response.status() {
+            StatusCode::UNAUTHORIZED => credentials.renews_refused(sent_at, true).await,
+            StatusCode::FORBIDDEN => credentials.renews_refused(sent_at, false).await,
+            _ => false,
+        };
+        match renews {
+            true => self.send_once(request, follows).await,
+            false => Ok(response),
+        }
+    }
+
+    async fn send_once(
+        &self,
+        (method, url, extra): (Method, Url, HeaderMap),
+        follows: &mut (dyn FnMut(&HeaderMap) -> Result<bool, RequestError> + Send),
+    ) -> Result<Response, RequestError> {
+        let issued = match &self.credentials {
+            Some(command) => Some(
+                command
+                    .credentials()
+                    .await
+                    .map_err(|what| RequestError::Denied(Refusal { what, status: None }))?,
+            ),
+            None => None,
+        };
         let first = url.clone();
         let mut url = url;
         let mut client = &self.client;
         for _ in 0..=MAX_REDIRECTS {
-            let mut request = client.request(method.clone(), url.clone());
+            let is_own = is_same_host(&first, &url);
+            let issued = issued.as_ref().filter(|_| is_own);
+            let query = issued.and_then(|issued| issued.query.as_deref());
+            let mut request = client.request(method.clone(), with_query(url.clone(), query));
             request = request.headers(extra.clone());
-            if is_same_host(&first, &url) {
+            if is_own {
                 request = request.headers(self.headers.clone());
+            }
+            if let Some(issued) = issued {
+                request = request.headers(issued.headers.clone());
             }
             request_sent();
             let response = request.send().await.map_err(|error| sending(&error))?;
@@ -337,8 +382,12 @@ impl Web {
     ) -> Result<Response, RequestError> {
         let url = self.address.of(key)?;
         let response = self.send(method, url.clone(), headers).await?;
-        let (end, status) = (response.url(), response.status());
-        if status == StatusCode::NOT_FOUND && !self.address.is_same_key(&url, end) {
+        let (mut end, status) = (response.url().clone(), response.status());
+        if self.credentials.is_some() {
+            // The command prints a part of it.
+            end.set_query(url.query());
+        }
+        if status == StatusCode::NOT_FOUND && !self.address.is_same_key(&url, &end) {
             return Err(RequestError::lasting(format!(
                 "{status} from {}, where a redirect led: that does not prove that it is absent",
                 end.host_str().unwrap_or_default()
@@ -461,6 +510,18 @@ pub(in crate::store::remote) fn range_header(range: &ByteRange) -> Option<Header
     HeaderValue::from_str(&text).ok()
 }
 
+/// Appends to the query of a URL.
+fn with_query(mut url: Url, more: Option<&str>) -> Url {
+    if let Some(more) = more {
+        let query = match url.query() {
+            Some(own) => format!("{own}&{more}"),
+            None => more.to_owned(),
+        };
+        url.set_query(Some(&query));
+    }
+    url
+}
+
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
@@ -513,7 +574,15 @@ impl Location for Address {
         options: &RemoteOptions,
         classes: KeyClasses,
     ) -> Result<Arc<dyn Remote>, String> {
-        let headers = options.headers()?.into_iter().collect();
+        let mut headers: HeaderMap = options.headers()?.into_iter().collect();
+        let is_known = self.authorization().is_some() || headers.contains_key(AUTHORIZATION);
+        if !is_known
+            && !options.anonymous
+            && options.credential_command.is_none()
+            && let Some(authorization) = netrc::authorization(self.host())
+        {
+            headers.insert(AUTHORIZATION, authorization);
+        }
         Ok(Arc::new(open(self.clone(), headers, options, classes)?))
     }
 }
@@ -531,7 +600,16 @@ pub(in crate::store::remote) fn open(
     };
     let own = client(options.timeout, reach, &options.tls)?;
     let redirects = Redirects::new(options)?;
-    Ok(Web::new(own, address, headers, classes, redirects))
+    let credentials = options.credential_command.clone();
+    let credentials = credentials.filter(|_| !options.anonymous);
+    Ok(Web::new(
+        own,
+        address,
+        headers,
+        credentials,
+        classes,
+        redirects,
+    ))
 }
 
 /// Creates the client of an object store, whose redirects are not followed.

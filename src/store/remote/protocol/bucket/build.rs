@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AwsCredentialProvider};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ClientOptions, RetryConfig};
@@ -12,8 +12,9 @@ use reqwest::Url;
 
 use super::aws::{Chain, Profile};
 use super::service::Connector;
-use super::{Client, Objects, RegionalClient};
+use super::{Client, Objects, RegionalClient, Renewable, issued};
 use crate::store::KeyClasses;
+use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::web;
 use crate::store::remote::protocol::web::TlsOptions;
@@ -54,6 +55,7 @@ const TRAITS: Traits = Traits {
     },
     has_aliases: true,
     listing: NameListing::Keys,
+    has_credentials: true,
     reads_ranges: true,
 };
 
@@ -156,6 +158,10 @@ impl Location for Bucket {
             endpoint_url: options.endpoint_url.clone(),
             region: options.region.clone(),
             profile: options.profile.clone(),
+            command: options
+                .credential_command
+                .clone()
+                .filter(|_| !options.anonymous),
             headers: options.headers()?,
             timeout: options.timeout,
             tls: options.tls.clone(),
@@ -171,6 +177,7 @@ struct BucketOptions {
     endpoint_url: Option<String>,
     region: Option<String>,
     profile: Option<String>,
+    command: Option<Arc<CredentialCommand>>,
     headers: Vec<(HeaderName, HeaderValue)>,
     timeout: Duration,
     tls: TlsOptions,
@@ -188,12 +195,21 @@ fn open(bucket: &Bucket, options: &BucketOptions) -> Result<Arc<dyn Remote>, Str
         }
     }
     let client = web::object_client(options.timeout, &options.tls)?;
-    let wants_chain = bucket.provider == Provider::S3 && !options.anonymous;
+    let wants_chain =
+        bucket.provider == Provider::S3 && !options.anonymous && options.command.is_none();
     let chain =
         wants_chain.then(|| Arc::new(Chain::new(options.profile.as_deref(), client.clone())));
+    let credentials = match (&options.command, &chain) {
+        (Some(command), _) => Some(Renewable::Command(Arc::clone(command))),
+        (None, chain) => chain.clone().map(Renewable::Chain),
+    };
     let (s3, first) = match bucket.provider {
         Provider::S3 => {
-            let (s3, region) = S3Clients::new(bucket, options, client, chain.clone());
+            let credentials: Option<AwsCredentialProvider> = match &options.command {
+                Some(command) => Some(Arc::new(issued::aws(Arc::clone(command)))),
+                None => chain.map(|chain| chain as _),
+            };
+            let (s3, region) = S3Clients::new(bucket, options, client, credentials);
             let is_settled = options.region.is_some();
             let client = s3.client(&region)?;
             let region = Some(region);
@@ -215,7 +231,7 @@ fn open(bucket: &Bucket, options: &BucketOptions) -> Result<Arc<dyn Remote>, Str
         s3,
         prefix: bucket.prefix.trim_matches('/').to_owned(),
         provider: bucket.provider,
-        credentials: chain,
+        credentials,
     }))
 }
 
@@ -252,7 +268,7 @@ pub(super) struct S3Clients {
     is_anonymous: bool,
     is_requester_payer: bool,
     connector: Connector,
-    credentials: Option<Arc<Chain>>,
+    credentials: Option<AwsCredentialProvider>,
 }
 
 impl S3Clients {
@@ -261,7 +277,7 @@ impl S3Clients {
         bucket: &Bucket,
         options: &BucketOptions,
         client: reqwest::Client,
-        credentials: Option<Arc<Chain>>,
+        credentials: Option<AwsCredentialProvider>,
     ) -> (Self, String) {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let profile = Profile::read(options.profile.as_deref());
@@ -302,7 +318,7 @@ impl S3Clients {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
         if let Some(credentials) = &self.credentials {
-            builder = builder.with_credentials(Arc::clone(credentials) as _);
+            builder = builder.with_credentials(Arc::clone(credentials));
         }
         let built = builder.build().map_err(|error| error.to_string())?;
         Ok(Arc::new(built))
@@ -324,6 +340,9 @@ fn google(
         .with_client_options(client_options())
         .with_http_connector(connector(client, options))
         .with_skip_signature(options.anonymous);
+    if let Some(command) = &options.command {
+        builder = builder.with_credentials(Arc::new(issued::google(Arc::clone(command))));
+    }
     if let Some(endpoint) = &options.endpoint_url {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));
     }
@@ -343,6 +362,9 @@ fn azure(
         .with_http_connector(connector(client, options))
         .with_allow_http(true)
         .with_skip_signature(options.anonymous);
+    if let Some(command) = &options.command {
+        builder = builder.with_credentials(Arc::new(issued::azure(Arc::clone(command))));
+    }
     if let Some(account) = &bucket.account {
         builder = builder.with_account(account);
     }

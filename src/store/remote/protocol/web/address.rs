@@ -58,12 +58,7 @@ impl Address {
         let user = percent_decode_str(url.username()).collect::<Vec<u8>>();
         let authorization = (!user.is_empty() || url.password().is_some()).then(|| {
             let password = percent_decode_str(url.password().unwrap_or_default());
-            let both: Vec<u8> = user.into_iter().chain([b':']).chain(password).collect();
-            let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(both)));
-            if let Ok(value) = &mut value {
-                value.set_sensitive(true);
-            }
-            value.ok()
+            basic(&user, &password.collect::<Vec<u8>>())
         });
         // These calls do not fail for a URL with a host.
         let _ = base.set_username("");
@@ -100,6 +95,11 @@ impl Address {
         percent_decode_str(name).decode_utf8_lossy().into_owned()
     }
 
+    /// The host.
+    pub(super) fn host(&self) -> &str {
+        self.base.host_str().unwrap_or_default()
+    }
+
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         self.authorization.clone()
     }
@@ -131,6 +131,14 @@ impl Address {
         }
         Ok(url)
     }
+}
+
+/// Returns the value of `Authorization` for a user with a password (RFC 7617).
+pub(super) fn basic(user: &[u8], password: &[u8]) -> Option<HeaderValue> {
+    let both = [user, b":", password].concat();
+    let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(both))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// Whether headers for one URL may be sent to the other.
