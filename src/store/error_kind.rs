@@ -219,10 +219,11 @@ fn of_open_error(error: &OpenError) -> ErrorKind {
         OpenError::UnknownScheme { .. }
         | OpenError::UnknownPart { .. }
         | OpenError::InvalidPart { .. }
+        | OpenError::TwoVersions { .. }
         | OpenError::NoVersions { .. } => ErrorKind::Usage,
         OpenError::WrongKind { .. } => ErrorKind::NotAFile,
         OpenError::Truncated { .. } => ErrorKind::Corrupt,
-        OpenError::OtherFormat { .. } => ErrorKind::NotZarr,
+        OpenError::OtherFormat { .. } | OpenError::NotIcechunk { .. } => ErrorKind::NotZarr,
         OpenError::Database { error, .. } => match error {
             DatabaseError::Unsupported(_) => ErrorKind::Unsupported,
             DatabaseError::Store(error) => error.kind(),

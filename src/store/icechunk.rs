@@ -145,13 +145,12 @@ impl Icechunk {
             return Err(refs.unknown(&name).await);
         }
         let index = load(&files, resolved.snapshot, resolved.containers).await?;
-        let branch = resolved.is_branch.then(|| name.clone());
         Ok(Self {
             shared: Arc::new(Shared {
                 refs,
                 files,
                 name,
-                branch,
+                branch: resolved.branch,
                 ttl: options.ttl.unwrap_or(default_ttl),
                 state: Mutex::new(State { index, checked }),
                 refreshes: SingleFlight::default(),

@@ -1,7 +1,8 @@
 //! Parses the SOURCE that a user writes, and opens it as a store.
 //!
-//! A source is a path or a URL, optionally marked as a zip archive: `URL|zip:`, which may be followed
-//! by a key in the archive (Zarr URL pipelines, ZEP 8), or `zip::URL` (as written by fsspec).
+//! A source is a path or a URL, and perhaps what is there and which part of it is meant (Zarr URL pipelines, ZEP 8):
+//! `URL|zip:KEY`, `URL|icechunk:@VERSION/KEY`, `URL|zarr3:KEY`, one behind the other. `zip::URL` (as written by fsspec)
+//! and `icechunk+URL` mean the same as `URL|zip:` and `URL|icechunk:`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -60,7 +61,10 @@ pub enum OpenError {
         scheme: String,
     },
     /// An unknown part of a pipeline.
-    #[error("`|{part}`: only `|zip:KEY` and `|zarr:KEY` can stand behind a source")]
+    #[error(
+        "`|{part}`: only `|zip:KEY`, `|icechunk:@VERSION/KEY` and `|zarr:KEY` can stand behind a source, and each but \
+         the last once"
+    )]
     UnknownPart {
         /// The part after the bar.
         part: String,
@@ -137,6 +141,20 @@ pub enum OpenError {
         /// The requested version.
         name: String,
     },
+    /// A source that is said to be an Icechunk repository is none.
+    #[error("source {source_name}: it is no Icechunk repository")]
+    NotIcechunk {
+        /// The source, without secrets.
+        source_name: String,
+    },
+    /// Two versions are named.
+    #[error("--ref {option}: the source names the version {part}; leave out one of them")]
+    TwoVersions {
+        /// The version of the option.
+        option: String,
+        /// The version of the source.
+        part: String,
+    },
     /// An archive that cannot be mounted.
     #[error("{source_name}: {error}")]
     Zip {
@@ -162,10 +180,19 @@ pub enum OpenError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceName {
     location: SourceLocation,
-    /// Whether the source must be a zip archive.
-    is_zip: bool,
+    /// What the source must be; `None` finds it out.
+    kind: Option<SourceKind>,
+    /// The version of an Icechunk repository.
+    version: Option<String>,
     /// The key in the source that is the root of the store.
     root: Key,
+}
+
+/// What a source must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SourceKind {
+    Zip,
+    Icechunk,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,9 +210,12 @@ impl SourceName {
         let Some(mut text) = source.to_str() else {
             return Self::local(source);
         };
-        let mut is_zip = false;
-        if let Some(behind) = text.strip_prefix("zip::") {
-            (is_zip, text) = (true, behind);
+        let mut kind = None;
+        for (words, meant) in PREFIXES {
+            if let Some(behind) = text.strip_prefix(words) {
+                (kind, text) = (*meant, behind);
+                break;
+            }
         }
         let (mut first, mut parts) = (text, "");
         if let Some((before, behind)) = text.split_once('|')
@@ -200,11 +230,9 @@ impl SourceName {
                 let path = first.split_once("://").map_or(first, |(_, path)| path);
                 Self::local(Path::new(path.strip_prefix("localhost").unwrap_or(path)))?
             }
-            Some(_) if remote::is_remote_url(first) => Self {
-                location: SourceLocation::Url(first.to_owned()),
-                is_zip: false,
-                root: Key::root(),
-            },
+            Some(_) if remote::is_remote_url(first) => {
+                Self::at(SourceLocation::Url(first.to_owned()))
+            }
             Some(scheme) => {
                 // The rest may contain a password, so the message omits it.
                 return Err(OpenError::UnknownScheme {
@@ -212,14 +240,22 @@ impl SourceName {
                     scheme: scheme.to_owned(),
                 });
             }
-            None => Self::local(Path::new(first))?,
+            None => Self::local(Path::new(first.strip_prefix("file:").unwrap_or(first)))?,
         };
         for part in parts.split('|').filter(|part| !part.is_empty()) {
             let unknown = || OpenError::UnknownPart { part: part.into() };
-            let (kind, below) = part.split_once(':').ok_or_else(unknown)?;
-            match kind {
-                "zip" if !is_zip => is_zip = true,
-                "zarr" | "zarr2" | "zarr3" => {}
+            let (word, mut below) = part.split_once(':').ok_or_else(unknown)?;
+            match (word, kind) {
+                ("zip", None) => kind = Some(SourceKind::Zip),
+                ("icechunk", None) => {
+                    kind = Some(SourceKind::Icechunk);
+                    if let Some(behind) = below.strip_prefix('@') {
+                        let (version, key) = behind.split_once('/').unwrap_or((behind, ""));
+                        name.version = Some(version.to_owned());
+                        below = key;
+                    }
+                }
+                ("zarr" | "zarr2" | "zarr3", _) => {}
                 _ => return Err(unknown()),
             }
             let key = Key::new(below.trim_matches('/').as_bytes());
@@ -229,17 +265,22 @@ impl SourceName {
             })?;
             name.root = name.root.join_key(&key);
         }
-        name.is_zip = is_zip;
+        name.kind = kind;
         Ok(name)
+    }
+
+    fn at(location: SourceLocation) -> Self {
+        Self {
+            location,
+            kind: None,
+            version: None,
+            root: Key::root(),
+        }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as its callers return it")]
     fn local(path: &Path) -> Result<Self, OpenError> {
-        Ok(Self {
-            location: SourceLocation::Path(path.to_owned()),
-            is_zip: false,
-            root: Key::root(),
-        })
+        Ok(Self::at(SourceLocation::Path(path.to_owned())))
     }
 
     /// The path of a local source; `None` for a remote one.
@@ -268,9 +309,28 @@ impl SourceName {
     /// # Errors
     /// [`OpenError`], which names the source.
     pub async fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
+        let mut with_version;
+        let mut options = options;
+        if let Some(version) = &self.version {
+            if let Some(option) = options
+                .icechunk
+                .reference
+                .as_ref()
+                .filter(|it| *it != version)
+            {
+                return Err(OpenError::TwoVersions {
+                    option: option.clone(),
+                    part: version.clone(),
+                });
+            }
+            with_version = options.clone();
+            with_version.icechunk.reference = Some(version.clone());
+            options = &with_version;
+        }
+        let is_zip = self.kind == Some(SourceKind::Zip);
         let (store, base) = match &self.location {
             SourceLocation::Path(path) => {
-                let store = open_local(path, self.is_zip, options)?;
+                let store = open_local(path, is_zip, options)?;
                 let base = BaseLocation::Directory(path.clone());
                 let store = match icechunk::detect_local(&*store, options.classes).await {
                     Some(layout) if path.is_dir() => {
@@ -288,7 +348,7 @@ impl SourceName {
             }
             SourceLocation::Url(url) => {
                 let base = BaseLocation::Url(url.trim_end_matches('/').to_owned());
-                match remote::open(url, self.is_zip, &options.remote, options.classes).await? {
+                match remote::open(url, is_zip, &options.remote, options.classes).await? {
                     OpenedSource::Icechunk {
                         layout,
                         refs,
@@ -298,6 +358,11 @@ impl SourceName {
                 }
             }
         };
+        if self.kind == Some(SourceKind::Icechunk) {
+            return Err(OpenError::NotIcechunk {
+                source_name: store.label().to_owned(),
+            });
+        }
         if let Some(name) = &options.icechunk.reference {
             return Err(OpenError::NoVersions {
                 source_name: store.label().to_owned(),
@@ -323,9 +388,18 @@ fn scheme_of(source: &str) -> Option<&str> {
     is_scheme.then_some(scheme)
 }
 
+/// What can stand before a source, and what it says the source is.
+const PREFIXES: &[(&str, Option<SourceKind>)] = &[
+    ("zip::", Some(SourceKind::Zip)),
+    ("icechunk+", Some(SourceKind::Icechunk)),
+    ("zarr+", None),
+    ("zarr2+", None),
+    ("zarr3+", None),
+];
+
 /// Whether the text after a bar is a part of a pipeline, not of a path.
 fn is_part(text: &str) -> bool {
-    ["zip:", "zarr:", "zarr2:", "zarr3:"]
+    ["zip:", "icechunk:", "zarr:", "zarr2:", "zarr3:"]
         .iter()
         .any(|kind| text.starts_with(kind))
 }
@@ -504,7 +578,7 @@ mod tests {
             SourceLocation::Path(path) => format!("path {}", path.display()),
             SourceLocation::Url(url) => url,
         };
-        (Some(url), name.is_zip, root)
+        (Some(url), name.kind == Some(SourceKind::Zip), root)
     }
 
     fn is(location: &str, is_zip: bool, root: &str) -> (Option<String>, bool, String) {
@@ -515,6 +589,8 @@ mod tests {
     fn only_known_schemes_are_recognized_as_urls() {
         assert_eq!(parse("/a/b"), is("path /a/b", false, ""));
         assert_eq!(parse("file:///a/b"), is("path /a/b", false, ""));
+        assert_eq!(parse("file:a/b"), is("path a/b", false, ""));
+        assert_eq!(parse("zarr3+s3://b/x"), is("s3://b/x", false, ""));
         assert_eq!(parse("HTTP://Host/B"), is("http://Host/B", false, ""));
         assert_eq!(parse("File:///A|zip:B"), is("path /A", true, "B"));
         assert_eq!(parse("./odd ://name"), is("path ./odd ://name", false, ""));
@@ -522,6 +598,34 @@ mod tests {
         let secret = SourceName::parse(Path::new("ftp://key:secret@host/b"));
         let secret = secret.unwrap_err().to_string();
         assert!(secret.contains("ftp") && !secret.contains("secret"));
+    }
+
+    #[test]
+    fn a_repository_can_be_named_with_a_version_and_a_key() {
+        let parse = |source: &str| {
+            let name = SourceName::parse(Path::new(source)).unwrap();
+            assert_eq!(name.kind, Some(SourceKind::Icechunk), "{source}");
+            let root = String::from_utf8(name.root.as_bytes().to_vec()).unwrap();
+            (name.location, name.version, root)
+        };
+        let url = || SourceLocation::Url("s3://b/r/".into());
+        let version = |name: &str| Some(name.to_owned());
+        assert_eq!(parse("s3://b/r/|icechunk:"), (url(), None, "".into()));
+        let tagged = parse("s3://b/r/|icechunk:@tag.v5/|zarr3:a/");
+        assert_eq!(tagged, (url(), version("tag.v5"), "a".into()));
+        let below = parse("s3://b/r/|icechunk:@branch.main/g|zarr3:a");
+        assert_eq!(below, (url(), version("branch.main"), "g/a".into()));
+        let prefixed = parse("icechunk+s3://b/r/");
+        assert_eq!(prefixed, (url(), None, "".into()));
+        let local = SourceLocation::Path("r".into());
+        assert_eq!(parse("r|icechunk:a"), (local, None, "a".into()));
+        for wrong in [
+            "r|icechunk:|icechunk:",
+            "r|zip:|icechunk:",
+            "r|icechunk:../a",
+        ] {
+            assert!(SourceName::parse(Path::new(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -157,6 +157,20 @@ fn is_repository(remote: &Remote) {
     let mount = remote.clone().arg("--ref").arg("v1").mount("repository");
     is_version(mount.path(), "first");
     mount.unmount();
+    let source = remote.source("repository/");
+    for (pipeline, version) in [
+        (format!("{source}|icechunk:@tag.v1/|zarr3:"), "first"),
+        (format!("{source}|icechunk:@v1"), "first"),
+        (format!("icechunk+{source}"), "second"),
+    ] {
+        let mount = remote.attempt(&pipeline).unwrap();
+        is_version(mount.path(), version);
+        mount.unmount();
+    }
+    let both = remote.clone().arg("--ref").arg("main");
+    let refused = both.attempt(&format!("{source}|icechunk:@v1")).unwrap_err();
+    let names = "the source names the version v1";
+    assert!(refused.stderr.contains(names), "{}", refused.stderr);
     let refused = remote.clone().arg("--ref").arg("other");
     let refused = refused.attempt(&refused.source("repository")).unwrap_err();
     let names = "branches: dev, main; tags: v1";

@@ -121,12 +121,14 @@ fn an_unknown_name_is_refused_with_the_list_of_names() {
     }
     let plain = scratch();
     fs::write(plain.path().join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
-    let refused = Mount::attempt(plain.path(), &["--ref", "main"]).unwrap_err();
-    assert!(
-        refused.stderr.contains("no Icechunk repository"),
-        "{}",
-        refused.stderr
-    );
+    let pipeline = format!("{}|icechunk:", plain.path().display());
+    for refused in [
+        Mount::attempt(plain.path(), &["--ref", "main"]),
+        Mount::attempt(pipeline, &[]),
+    ] {
+        let stderr = refused.unwrap_err().stderr;
+        assert!(stderr.contains("no Icechunk repository"), "{stderr}");
+    }
 }
 
 #[test]

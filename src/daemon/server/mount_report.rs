@@ -158,11 +158,16 @@ pub(super) fn mount_name(source: &Source, label: &str) -> String {
         }
         Some(text) if text.contains("://") || text.starts_with("zip::") => text.to_owned(),
         // Readers of the mount table have another working directory.
-        _ => match std::path::absolute(given) {
+        text => match std::path::absolute(text.map_or(&**given, without_scheme)) {
             Ok(path) => path.to_string_lossy().into_owned(),
             Err(_) => label.to_owned(),
         },
     }
+}
+
+/// Returns the path of a URL `file:PATH`.
+fn without_scheme(source: &str) -> &Path {
+    Path::new(source.strip_prefix("file:").unwrap_or(source))
 }
 
 #[cfg(test)]
@@ -196,7 +201,9 @@ mod tests {
             assert_eq!(shown(given), given);
         }
         let here = std::env::current_dir().unwrap();
-        assert_eq!(shown("./b.zip"), here.join("b.zip").to_str().unwrap());
+        for given in ["./b.zip", "file:b.zip"] {
+            assert_eq!(shown(given), here.join("b.zip").to_str().unwrap());
+        }
         for secret in [
             "https://u:p@h/x",
             "https://h/x?sig=1",

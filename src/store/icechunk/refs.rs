@@ -48,8 +48,8 @@ pub(super) struct Refs {
 pub(super) struct Resolved {
     pub(super) snapshot: ObjectId,
     pub(super) containers: Containers,
-    /// Whether the name is that of a branch, which can move.
-    pub(super) is_branch: bool,
+    /// The name of the branch, which can move; `None` for a tag or a snapshot.
+    pub(super) branch: Option<String>,
     /// Whether the name is the ID of a snapshot, which may not exist.
     pub(super) is_by_id: bool,
 }
@@ -208,8 +208,8 @@ impl Refs {
         }
     }
 
-    /// Resolves a name as a branch, else as a tag, else as the ID of a snapshot. Whether a snapshot exists
-    /// is known only when it is read.
+    /// Resolves a name as a branch, else as a tag, else as the ID of a snapshot, else, after `branch.` or `tag.`, as
+    /// what these words say (URL pipelines of Neuroglancer). Whether a snapshot exists is known only when it is read.
     pub(super) async fn resolve(&self, name: &str) -> Result<Resolved, IcechunkError> {
         let info = match self.layout {
             Layout::Files => None,
@@ -219,7 +219,8 @@ impl Refs {
             info.as_ref()
                 .map_or_else(|| Ok(Vec::new()), |info| info.containers())
         };
-        for kind in [RefKind::Branch, RefKind::Tag] {
+        let names = [(RefKind::Branch, name), (RefKind::Tag, name)];
+        for (kind, name) in names.into_iter().chain(RefKind::of_directory(name)) {
             let found = match &info {
                 Some(info) => info.find(kind, name).map_err(in_repo)?,
                 None => self.ref_file(kind, name).await?,
@@ -228,7 +229,7 @@ impl Refs {
                 return Ok(Resolved {
                     snapshot,
                     containers: containers(),
-                    is_branch: kind == RefKind::Branch,
+                    branch: (kind == RefKind::Branch).then(|| name.to_owned()),
                     is_by_id: false,
                 });
             }
@@ -237,7 +238,7 @@ impl Refs {
             Some(snapshot) => Ok(Resolved {
                 snapshot,
                 containers: containers(),
-                is_branch: false,
+                branch: None,
                 is_by_id: true,
             }),
             None => Err(self.unknown(name).await),
