@@ -1,6 +1,8 @@
 //! The commands that are about mounts: they find and unmount them, ask their daemons, and run programs in them.
 
 mod discovery;
+#[cfg(feature = "mount")]
+mod every_mount;
 mod mounted_views;
 #[cfg(feature = "mount")]
 mod placeholders;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
+use super::every_mount::ask_all;
 use super::probe::{self, TIMEOUT};
-use super::umount::MountedSource;
 use super::{Failure, kernel, mountpoint, socket};
 use crate::cli::StatsArgs;
 use crate::daemon::mountpoint::MountEntry;
@@ -92,9 +92,10 @@ fn prometheus(arguments: &StatsArgs) -> Result<(), Failure> {
                 .collect()
         }
     };
+    let documents = ask_all(&mounts, |(path, _)| read(path));
     let mut found = Vec::new();
-    for (path, source) in mounts {
-        let document = match read(&path) {
+    for ((path, source), document) in mounts.into_iter().zip(documents) {
+        let document = match document {
             Ok(document) => Some(document),
             Err(StatsError::Denied(_)) if arguments.mountpoint.is_none() => continue,
             Err(StatsError::Denied(failure)) => return Err(failure),
@@ -141,9 +142,11 @@ fn json_text(arguments: &StatsArgs, documents: &Documents) -> String {
 /// Reads the metrics of all mounts that this user may read. A daemon that does not answer is
 /// reported on standard error.
 fn read_all() -> Result<Documents, Failure> {
+    let mounts = super::mountpoints()?;
+    let found = ask_all(&mounts, |mountpoint| read(mountpoint));
     let mut documents = Vec::new();
-    for MountedSource { mountpoint, .. } in super::mounts()? {
-        match read(&mountpoint) {
+    for (mountpoint, document) in mounts.into_iter().zip(found) {
+        match document {
             Ok(document) => documents.push((mountpoint, document)),
             Err(StatsError::Denied(_)) => {}
             Err(StatsError::Other(failure)) => {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::every_mount::ask_all;
 use super::{Failure, kernel, mountpoint, probe};
 use crate::cli::UmountArgs;
 use crate::daemon::mountpoint::MountEntry;
@@ -34,8 +35,10 @@ pub struct MountedSource {
 /// If the mount table cannot be read.
 pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     let all = mountpoint::all(kernel::FS_TYPE)?;
-    let mounted = all.into_iter().map(|(path, entry)| MountedSource {
-        pid: probe::pid_of(&path).ok().flatten(),
+    let processes = ask_all(&all, |(path, _)| probe::pid_of(path).ok().flatten());
+    let mounted = all.into_iter().zip(processes);
+    let mounted = mounted.map(|((path, entry), pid)| MountedSource {
+        pid,
         uid: entry.user_id,
         mountpoint: path,
         source: entry.source,
