@@ -28,6 +28,8 @@ pub(super) struct Dataset {
     pub(super) dimensions: Vec<Dimension>,
     /// The group itself.
     pub(super) root: Group,
+    /// Dimensions whose elements have names, each with the variable of the names.
+    pub(super) labels: Vec<(usize, String)>,
     /// What the file leaves out, and why.
     pub(super) notes: Vec<String>,
 }
@@ -124,6 +126,7 @@ impl Dataset {
         let mut notes = Vec::new();
         let mut root = variables::group(tree, String::new(), &mut scopes, &mut notes);
         axis_coordinates::add(&mut root, &mut scopes, &mut notes);
+        let labels = std::mem::take(&mut scopes.labels);
         let mut dimensions = scopes.into_dimensions();
         unlimited::mark(&mut dimensions, &root);
         if dimensions.len() > MAX_DIMENSIONS {
@@ -132,8 +135,18 @@ impl Dataset {
         Ok(Self {
             dimensions,
             root,
+            labels,
             notes,
         })
+    }
+
+    /// Names the variables with the names of elements in the attribute `coordinates` of the variables that have their
+    /// dimensions (CF 1.13, 6.1 "Labels"). Not for classic files, whose text has an axis of its own: CDO takes text with
+    /// two axes for coordinates of a grid, and opens no such file.
+    pub(super) fn name_labels(&mut self) {
+        for (dimension, labels) in &self.labels {
+            axis_coordinates::name_labels(&mut self.root, *dimension, labels);
+        }
     }
 }
 

@@ -56,6 +56,56 @@ fn what_attributes_say_is_in_each_format_or_in_the_list_of_views() {
     assert_eq!(gauge(mount.path(), "panics"), 0);
 }
 
+/// The names of channels are text, of which these programs support little.
+#[test]
+fn cdo_and_nco_read_images_with_names_of_channels() {
+    // tests/views/setup.sh installs the programs, too.
+    if !may_run(&in_repository(PYTHON)) {
+        return;
+    }
+    let directory = scratch();
+    let store = directory.path().join("cells.zarr");
+    std::fs::create_dir_all(store.join("0")).unwrap();
+    let document = |path: &str, document: Value| {
+        std::fs::write(store.join(path), document.to_string()).unwrap();
+    };
+    let axes = ["c", "y", "x"].map(|name| {
+        let kind = if name == "c" { "channel" } else { "space" };
+        json!({"name": name, "type": kind})
+    });
+    let scale = json!({"type": "scale", "scale": [1, 0.5, 0.5]});
+    let dataset = json!({"path": "0", "coordinateTransformations": [scale]});
+    let channels =
+        json!([{"label": "DAPI", "color": "0000FF"}, {"label": "GFP", "color": "00FF00"}]);
+    let ome = json!({
+        "version": "0.5",
+        "multiscales": [{"name": "cells", "axes": axes, "datasets": [dataset]}],
+        "omero": {"channels": channels},
+    });
+    let group = json!({"zarr_format": 3, "node_type": "group", "attributes": {"ome": ome}});
+    document("zarr.json", group);
+    let array = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [2, 4, 5], "data_type": "uint16", "fill_value": 7,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 4, 5]}},
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    });
+    document("0/zarr.json", array);
+    let mount = Mount::new(&store);
+    for suffix in ["nc", "cdf.nc", "cdf5.nc"] {
+        let file = mount.join(format!(".zarrfs/cells.{suffix}"));
+        let mean = run(Command::new("cdo")
+            .args(["-s", "output", "-fldmean"])
+            .arg(&file));
+        let mean: Vec<&str> = mean.split_whitespace().collect();
+        assert_eq!(mean, ["7", "7"], "{suffix}");
+        let names = run(Command::new("ncks")
+            .args(["-H", "-v", "channel"])
+            .arg(&file));
+        assert!(names.contains("DAPI") && names.contains("GFP"), "{names}");
+    }
+}
+
 #[test]
 fn each_file_carries_or_names_what_the_library_of_a_convention_reads() {
     if ![ANNDATA, WRITERS, NGFF]

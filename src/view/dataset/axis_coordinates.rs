@@ -1,20 +1,24 @@
-//! Coordinate variables of axes that attributes describe, as those of OME-Zarr and N5 do: numbers of a spacing, or the
-//! names of channels.
+//! Coordinates of axes that attributes describe, as those of OME-Zarr and N5 do: numbers of a spacing, or the names of
+//! channels.
 //!
-//! A coordinate variable applies to all variables with its dimension. So a dimension has one only if all of them
-//! declare the same one.
+//! Coordinates apply to all variables with their dimension. So a dimension has some only if all of them declare the
+//! same ones. Numbers are a coordinate variable. Text is not (CF 1.13, 6.1 "Labels"; CDO reads no file with such a
+//! variable): names are a variable of their own, which other variables name in the attribute `coordinates`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::attributes::name_of;
 use super::dimensions::Scopes;
-use super::grids::{MAX_COORDINATES, coordinates};
+use super::grids::{MAX_COORDINATES, coordinates, free_name};
 use super::{Attribute, AttributeValue, Data, Dimension, Group, Variable, VariableType};
-use crate::conventions::cf::names::UNITS;
+use crate::conventions::cf::names::{COORDINATES, UNITS};
 use crate::conventions::description::{Axis, AxisKind, Channel, DeclaredAxes};
 use crate::conventions::ome::{COLOR, ORIENTATION};
 use crate::store::Key;
+
+/// The name of the variable with the names of channels.
+const LABELS: &str = "channel";
 
 /// The coordinates along an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -207,7 +211,9 @@ pub(super) fn add(group: &mut Group, scopes: &mut Scopes, notes: &mut Vec<String
         let Dimension { name, length, .. } = dimension.clone();
         let left = MAX_COORDINATES.saturating_sub(scopes.coordinates);
         let coordinates = match &declared.coordinates {
-            _ if names.contains(&name) => Err("something else has its name"),
+            Some(AxisCoordinates::Even { .. }) | None if names.contains(&name) => {
+                Err("something else has its name")
+            }
             _ if length > left => Err("they would be too many for one file"),
             Some(coordinates) if declared.is_same => Ok(coordinates),
             _ => Err("other arrays with the dimension have others, or none"),
@@ -221,7 +227,15 @@ pub(super) fn add(group: &mut Group, scopes: &mut Scopes, notes: &mut Vec<String
                          have none"
                     ));
                 }
-                let variable = coordinates.variable(name, *number, length);
+                let is_label = matches!(coordinates, AxisCoordinates::Channels(_));
+                let name = match is_label {
+                    true => free_name(LABELS, &mut names),
+                    false => name,
+                };
+                let variable = coordinates.variable(name.clone(), *number, length);
+                if is_label {
+                    scopes.labels.push((*number, name));
+                }
                 group.variables.push(variable);
             }
             Err(why) => notes.push(format!(
@@ -231,6 +245,34 @@ pub(super) fn add(group: &mut Group, scopes: &mut Scopes, notes: &mut Vec<String
     }
     for group in &mut group.groups {
         add(group, scopes, notes);
+    }
+}
+
+/// Names auxiliary coordinates in the attributes of all variables with a dimension.
+pub(super) fn name_labels(group: &mut Group, dimension: usize, labels: &str) {
+    let with_dimension = |variable: &&mut Variable| {
+        variable.dimensions.contains(&dimension) && variable.name != labels
+    };
+    for variable in group.variables.iter_mut().filter(with_dimension) {
+        let mut attributes = variable.attributes.iter_mut();
+        match attributes.find(|attribute| attribute.name == COORDINATES) {
+            None => variable.attributes.push(Attribute {
+                name: COORDINATES.to_owned(),
+                value: AttributeValue::Text(labels.to_owned()),
+            }),
+            Some(Attribute {
+                value: AttributeValue::Text(others),
+                ..
+            }) => {
+                others.push(' ');
+                others.push_str(labels);
+            }
+            // No list of names.
+            Some(_) => {}
+        }
+    }
+    for group in &mut group.groups {
+        name_labels(group, dimension, labels);
     }
 }
 
@@ -311,6 +353,32 @@ mod tests {
         assert_eq!(texts[..], ["DAPI", "1"]);
         let colors = AttributeValue::Text("0000FF 010203".to_owned());
         assert_eq!(variable.attributes[0].value, colors);
+        // Every variable with the dimension names it.
+        let mut scopes = Scopes::default();
+        scopes.enter([]);
+        let dimension = scopes.dimension("c", 2, &[]);
+        let key = Key::new(b"a").unwrap();
+        scopes.axis_coordinates.add(&key, &[dimension], &found);
+        let mut image = coordinates.variable("channel".to_owned(), dimension, 2);
+        let text = AttributeValue::Text("lat".to_owned());
+        let name = COORDINATES.to_owned();
+        image.attributes = vec![Attribute { name, value: text }];
+        let mut group = Group {
+            name: String::new(),
+            dimensions: scopes.leave(),
+            variables: vec![image],
+            attributes: Vec::new(),
+            groups: Vec::new(),
+        };
+        add(&mut group, &mut scopes, &mut Vec::new());
+        assert_eq!(scopes.labels, [(dimension, "channel_".to_owned())]);
+        name_labels(&mut group, dimension, "channel_");
+        let [image, labels] = &group.variables[..] else {
+            panic!("{group:?}");
+        };
+        assert_eq!(labels.name, "channel_");
+        let names = AttributeValue::Text("lat channel_".to_owned());
+        assert_eq!(image.attributes[0].value, names);
         // Not as many as elements, and none with a name.
         let mut notes = Vec::new();
         assert_eq!(of_array(&axes, &[3], &mut |note| notes.push(note)), [None]);

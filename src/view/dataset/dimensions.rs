@@ -14,6 +14,8 @@ pub(super) struct Scopes {
     text_bytes: usize,
     /// The number of computed coordinates so far.
     pub(super) coordinates: u64,
+    /// Dimensions whose elements have names, each with the variable of the names.
+    pub(super) labels: Vec<(usize, String)>,
     /// What the variables so far say of the coordinates along each dimension.
     pub(super) axis_coordinates: CoordinatesByDimension,
 }

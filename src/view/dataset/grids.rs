@@ -106,7 +106,7 @@ fn is_in(group: &Group, dimension: usize) -> bool {
     group.variables.iter().any(has_it) || group.groups.iter().any(|group| is_in(group, dimension))
 }
 
-fn free_name(stem: &str, names: &mut HashSet<String>) -> String {
+pub(super) fn free_name(stem: &str, names: &mut HashSet<String>) -> String {
     let mut name = stem.to_owned();
     while !names.insert(name.clone()) {
         name.push('_');

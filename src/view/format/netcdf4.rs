@@ -93,7 +93,8 @@ pub(in crate::view) fn render_packed(tree: &GroupTree) -> Result<VirtualFile, St
 }
 
 fn render_tree(tree: &GroupTree, is_packed: bool) -> Result<VirtualFile, String> {
-    let dataset = Dataset::of(tree)?;
+    let mut dataset = Dataset::of(tree)?;
+    dataset.name_labels();
     let mut plan = FileBuilder::of(&dataset);
     plan.group(&dataset.root);
     plan.attach_scales();
@@ -544,6 +545,7 @@ mod tests {
                 attributes: Vec::new(),
                 groups: Vec::new(),
             },
+            labels: Vec::new(),
             notes: Vec::new(),
         };
         let mut plan = FileBuilder::of(&dataset);

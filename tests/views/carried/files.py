@@ -320,9 +320,10 @@ def netcdf(path, node):
         if all(node.names):
             found["names"] = [re.sub(r"(_\d+)+$", "", n) for n in variable.dims]
         coordinates = {n: file[n] for n in variable.dims if n in file.variables}
-        for name in [n for n, c in coordinates.items() if c.dtype.kind in "OSU" and n.lower() == "c"]:
-            # Classic files have bytes with a dimension of their own.
-            labels = coordinates.pop(name)
+        # CF 1.13, 6.1: names are no coordinate variable.
+        # Classic files have bytes with a dimension of their own, and CDO opens none in which an attribute names them.
+        named = list(file.variables) if path.endswith((".cdf.nc", ".cdf5.nc")) else variable.attrs.get("coordinates", "").split()
+        for labels in [file[n] for n in named if n.startswith("channel") and file[n].dims[0] in variable.dims]:
             texts = [b"".join(row).rstrip(b"\0").decode() for row in labels.values] if labels.ndim == 2 else list(labels.values)
             found["channels"] = texts
             if "color" in labels.attrs:
