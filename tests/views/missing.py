@@ -127,9 +127,11 @@ def check_cells(store, mount):
     obs = anndata.read_zarr(store).obs
     for ending, read in (".parquet", pd.read_parquet), (".csv", pd.read_csv):
         frame = read(os.path.join(mount, "obs", ".zarrfs", f"obs{ending}"))
+        names = frame.index if ending == ".parquet" else frame.iloc[:, 0]
+        assert names.tolist() == list("abcd"), (ending, frame)
         assert set(obs.columns) <= set(frame.columns), frame.columns
         for name in obs.columns:
-            found, expected = frame[name], obs[name].astype(object).reset_index(drop=True)
+            found, expected = frame[name].reset_index(drop=True), obs[name].astype(object).reset_index(drop=True)
             assert found.isna().tolist() == expected.isna().tolist(), (ending, name, found)
             there = ~expected.isna()
             assert found[there].tolist() == expected[there].tolist(), (ending, name, found, expected)
