@@ -456,10 +456,13 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
     }
     match expand_mount_options(arguments) {
         Ok(arguments) => {
-            let cli = Cli::try_parse_from(with_command(arguments.clone()))
-                .unwrap_or_else(|error| suggestions::with_suggestion(error, &arguments).exit());
+            let cli =
+                Cli::try_parse_from(with_command(arguments.clone())).unwrap_or_else(|error| {
+                    let error = suggestions::with_suggestion(error, &arguments);
+                    refuse(&error, has_json(&arguments))
+                });
             if let Err(error) = suggestions::command_first(&cli).and_then(|()| cli.validate()) {
-                error.exit();
+                refuse(&error, cli.is_json());
             }
             cli
         }
@@ -467,6 +470,27 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Cli {
             .error(clap::error::ErrorKind::UnknownArgument, message)
             .exit(),
     }
+}
+
+/// Returns whether a command line that is not understood asks for JSON.
+fn has_json(arguments: &[OsString]) -> bool {
+    let mut options = arguments.iter().take_while(|argument| *argument != "--");
+    options.any(|argument| argument == "--json")
+}
+
+/// Ends the process with the message of an error, and for programs with its document (`zarrfs.error/1`), unless it is
+/// help.
+fn refuse(error: &clap::Error, is_json: bool) -> ! {
+    if is_json && error.use_stderr() {
+        let text = error.render().to_string();
+        // The usage follows behind an empty line.
+        let message = text.split("\n\n").next().unwrap_or_default();
+        let message = message.trim_start_matches("error: ").trim();
+        let document =
+            serde_json::json!({"schema": "zarrfs.error/1", "kind": "usage", "message": message});
+        let _ = writeln!(std::io::stdout(), "{document:#}");
+    }
+    error.exit()
 }
 
 #[cfg(test)]

@@ -162,6 +162,9 @@ fn a_failure_has_a_document_with_its_kind() {
             vec!["export", "demo:v3/lat", "-", "--as", "npy"],
         ),
         ("usage", 1, vec!["tree", "foo://host/a"]),
+        ("usage", 2, vec!["tree", "demo:", "--depht", "1"]),
+        ("usage", 2, vec!["info"]),
+        ("usage", 2, vec!["stats", &empty, "--prometheus"]),
     ] {
         let output = output_of(zarrfs().args(&command).arg("--json"));
         assert_eq!(output.code, Some(code), "{command:?}");
