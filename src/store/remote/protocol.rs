@@ -10,6 +10,7 @@ mod hdfs;
 mod hf;
 mod keyvalue;
 pub(super) mod options;
+mod subprocess;
 pub(super) mod web;
 
 pub use credential_command::CredentialCommand;

@@ -10,7 +10,7 @@
 //! and perhaps when they expire: `expires`, `expiration` or `msft:expiry`, in RFC 3339.
 
 use std::fmt;
-use std::process::Stdio;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,12 +18,9 @@ use chrono::DateTime;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::web;
-use crate::machine;
+use super::{subprocess, web};
 
 /// How long before they expire credentials are renewed, if they last longer than ten times this.
 const EARLY: Duration = Duration::from_secs(60);
@@ -31,8 +28,6 @@ const EARLY: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(5);
 /// The same, if the refusal may have another reason than old credentials.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
-/// Size limit of what the command prints in bytes.
-const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// The maximum length of a reason that the command prints, in characters.
 const MAX_REASON: usize = 300;
 
@@ -240,50 +235,18 @@ impl CredentialCommand {
     }
 
     async fn run(&self) -> Result<Credentials, String> {
-        let ended = tokio::time::timeout(self.timeout, self.output()).await;
-        match ended {
-            Ok(output) => Credentials::parse(&output?),
-            Err(_) => Err(format!("it runs for more than {:?}", self.timeout)),
-        }
-    }
-
-    /// Runs the command, which is killed if this future is dropped, and returns its standard output.
-    async fn output(&self) -> Result<Vec<u8>, String> {
-        machine::keep_descriptors_from_children();
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.line);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(Stdio::piped()).kill_on_drop(true);
-        let failed = |error: std::io::Error| error.to_string();
-        let mut child = command.spawn().map_err(failed)?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (out, err) = tokio::join!(read(out), read(err));
-        let (out, err) = (out?, err?);
-        let status = child.wait().await.map_err(failed)?;
-        match status.success() {
-            true => Ok(out),
+        let output = subprocess::output(command, self.timeout).await?;
+        match output.status.success() {
+            true => Credentials::parse(&output.stdout),
             false => {
-                let text = String::from_utf8_lossy(&err);
+                let text = String::from_utf8_lossy(&output.stderr);
                 let last = text.lines().rfind(|line| !line.trim().is_empty());
                 let reason: String = last.unwrap_or_default().chars().take(MAX_REASON).collect();
-                Err(format!("{status}: {}", reason.escape_debug()))
+                Err(format!("{}: {}", output.status, reason.escape_debug()))
             }
         }
-    }
-}
-
-async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    if let Some(pipe) = pipe {
-        let read = pipe
-            .take(MAX_OUTPUT_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .await;
-        read.map_err(|error| error.to_string())?;
-    }
-    match bytes.len() as u64 > MAX_OUTPUT_BYTES {
-        true => Err(format!("it prints more than {MAX_OUTPUT_BYTES} bytes")),
-        false => Ok(bytes),
     }
 }
 

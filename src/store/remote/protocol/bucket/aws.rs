@@ -16,13 +16,15 @@ use reqsign_core::{Error, ErrorKind, ProvideCredential};
 use tokio::sync::Mutex;
 
 use super::service::record_no_credentials;
-use crate::machine;
+use crate::store::remote::protocol::subprocess;
 
 /// How long credentials are used before they are requested again. Credential services renew them some
 /// minutes before they expire.
 const REFRESH: Duration = Duration::from_secs(240);
 /// Size limit of responses from credential services in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
+/// How long the `credential_process` of a profile may run. It may wait for a person, as for a second factor.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Settings of a profile besides credentials.
 #[derive(Debug, Default)]
@@ -229,11 +231,10 @@ impl CommandExecute for Commands {
         program: &'a str,
         args: &'a [&'a str],
     ) -> reqsign_core::Result<CommandOutput> {
-        machine::keep_descriptors_from_children();
         let mut command = std::process::Command::new(program);
-        command.args(args).stdin(std::process::Stdio::null());
-        let ended = tokio::task::spawn_blocking(move || command.output()).await;
-        let output = ended.map_err(unexpected)?.map_err(unexpected)?;
+        command.args(args);
+        let output = subprocess::output(command, COMMAND_TIMEOUT).await;
+        let output = output.map_err(|why| unexpected(format!("{program}: {why}")))?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),
             stdout: output.stdout,
