@@ -2,12 +2,14 @@
 //! describe the strips and tiles of TIFF files, and the codecs of images in zarr-extensions.
 
 mod jpeg;
+mod jpegxl;
 mod lzw;
 mod packbits;
 mod predictor;
 mod webp;
 
 pub(super) use jpeg::Jpeg;
+pub(super) use jpegxl::JpegXl;
 pub(super) use lzw::Lzw;
 pub(super) use packbits::PackBits;
 pub(super) use predictor::{Predictor, Rows};

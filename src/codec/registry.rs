@@ -16,7 +16,7 @@ use super::delta::Delta;
 use super::error::CodecError;
 use super::fixed_scale_offset::FixedScaleOffset;
 use super::grib::{Grib, Library};
-use super::imagecodecs::{self, Jpeg, Predictor, Rows, Webp};
+use super::imagecodecs::{self, Jpeg, JpegXl, Predictor, Rows, Webp};
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
 use super::packbits::PackBits;
@@ -53,7 +53,7 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 53] = [
+pub(super) static CODECS: [(&str, Codec); 55] = [
     ("ChunkyCodec", ArrayToBytes),
     ("HorizontalDeltaCodec", ArrayToArray),
     ("adler32", BytesToBytes(checksum)),
@@ -85,6 +85,10 @@ pub(super) static CODECS: [(&str, Codec); 53] = [
         BytesToBytes(|config, _| stage(config, Jpeg::of_tiff(config)?)),
     ),
     (
+        "imagecodecs_jpegxl",
+        BytesToBytes(|config, _| stage(config, JpegXl::new(config)?)),
+    ),
+    (
         "imagecodecs_lzw",
         BytesToBytes(|config, _| stage(config, imagecodecs::Lzw)),
     ),
@@ -109,6 +113,7 @@ pub(super) static CODECS: [(&str, Codec); 53] = [
         BytesToBytes(|config, _| verify(config, Checksum::jenkins_lookup3(config)?)),
     ),
     ("jpeg", ArrayToBytes),
+    ("jpegxl", ArrayToBytes),
     ("json2", ArrayToBytes),
     ("lz4", BytesToBytes(|config, _| stage(config, Lz4))),
     (

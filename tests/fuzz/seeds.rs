@@ -258,6 +258,13 @@ fn chains() -> Vec<Vec<u8>> {
         (
             r#""uint8""#,
             "0",
+            r#"{"name":"regular","configuration":{"chunk_shape":[16,24]}}"#,
+            r#"[{"name":"jpegxl"}]"#,
+            include_bytes!("../../src/codec/imagecodecs/gray.jxl"),
+        ),
+        (
+            r#""uint8""#,
+            "0",
             r#"{"name":"regular","configuration":{"chunk_shape":[16,72]}}"#,
             r#"["bytes",{"name":"imagecodecs_webp"}]"#,
             include_bytes!("../../src/codec/imagecodecs/pixels.webp"),

@@ -54,15 +54,23 @@ FILES = {
         np.dstack([PIXELS, np.full_like(PIXELS[..., 0], 255)]),
         TILES | {"compression": "webp", "photometric": "rgb", "extrasamples": ["unassalpha"]},
     ),
+    "jpegxl": (SST.astype("u2"), TILES | {"compression": "jpegxl"}),
+    "jpegxl_pixels": (PIXELS, TILES | {"compression": "jpegxl", "photometric": "rgb"}),
+    "jpegxl_floats": (FLOATS, TILES | {"compression": "jpegxl"}),
 }
 # Decoders of JPEG need not agree on each value.
 JPEG = {
     "jpeg_gray": (PIXELS[..., 0].copy(), TILES | {"compression": "jpeg"}),
     "jpeg_pixels": (PIXELS, TILES | {"compression": "jpeg", "photometric": "rgb"}),
     "jpeg_subsampled": (PIXELS, TILES | {"compression": "jpeg", "photometric": "rgb", "subsampling": (2, 2)}),
+    "jpegxl_lossy": (
+        PIXELS,
+        TILES | {"compression": "jpegxl", "compressionargs": {"distance": 2.0, "lossless": False}, "photometric": "rgb"},
+    ),
 }
 # What virtual-tiff or zarr-python cannot read.
 NOT_VIRTUAL = {"float_pixels", "webp_alpha", "webp_opaque", "jpeg_pixels", "jpeg_subsampled"}
+NOT_VIRTUAL |= {"jpegxl", "jpegxl_pixels", "jpegxl_floats", "jpegxl_lossy"}
 # Those whose codecs VirtualiZarr can write as references of kerchunk.
 KERCHUNK = ["deflate_floats", "packbits"]
 

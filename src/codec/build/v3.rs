@@ -16,7 +16,7 @@ use super::{Chain, ChainContext, OutputElements, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
 use crate::codec::grib::{Grib, Library};
-use crate::codec::imagecodecs::Jpeg;
+use crate::codec::imagecodecs::{Jpeg, JpegXl};
 use crate::codec::number::Number;
 use crate::codec::object::ObjectCodec;
 use crate::codec::packbits::PackBits;
@@ -287,6 +287,11 @@ impl<'a> Builder<'a> {
             "jpeg" => {
                 let jpeg = Jpeg::of_array(config, self.fixed(config)?, &self.shape)?;
                 Serializer::Stage(Stage::decode(config.codec, jpeg))
+            }
+            "jpegxl" => {
+                let number = Number::of(self.fixed(config)?);
+                let image = JpegXl::of_array(config, number, &self.shape)?;
+                Serializer::Stage(Stage::decode(config.codec, image))
             }
             "n5_default" => self.n5_default(config)?,
             "optional" | "zarrs.optional" => Serializer::Stage(self.optional(config)?),
