@@ -1,10 +1,12 @@
 //! The form of the elements in an encoded chunk, for file formats whose chunks have the same form.
 
+use std::sync::Arc;
+
 use super::pipeline::Pipeline;
 use super::stage::{Action, Stage};
 
 /// A bytes-to-bytes codec that other file formats have too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ByteCodec {
     /// One zlib stream (RFC 1950).
     Zlib,
@@ -17,6 +19,26 @@ pub enum ByteCodec {
     },
     /// The bytes, followed by the checksum of HDF5 in little-endian order.
     Fletcher32,
+    /// An image of JPEG with one or three components of 8 bits, in rows.
+    Jpeg {
+        /// An image without pixels, with the tables that all chunks lack.
+        tables: Option<Arc<[u8]>>,
+        /// Whether three components are YCbCr, else RGB.
+        is_ycbcr: bool,
+    },
+}
+
+impl ByteCodec {
+    /// Returns a name for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+            Self::Shuffle { .. } => "shuffle",
+            Self::Fletcher32 => "fletcher32",
+            Self::Jpeg { .. } => "jpeg",
+        }
+    }
 }
 
 /// The form of the elements in an encoded chunk; they are in C order.

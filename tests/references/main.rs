@@ -47,10 +47,13 @@ fn copied() -> tempfile::TempDir {
 
 /// Returns a command of `make.py` with its Python.
 fn make() -> Command {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references");
-    let mut command = Command::new(tests.join(".venv/bin/python"));
-    command.arg(tests.join("make.py"));
+    let mut command = python();
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references/make.py"));
     command
+}
+
+fn python() -> Command {
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references/.venv/bin/python"))
 }
 
 /// Asserts that the arrays of a mount are those of one file, or of several files.

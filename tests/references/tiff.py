@@ -116,9 +116,24 @@ def write_parts(directory, references):
         zarray = {"zarr_format": 2, "shape": [32, 32, 3], "chunks": [32, 32, 3], "dtype": "|u1", "order": "C"}
         zarray |= {"fill_value": 0, "filters": None, "compressor": codec.get_config()}
         references[f"{name}/.zarray"] = json.dumps(zarray)
+        references[f"{name}/.zattrs"] = '{"_ARRAY_DIMENSIONS": ["Y", "X", "S"]}'
         references[f"{name}/0.0.0"] = "base64:" + base64.b64encode(chunk).decode()
         expect(directory, f"tiff-jpeg/{name}", codec.decode(chunk))
 
+
+def check_packed(mount, expected):
+    """Compares each `.packed.tif` of JPEG tiles with the file that the references describe, both read by tifffile."""
+    for name in [*JPEG, "jpeg_tables", "jpeg_stored"]:
+        if "jpegxl" in name:
+            continue
+        with tifffile.TiffFile(mount / name / ".zarrfs" / f"{name}.packed.tif") as file:
+            page = file.pages[0]
+            assert page.compression == tifffile.COMPRESSION.JPEG, name
+            assert (page.jpegtables is not None) == (name == "jpeg_tables"), name
+            found = page.asarray()
+        assert np.array_equal(found, np.load(expected / f"{name}.npy")), name
+    # TIFF has no place for a part of the header.
+    assert not (mount / "jpeg_header/.zarrfs/jpeg_header.packed.tif").exists()
 
 def write_references(directory):
     from kerchunk.df import refs_to_dataframe
@@ -169,6 +184,8 @@ def write_virtual(directory):
 
 
 def main():
+    if sys.argv[1] == "check-packed":
+        return check_packed(Path(sys.argv[2]), Path(sys.argv[3]))
     directory = Path(sys.argv[1]).absolute()
     write_files(directory)
     write_references(directory)

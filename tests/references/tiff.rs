@@ -1,7 +1,10 @@
 //! References and Icechunk repositories of TIFF files, which tifffile, virtual-tiff and VirtualiZarr wrote.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::support::{Mount, run};
-use crate::{fixtures, is_equal, make};
+use crate::{fixtures, is_equal, make, python};
 
 /// Asserts that the values of images of JPEG differ by at most `by` from those of libjpeg-turbo.
 fn is_near(mount: &Mount, expected: &str, by: u8) {
@@ -21,6 +24,31 @@ fn references_of_tifffile_have_the_pixels_that_tifffile_reads() {
         is_near(&mount, "tiff-jpeg", 5);
         mount.unmount();
     }
+}
+
+#[test]
+fn tiles_of_jpeg_are_those_of_a_packed_tiff_without_decoding() {
+    let mount = Mount::new(fixtures().join("tiff.json"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references/tiff.py");
+    run(python()
+        .arg(script)
+        .arg("check-packed")
+        .arg(mount.path())
+        .arg(fixtures().join("expected/tiff-jpeg")));
+    // libjpeg-turbo of GDAL decodes both files.
+    for name in ["jpeg_gray", "jpeg_pixels", "jpeg_subsampled"] {
+        let packed = mount.join(format!("{name}/.zarrfs/{name}.packed.tif"));
+        let sums = [packed, fixtures().join(format!("{name}.tif"))].map(|path| {
+            let text = run(Command::new("gdalinfo").arg("-checksum").arg(path));
+            let sums = text.lines().filter(|line| line.contains("Checksum="));
+            sums.map(str::to_owned).collect::<Vec<_>>()
+        });
+        assert!(
+            !sums[0].is_empty() && sums[0] == sums[1],
+            "{name}: {sums:?}"
+        );
+    }
+    mount.unmount();
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Decoders of JPEG differ in the rounding of the transform, and more where they enlarge chroma. Differences from
 //! libjpeg-turbo, which imagecodecs has, are at most 1 in grayscale and a few units in colours.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -13,6 +15,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::loose;
+use crate::codec::byte_codec::ByteCodec;
 use crate::codec::config::Config;
 use crate::codec::error::{CodecError, DecodeError, part, part_mut};
 use crate::codec::scratch::Scratch;
@@ -29,7 +32,7 @@ const MAX_HEAD_BYTES: usize = 1 << 20;
 enum Missing {
     Nothing,
     /// An image of tables only, without its end, which replaces the first marker of the chunk.
-    Tables(Vec<u8>),
+    Tables(Arc<[u8]>),
     /// The bytes before the chunk; the end is missing too.
     Header(Vec<u8>),
 }
@@ -50,6 +53,8 @@ enum Colors {
 pub(in crate::codec) struct Jpeg {
     missing: Missing,
     colors: Colors,
+    /// Whether three components are encoded as RGB.
+    is_rgb: bool,
     /// The height, the width and the number of components, if the metadata have them.
     shape: Option<[u64; 3]>,
 }
@@ -64,7 +69,7 @@ impl Jpeg {
             (None, None) => Missing::Nothing,
             (Some(mut tables), None) => {
                 tables.truncate(tables.strip_suffix(&END).map_or(tables.len(), <[u8]>::len));
-                Missing::Tables(tables)
+                Missing::Tables(tables.into())
             }
             (None, Some(header)) => Missing::Header(header),
             (Some(_), Some(_)) => return Err(config.invalid("tables and a header")),
@@ -93,6 +98,7 @@ impl Jpeg {
         Ok(Self {
             missing,
             colors,
+            is_rgb: is_stored,
             shape: None,
         })
     }
@@ -116,7 +122,8 @@ impl Jpeg {
             _ => return Err(config.invalid(format!("{shape:?} is no image of 1 or 3 components"))),
         };
         let [.., components] = shape;
-        match config.str("encoded_color_space")? {
+        let space = config.str("encoded_color_space")?;
+        match space {
             None if components == 1 => {}
             Some("ycbcr" | "rgb") => {}
             Some("grayscale") if components == 1 => {}
@@ -135,6 +142,7 @@ impl Jpeg {
         Ok(Self {
             missing: Missing::Nothing,
             colors: Colors::Declared,
+            is_rgb: space == Some("rgb"),
             shape: Some(shape),
         })
     }
@@ -144,12 +152,12 @@ impl Jpeg {
         let (head, body, end) = match &self.missing {
             Missing::Nothing => return Ok(None),
             Missing::Tables(tables) => match src {
-                [0xff, 0xd8, body @ ..] => (tables, body, &END[..0]),
+                [0xff, 0xd8, body @ ..] => (&tables[..], body, &END[..0]),
                 _ => return Err(DecodeError::corrupt("not a JPEG image")),
             },
-            Missing::Header(header) => (header, src, &END[..]),
+            Missing::Header(header) => (&header[..], src, &END[..]),
         };
-        let parts = [&head[..], body, end];
+        let parts = [head, body, end];
         let mut whole = Scratch::new(parts.iter().map(|part| part.len()).sum())?;
         let mut at = 0;
         for bytes in parts {
@@ -235,6 +243,18 @@ impl Decode for Jpeg {
             }
             None => self.image(src, dst),
         }
+    }
+
+    fn byte_codec(&self) -> Option<ByteCodec> {
+        let tables = match &self.missing {
+            Missing::Nothing => None,
+            Missing::Tables(tables) => Some([&tables[..], &END].concat().into()),
+            Missing::Header(_) => return None,
+        };
+        Some(ByteCodec::Jpeg {
+            tables,
+            is_ycbcr: !self.is_rgb,
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! become strips of rows.
 
 mod blocks;
+mod compression;
 mod directory;
 mod field;
 mod header;
@@ -16,6 +17,7 @@ use crate::node::{Conversion, Number, NumberKind};
 use crate::view::file::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
+pub(in crate::view) use compression::Compression;
 pub(in crate::view) use directory::Image;
 pub(in crate::view) use field::{FieldValue, tag};
 pub(in crate::view) use header::Directories;
@@ -180,15 +182,16 @@ pub(in crate::view) fn image_in_strips(
 pub(in crate::view) fn check_stored(
     pixels: &PixelLayout,
     reader: &ArrayReader,
-    compression: u16,
+    compression: &Compression,
 ) -> Result<(), String> {
     let chunk = reader
         .read_chunk_shape()
         .ok_or("its chunks have several shapes")?;
+    compression.check(pixels)?;
     blocks::stored_sides(pixels, chunk, compression).map(drop)
 }
 
-/// Returns the image of an array's stored chunks, with this value of the tag `Compression`.
+/// Returns the image of an array's stored chunks.
 ///
 /// # Errors
 /// As [`check_stored`] and [`image`].
@@ -196,7 +199,7 @@ pub(in crate::view) fn stored_image(
     pixels: &PixelLayout,
     reader: &ArrayReader,
     source: usize,
-    compression: u16,
+    compression: &Compression,
     table: Arc<ChunkTable>,
 ) -> Result<(Image, StoredExtent), String> {
     let chunk = reader
@@ -229,7 +232,7 @@ fn image_of_blocks(
     let extent =
         ArrayExtent::new(source, reader, blocks.order(), pixels.conversion).ok_or(TOO_LONG)?;
     let image = Image {
-        fields: fields(pixels, &blocks, blocks::NO_COMPRESSION)?,
+        fields: fields(pixels, &blocks, &Compression::None)?,
         blocks,
         size_bytes: extent.size_bytes,
     };
@@ -240,20 +243,20 @@ fn image_of_blocks(
 fn fields(
     pixels: &PixelLayout,
     blocks: &Blocks,
-    compression: u16,
+    compression: &Compression,
 ) -> Result<Vec<(u16, FieldValue)>, String> {
     let samples = u16::try_from(pixels.samples).map_err(|_| "too many bands")?;
     let each = |value: u16| FieldValue::Shorts(vec![value; samples.into()]);
     let one = |value: u16| FieldValue::Shorts(vec![value]);
     let bits = 8 * pixels.numbers * pixels.number.size_bytes as u64;
     let bits = u16::try_from(bits).map_err(|_| "samples of too many bits")?;
+    let (colors, photometric) = compression.colors(pixels);
     let mut fields = vec![
         (tag::IMAGE_WIDTH, FieldValue::long(pixels.width)?),
         (tag::IMAGE_LENGTH, FieldValue::long(pixels.height)?),
         (tag::BITS_PER_SAMPLE, each(bits)),
-        (tag::COMPRESSION, one(compression)),
-        // BlackIsZero: the metadata have no colour space.
-        (tag::PHOTOMETRIC, one(1)),
+        (tag::COMPRESSION, one(compression.number())),
+        (tag::PHOTOMETRIC, one(photometric)),
         (tag::SAMPLES_PER_PIXEL, one(samples)),
         (
             tag::PLANAR_CONFIGURATION,
@@ -269,10 +272,11 @@ fn fields(
             FieldValue::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
         ),
     ];
-    if samples > 1 {
-        let extra = vec![0; usize::from(samples) - 1];
+    if samples > colors {
+        let extra = vec![0; usize::from(samples - colors)];
         fields.push((tag::EXTRA_SAMPLES, FieldValue::Shorts(extra)));
     }
+    fields.extend(compression.field());
     fields.extend(blocks.fields()?);
     Ok(fields)
 }

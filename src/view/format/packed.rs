@@ -10,6 +10,7 @@ use crate::array::ChunkTable;
 use crate::codec::{ByteCodec, StoredForm};
 use crate::node::{ArrayView, ContentError, Number, NumberKind, ViewNode};
 use crate::view::encode::hdf5::{Filter, MAX_FILTERS};
+use crate::view::encode::tiff::Compression;
 use crate::view::file::nodes::Nodes;
 use crate::zarr::{ByteOrder, Scalar};
 
@@ -54,10 +55,9 @@ pub(in crate::view) struct Hdf5Encoding {
 }
 
 /// The form in which TIFF reads the chunks of an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) struct TiffEncoding {
-    /// The value of the tag `Compression`.
-    pub(in crate::view) compression: u16,
+    pub(in crate::view) compression: Compression,
     /// Whether the stored numbers have the opposite byte order of the array.
     pub(in crate::view) is_swapped: bool,
 }
@@ -92,7 +92,7 @@ pub(in crate::view) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encodin
             "chunks of {chunk_bytes} bytes: HDF5 has chunks below 4 GiB"
         ));
     }
-    let filters = form.codecs.iter().map(|codec| filter(*codec, item_bytes));
+    let filters = form.codecs.iter().map(|codec| filter(codec, item_bytes));
     let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
     if filters.len() > MAX_FILTERS {
         return Err(format!(
@@ -125,11 +125,14 @@ pub(in crate::view) fn hdf5_encoding(view: &ArrayView<'_>) -> Result<Hdf5Encodin
 pub(in crate::view) fn tiff_encoding(view: &ArrayView<'_>) -> Result<TiffEncoding, String> {
     let form = stored_form(view)?;
     number_bytes(view)?;
-    let compression = match form.codecs[..] {
-        [] => 1,
-        // "Adobe Photoshop TIFF Technical Notes" (ZIP); libtiff's number for Zstandard.
-        [ByteCodec::Zlib] => 8,
-        [ByteCodec::Zstd] => 50_000,
+    let compression = match &form.codecs[..] {
+        [] => Compression::None,
+        [ByteCodec::Zlib] => Compression::Zlib,
+        [ByteCodec::Zstd] => Compression::Zstd,
+        [ByteCodec::Jpeg { tables, is_ycbcr }] => Compression::Jpeg {
+            tables: tables.clone(),
+            is_ycbcr: *is_ycbcr,
+        },
         _ => return Err(no_such_chunks("TIFF", &form)),
     };
     Ok(TiffEncoding {
@@ -144,11 +147,7 @@ fn stored_form(view: &ArrayView<'_>) -> Result<StoredForm, String> {
 }
 
 fn no_such_chunks(format: &str, form: &StoredForm) -> String {
-    let names: Vec<String> = form
-        .codecs
-        .iter()
-        .map(|codec| format!("{codec:?}"))
-        .collect();
+    let names: Vec<&str> = form.codecs.iter().map(ByteCodec::name).collect();
     format!(
         "{format} has no chunks with the codecs {}",
         names.join(", ")
@@ -170,8 +169,8 @@ fn number_bytes(view: &ArrayView<'_>) -> Result<usize, String> {
     }
 }
 
-fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
-    match codec {
+fn filter(codec: &ByteCodec, item_bytes: usize) -> Result<Filter, String> {
+    match *codec {
         ByteCodec::Zlib => Ok(Filter::Deflate { level: ZLIB_LEVEL }),
         ByteCodec::Fletcher32 => Ok(Filter::Fletcher32),
         // Readers without the library assume the element size of the dataset.
@@ -184,6 +183,7 @@ fn filter(codec: ByteCodec, item_bytes: usize) -> Result<Filter, String> {
             "shuffle of {element_bytes} bytes, and a number has {item_bytes}"
         )),
         ByteCodec::Zstd => Err("zstd, which HDF5 reads with a plugin only".into()),
+        ByteCodec::Jpeg { .. } => Err("images of JPEG, which HDF5 has not".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::PixelLayout;
+use super::compression::Compression;
 use super::field::{FieldValue, tag};
 use crate::array::ChunkTable;
 use crate::view::file::layout::ElementOrder;
@@ -54,8 +55,6 @@ pub(super) struct Strips {
     planes: u64,
 }
 
-/// The value of the tag `Compression` without compression.
-pub(super) const NO_COMPRESSION: u16 = 1;
 /// The maximum size of a tile, which programs hold in memory to read one pixel.
 const MAX_TILE_BYTES: u64 = 256 << 20;
 /// The maximum number of blocks of an image; readers are slow with larger tables.
@@ -86,7 +85,7 @@ impl Blocks {
     pub(super) fn stored(
         pixels: &PixelLayout,
         chunk: &[u64],
-        compression: u16,
+        compression: &Compression,
         table: Arc<ChunkTable>,
     ) -> Result<Self, String> {
         let [rows, width] = stored_sides(pixels, chunk, compression)?;
@@ -265,7 +264,7 @@ fn is_side(side: u64) -> bool {
 pub(super) fn stored_sides(
     pixels: &PixelLayout,
     chunk: &[u64],
-    compression: u16,
+    compression: &Compression,
 ) -> Result<[u64; 2], String> {
     let sides = match pixels.is_chunky {
         true => chunk
@@ -292,12 +291,15 @@ pub(super) fn stored_sides(
     }
     // Readers allocate the rows of the image, and some refuse a strip that decodes to more. A strip without
     // compression ends with the image.
-    if !is_tile && !pixels.height.is_multiple_of(rows) && compression != NO_COMPRESSION {
+    if !is_tile && !pixels.height.is_multiple_of(rows) && *compression != Compression::None {
         return Err(format!(
             "chunks of {rows} rows as strips of TIFF: the last one would decode to more rows than the image \
              of {} rows",
             pixels.height
         ));
+    }
+    if matches!(compression, Compression::Jpeg { .. }) && !is_tile && rows < pixels.height {
+        return Err("strips of JPEG have the rows of the whole image".into());
     }
     let block_bytes = rows
         .checked_mul(width)

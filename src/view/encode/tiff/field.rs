@@ -31,6 +31,8 @@ pub(in crate::view) mod tag {
     pub(in crate::view) const SUB_IFDS: u16 = 330;
     pub(in crate::view) const EXTRA_SAMPLES: u16 = 338;
     pub(in crate::view) const SAMPLE_FORMAT: u16 = 339;
+    /// "Draft TIFF Technical Note #2".
+    pub(in crate::view) const JPEG_TABLES: u16 = 347;
     /// The tags of GeoTIFF (OGC 19-008r4, Annex B).
     pub(in crate::view) const MODEL_PIXEL_SCALE: u16 = 33_550;
     pub(in crate::view) const MODEL_TIEPOINT: u16 = 33_922;
@@ -53,6 +55,8 @@ pub(in crate::view) enum FieldValue {
     Shorts(Vec<u16>),
     /// `BYTE`.
     Bytes(Vec<u8>),
+    /// `UNDEFINED`.
+    Undefined(Vec<u8>),
     /// `LONG`.
     Long(u32),
     /// Several of `LONG`.
@@ -86,6 +90,7 @@ impl FieldValue {
                 (3, values.len() as u64, bytes)
             }
             Self::Bytes(values) => (1, values.len() as u64, values.clone()),
+            Self::Undefined(values) => (7, values.len() as u64, values.clone()),
             Self::Long(value) => {
                 put(&mut bytes, order, value.to_le_bytes());
                 (4, 1, bytes)
@@ -118,7 +123,7 @@ impl FieldValue {
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
             Self::Shorts(values) => 2 * values.len() as u64,
-            Self::Bytes(values) => values.len() as u64,
+            Self::Bytes(values) | Self::Undefined(values) => values.len() as u64,
             Self::Long(_) => 4,
             Self::Longs(values) => 4 * values.len() as u64,
             Self::Rational(..) => 8,

@@ -23,7 +23,7 @@ pub(in crate::view) fn check(
     let groups = Groups::above(view, nodes, &mut Notes::default())?;
     let context = Context::new(view, nodes, &groups);
     let raster = RasterMetadata::raster(&context)?;
-    tiff::check_stored(&pixels(&raster), view.reader, form.compression)?;
+    tiff::check_stored(&pixels(&raster), view.reader, &form.compression)?;
     // Chunks may be missing, so the fill value is checked.
     let samples = SampleMetadata::of(&context, &raster, &mut Notes::default())?;
     Ok(check_fill_value(view, &raster, &samples)?)
@@ -59,10 +59,10 @@ fn image(
     }
     let pixels = pixels(raster);
     // This check comes before the look-up of the sizes of all chunks.
-    tiff::check_stored(&pixels, view.reader, form.compression)?;
+    tiff::check_stored(&pixels, view.reader, &form.compression)?;
     let table = nodes.chunk_table(view.node)?;
     let (image, extent) =
-        tiff::stored_image(&pixels, view.reader, source, form.compression, table)?;
+        tiff::stored_image(&pixels, view.reader, source, &form.compression, table)?;
     if image.is_sparse() {
         check_fill_value(view, raster, level.samples)?;
     }
