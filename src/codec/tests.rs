@@ -459,6 +459,8 @@ fn sharding_that_does_not_fit_is_invalid() {
     ] {
         assert!(config(json!([2, 2]), rest.clone()).is_err(), "{rest}");
     }
+    let proposed = config(json!([2, 2]), json!({"index_location": "configuration"}));
+    assert!(matches!(proposed, Err(CodecError::Unsupported { .. })));
     let mut deep = json!(["bytes"]);
     for _ in 0..100 {
         deep = json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [4, 4], "codecs": deep}}]);

@@ -29,6 +29,11 @@ impl Builder<'_> {
         let location = match config.str("index_location")? {
             None | Some("end") => IndexLocation::End,
             Some("start") => IndexLocation::Start,
+            // A proposal (zarr-specs, pull request 368): the index is in the metadata.
+            Some("configuration") => {
+                let what = format!("{} with index_location configuration", config.codec);
+                return Err(CodecError::unsupported(what));
+            }
             Some(other) => return Err(config.invalid(format!("index_location is {other}"))),
         };
         let nested = self.context.nested();
