@@ -61,7 +61,14 @@ pub(super) async fn open(
         }
         SourceLocation::Url(url) => {
             let base = BaseLocation::Url(url.trim_end_matches('/').to_owned());
-            match remote::open(url, is_zip, &options.remote, options.classes).await? {
+            let opened = remote::open(url, is_zip, &options.remote, options.classes).await;
+            let opened = match opened {
+                Err(error) if !is_zip && remote::may_be_redirected(&error) => {
+                    return open_redirected(url, error, options).await;
+                }
+                opened => opened?,
+            };
+            match opened {
                 OpenedSource::Icechunk {
                     layout,
                     refs,
@@ -197,6 +204,35 @@ async fn open_icechunk(
     match icechunk::open(layout, refs, files, base, options).await {
         Ok(store) => Ok(Box::new(store)),
         Err(error) => Err(OpenError::Icechunk { source_name, error }),
+    }
+}
+
+/// Opens the Icechunk repository to whose storage a URL redirects; `error` is that of opening the URL itself.
+async fn open_redirected(
+    url: &str,
+    error: RemoteOpenError,
+    options: &OpenOptions,
+) -> Result<Box<dyn Store>, OpenError> {
+    let (remote, classes) = (&options.remote, options.classes);
+    let Some(storage) = remote::redirected_storage(url, remote, classes).await? else {
+        return Err(error.into());
+    };
+    let options = OpenOptions {
+        remote: storage.options,
+        ..options.clone()
+    };
+    let label = remote::label(&storage.url);
+    log::info!("{}: it is redirected to {label}", remote::label(url));
+    match remote::open(&storage.url, false, &options.remote, classes).await? {
+        OpenedSource::Icechunk {
+            layout,
+            refs,
+            files,
+        } => {
+            let base = BaseLocation::Url(storage.url.trim_end_matches('/').to_owned());
+            open_icechunk(layout, (refs, files), base, &options).await
+        }
+        _ => Err(OpenError::NotIcechunk { source_name: label }),
     }
 }
 
