@@ -40,8 +40,8 @@ use crate::cli::{DEMO, SourceArgs, key_of};
 use crate::hierarchy::{Collection, KEY_CLASSES, MetadataListingStore, find_hierarchies};
 use crate::machine::{cores, memory_bytes};
 use crate::store::{
-    DatabaseOptions, DirOptions, ErrorKind, IcechunkOptions, Key, Kind, ListingSupport,
-    OpenOptions, SourceName, Store, StoreError, ZipOptions, list_prefixes, open_demo,
+    DatabaseOptions, DirOptions, ErrorKind, IcechunkOptions, Key, Kind, OpenOptions, SourceName,
+    Store, StoreError, ZipOptions, list_prefixes, open_demo,
 };
 use crate::units::FOREVER;
 
@@ -102,20 +102,13 @@ impl OpenedSource {
                 memory_limit_bytes: memory_limit_bytes / 8,
             },
             classes: KEY_CLASSES,
+            list_by_metadata: Some(MetadataListingStore::boxed),
         };
         let (store, base) = if args.source == Path::new(DEMO) {
             (open_demo(&options)?, Key::root())
         } else {
             let source = SourceName::parse(&args.source)?;
             (source.open(&options).await?, source.root().clone())
-        };
-        let store = match store.capabilities().listing {
-            ListingSupport::Complete => store,
-            ListingSupport::BestEffort => Box::new(MetadataListingStore::new(
-                Arc::from(store),
-                FOREVER,
-                FOREVER,
-            )),
         };
         let root = match &args.path {
             Some(path) => {

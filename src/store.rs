@@ -36,6 +36,7 @@
 //! | `database::versions` versions that opened values have proved | key | one generation of the database | - |
 //! | `icechunk` index of a branch; its arrays and manifests | -; node; object | `--ttl`; for good | the next snapshot |
 //! | `reference::kerchunk::parquet` partitions | partition | for good | - |
+//! | `stac` open assets; failures to open one | asset | for good; as absence | -; the next attempt |
 //! | `zip` decoded entries, checkpoints, checked ranges | position | for good: a changed archive is an error | - |
 //! | `open_files` descriptors of idle files | open file | one version of the file | the limit of descriptors |
 //! | `hierarchy::listing::cache` metadata, prefixes, comparisons with consolidated metadata | prefix | `--ttl`, absence for a shorter time by default | a document with another version |
@@ -71,6 +72,7 @@ mod remote;
 mod snapshot;
 mod source;
 mod source_info;
+mod stac;
 #[cfg_attr(target_os = "linux", path = "store/system/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "store/system/portable.rs")]
 mod system;
@@ -116,8 +118,11 @@ pub use remote::{
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};
-pub use source::{OpenError, OpenOptions, SourceName, open_demo};
+pub use source::{ListByMetadata, OpenError, OpenOptions, SourceName, open_demo};
 pub use source_info::{Extent, History, NamedVersion, Omission, SourceInfo, VersionInfo};
+pub use stac::StacError;
+#[cfg(feature = "fuzzing")]
+pub use stac::fuzz_stac;
 pub use url_scheme::with_lower_scheme;
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
@@ -456,6 +461,11 @@ impl dyn Store + '_ {
     /// As [`SourceInfo::transfer_stats`].
     pub fn transfer_stats(&self) -> Option<TransferStats> {
         self.info()?.transfer_stats()
+    }
+
+    /// As [`SourceInfo::members`].
+    pub fn members(&self) -> Option<Vec<Key>> {
+        self.info()?.members()
     }
 
     /// As [`SourceInfo::omissions`].

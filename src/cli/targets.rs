@@ -4,12 +4,12 @@ use clap::Args;
 
 use crate::store::{AllowedTarget, TargetOptions};
 
-/// Options for references.
+/// Options for references and STAC documents.
 #[derive(Debug, Clone, Args)]
 pub struct TargetArgs {
-    /// Read also targets of references that begin with this URL or path, or `any`: those below the
-    /// directory or at the server or bucket of the references need no option; a private address has to be
-    /// named
+    /// Read also targets of references, or assets of a STAC document, that begin with this URL or path, or `any`:
+    /// those below the directory or at the server or bucket of the references or the document need no option; a
+    /// private address has to be named
     #[arg(hide_short_help = true, long, value_name = "PREFIX", value_parser = AllowedTarget::parse, help_heading = "Source")]
     pub allow_target: Vec<AllowedTarget>,
     /// Read targets that are newer than their references

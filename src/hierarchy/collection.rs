@@ -63,8 +63,19 @@ impl Collection {
 /// Searches for hierarchies below `root` level by level, but not inside other hierarchies. `root` itself
 /// and the directories above it are not in one.
 ///
-/// A directory that cannot be read is left out, and makes the result partial.
+/// A directory that cannot be read is left out, and makes the result partial. A source that names its hierarchies is
+/// not searched.
 pub async fn find_hierarchies(store: &dyn Store, root: &Key) -> Collection {
+    if root.is_root()
+        && let Some(members) = store.members()
+    {
+        let named = members.iter().take(MAX_HIERARCHIES);
+        return Collection {
+            hierarchies: named.map(|key| relative(key, root)).collect(),
+            unread: Vec::new(),
+            is_partial: members.len() > MAX_HIERARCHIES,
+        };
+    }
     let is_remote = store.capabilities().is_remote && store.index().is_none();
     let most = match is_remote {
         true => MAX_REMOTE_DIRECTORIES,

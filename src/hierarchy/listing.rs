@@ -98,6 +98,11 @@ impl MetadataListingStore {
         }
     }
 
+    /// As [`MetadataListingStore::new`], for [`OpenOptions::list_by_metadata`](crate::store::OpenOptions).
+    pub fn boxed(inner: Arc<dyn Store>, ttl: Duration, absent_ttl: Duration) -> Box<dyn Store> {
+        Box::new(Self::new(inner, ttl, absent_ttl))
+    }
+
     /// Loads the metadata of a prefix.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::icechunk::IcechunkError;
 use super::reference::ReferenceError;
 use super::remote::RemoteOpenError;
 use super::source::OpenError;
+use super::stac::StacError;
 use super::zip::ZipError;
 use super::{DatabaseError, StoreError};
 
@@ -235,6 +236,13 @@ fn of_open_error(error: &OpenError) -> ErrorKind {
             ReferenceError::TooLarge { .. } => ErrorKind::TooLarge,
             ReferenceError::Io(error) => of_io_error(error),
             ReferenceError::Store(error) => error.kind(),
+        },
+        OpenError::Stac { error, .. } => match error {
+            StacError::NoZarr { .. } | StacError::Catalog => ErrorKind::NotZarr,
+            StacError::Denied { .. } => ErrorKind::Denied,
+            StacError::TooManyAssets { .. } => ErrorKind::Unsupported,
+            StacError::Io(error) => of_io_error(error),
+            StacError::Store(error) => error.kind(),
         },
         OpenError::Icechunk { error, .. } => match error {
             IcechunkError::UnknownRef { .. } => ErrorKind::NotFound,

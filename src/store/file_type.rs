@@ -80,7 +80,7 @@ const PAGE: &str = "an HTML page, such as one of an error or for signing in";
 const XML: &[u8] = b"<?xml";
 const XML_DOCUMENT: &str = "an XML document, such as an error of an object store";
 /// The description of a JSON document that is no source.
-const JSON: &str = "a JSON document without references";
+const JSON: &str = "a JSON document without references, and no STAC item or collection";
 /// The description of a zip archive that is a file in a directory.
 const ZIP: &str = "a zip archive, which can be a source";
 

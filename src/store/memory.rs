@@ -120,10 +120,7 @@ impl SyncStore for MemoryStore {
                 key: prefix.clone(),
             });
         }
-        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix));
-        Ok(Box::new(MemoryListing(
-            dots.into_iter().chain(self.names(prefix)).collect(),
-        )))
+        Ok(Box::new(MemoryListing::new(self.names(prefix))))
     }
 }
 
@@ -163,8 +160,17 @@ impl LocalObject for MemoryObject {
     }
 }
 
+/// A listing of names in memory.
 #[derive(Debug)]
-struct MemoryListing(Vec<(Vec<u8>, Kind)>);
+pub(super) struct MemoryListing(Vec<(Vec<u8>, Kind)>);
+
+impl MemoryListing {
+    /// Returns the listing of a prefix with these names.
+    pub(super) fn new(names: impl IntoIterator<Item = (Vec<u8>, Kind)>) -> Self {
+        let dots = [b"." as &[u8], b".."].map(|dot| (dot.to_vec(), Kind::Prefix));
+        Self(dots.into_iter().chain(names).collect())
+    }
+}
 
 impl Listing for MemoryListing {
     fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {

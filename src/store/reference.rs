@@ -23,6 +23,7 @@ mod targets;
 pub use self::kerchunk::{fuzz_json, fuzz_parquet};
 pub(super) use self::open::{detect, is_json, looks_like_json, open_file, open_remote};
 pub use self::target_policy::AllowedTarget;
+pub(super) use self::target_policy::{TargetError, TargetLocation, TargetPolicy};
 pub use self::targets::TargetOptions;
 pub(super) use self::targets::{BaseLocation, Targets};
 

@@ -47,8 +47,8 @@ pub use protocol::options::{RedirectPolicy, RemoteOptions};
 pub use protocol::web::TlsOptions;
 #[cfg(feature = "fuzzing")]
 pub use protocol::web::fuzz_page;
-pub(super) use protocol::web::is_public;
-pub(super) use protocol::{Protocol, Syntax, label, remote_examples};
+pub(super) use protocol::web::{is_public, may_be_redirected, redirected_storage};
+pub(super) use protocol::{Protocol, Syntax, label, lists_all_names, remote_examples};
 pub use protocol::{has_escaped_path, is_remote_url, remote_schemes};
-pub(super) use reference_target::{AllowedBy, RemoteTarget, RemoteTargets};
+pub(super) use reference_target::{AllowedBy, RemoteTarget, RemoteTargets, target_options};
 pub use request::transfer_stats::{TransferCounters, TransferStats};

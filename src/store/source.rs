@@ -4,24 +4,23 @@
 //! `URL|zip:KEY`, `URL|icechunk:@VERSION/KEY`, `URL|zarr3:KEY`, one behind the other. `zip::URL` (as written by fsspec)
 //! and `icechunk+URL` mean the same as `URL|zip:` and `URL|icechunk:`.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::icechunk;
-use super::reference::{self, BaseLocation};
-use super::remote::{self, OpenedSource, RemoteOpenError};
+use super::remote::{self, RemoteOpenError};
+use super::stac::StacError;
 use super::url_scheme::with_lower_scheme;
 use super::zip::ZipError;
 use super::{
-    DatabaseError, DatabaseOptions, DirOptions, DirStore, IcechunkError, IcechunkOptions,
-    InvalidKey, Key, KeyClasses, ReferenceError, RemoteOptions, Store, StoreError, TargetOptions,
-    ZipOptions, ZipStore, database, file_type, system,
+    DatabaseError, DatabaseOptions, DirOptions, IcechunkError, IcechunkOptions, InvalidKey, Key,
+    KeyClasses, ListingSupport, ReferenceError, RemoteOptions, Store, TargetOptions, ZipOptions,
+    ZipStore, system,
 };
 
 mod advice;
+mod open;
 
 /// The demo hierarchy, made by `scripts/make-demo-store`.
 static DEMO: &[u8] = include_bytes!("../demo/demo.zarr.zip");
@@ -43,7 +42,13 @@ pub struct OpenOptions {
     pub icechunk: IcechunkOptions,
     /// The classes of the keys of the source.
     pub classes: KeyClasses,
+    /// Gives a store without complete listings the names that its metadata have; `None` leaves it as it is.
+    pub list_by_metadata: Option<ListByMetadata>,
 }
+
+/// Wraps a store so that names come from its metadata, which are trusted for the first time, and their absence for
+/// the second one.
+pub type ListByMetadata = fn(Arc<dyn Store>, Duration, Duration) -> Box<dyn Store>;
 
 /// Why a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +128,14 @@ pub enum OpenError {
         /// The reason.
         error: ReferenceError,
     },
+    /// A STAC document that cannot be mounted.
+    #[error("source {source_name}: {error}")]
+    Stac {
+        /// The source, without secrets.
+        source_name: String,
+        /// The reason.
+        error: StacError,
+    },
     /// An Icechunk repository that cannot be mounted.
     #[error("source {source_name}: {error}")]
     Icechunk {
@@ -186,6 +199,8 @@ pub struct SourceName {
     version: Option<String>,
     /// The key in the source that is the root of the store.
     root: Key,
+    /// Whether a STAC document names the source, which then is no such document itself.
+    is_asset: bool,
 }
 
 /// What a source must be.
@@ -195,9 +210,12 @@ enum SourceKind {
     Icechunk,
 }
 
+/// Where a source is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum SourceLocation {
+pub(in crate::store) enum SourceLocation {
+    /// A file or a directory.
     Path(PathBuf),
+    /// The URL of a remote source.
     Url(String),
 }
 
@@ -275,6 +293,21 @@ impl SourceName {
             kind: None,
             version: None,
             root: Key::root(),
+            is_asset: false,
+        }
+    }
+
+    /// Returns the source that is an asset of a STAC document. `version` is that of an asset that must be an Icechunk
+    /// repository; `None` inside is its branch `main`.
+    pub(in crate::store) fn asset(
+        location: SourceLocation,
+        version: Option<Option<String>>,
+    ) -> Self {
+        Self {
+            kind: version.is_some().then_some(SourceKind::Icechunk),
+            version: version.flatten(),
+            is_asset: true,
+            ..Self::at(location)
         }
     }
 
@@ -309,72 +342,16 @@ impl SourceName {
     /// # Errors
     /// [`OpenError`], which names the source.
     pub async fn open(&self, options: &OpenOptions) -> Result<Box<dyn Store>, OpenError> {
-        let mut with_version;
-        let mut options = options;
-        if let Some(version) = &self.version {
-            if let Some(option) = options
-                .icechunk
-                .reference
-                .as_ref()
-                .filter(|it| *it != version)
-            {
-                return Err(OpenError::TwoVersions {
-                    option: option.clone(),
-                    part: version.clone(),
-                });
+        let store = open::open(self, options).await?;
+        // A collection has done this for each of its members.
+        let is_listed = store.capabilities().listing == ListingSupport::Complete;
+        match options.list_by_metadata {
+            Some(list) if !is_listed && store.members().is_none() => {
+                let (ttl, absent_ttl) = (options.remote.ttl, options.remote.absent_ttl);
+                Ok(list(Arc::from(store), ttl, absent_ttl))
             }
-            with_version = options.clone();
-            with_version.icechunk.reference = Some(version.clone());
-            options = &with_version;
+            _ => Ok(store),
         }
-        let is_zip = self.kind == Some(SourceKind::Zip);
-        let (store, base) = match &self.location {
-            SourceLocation::Path(path) => {
-                let store = open_local(path, is_zip, options)?;
-                let base = BaseLocation::Directory(path.clone());
-                let store = match icechunk::detect_local(&*store, options.classes).await {
-                    Some(layout) if path.is_dir() => {
-                        let store: Arc<dyn Store> = Arc::from(store);
-                        let stores = (Arc::clone(&store), store);
-                        return open_icechunk(layout, stores, base, options).await;
-                    }
-                    _ => store,
-                };
-                let directory = path
-                    .parent()
-                    .filter(|parent| !parent.as_os_str().is_empty());
-                let directory = directory.unwrap_or(Path::new("."));
-                (store, BaseLocation::Directory(directory.to_owned()))
-            }
-            SourceLocation::Url(url) => {
-                let base = BaseLocation::Url(url.trim_end_matches('/').to_owned());
-                match remote::open(url, is_zip, &options.remote, options.classes).await? {
-                    OpenedSource::Icechunk {
-                        layout,
-                        refs,
-                        files,
-                    } => return open_icechunk(layout, (refs, files), base, options).await,
-                    found => (open_remote(found, url, options).await?, base),
-                }
-            }
-        };
-        if self.kind == Some(SourceKind::Icechunk) {
-            return Err(OpenError::NotIcechunk {
-                source_name: store.label().to_owned(),
-            });
-        }
-        if let Some(name) = &options.icechunk.reference {
-            return Err(OpenError::NoVersions {
-                source_name: store.label().to_owned(),
-                name: name.clone(),
-            });
-        }
-        let label = store.label().to_owned();
-        let recognised = reference::detect(store, &self.root, base, options).await;
-        recognised.map_err(|error| OpenError::Reference {
-            source_name: label,
-            error,
-        })
     }
 }
 
@@ -402,149 +379,6 @@ fn is_part(text: &str) -> bool {
     ["zip:", "icechunk:", "zarr:", "zarr2:", "zarr3:"]
         .iter()
         .any(|kind| text.starts_with(kind))
-}
-
-fn open_local(
-    path: &Path,
-    is_zip: bool,
-    options: &OpenOptions,
-) -> Result<Box<dyn Store>, OpenError> {
-    let failed = |error| OpenError::Io {
-        path: path.to_owned(),
-        error,
-    };
-    let label = path.to_string_lossy();
-    let of_stem = match path.exists() {
-        true => None,
-        false => database::file_of_stem(path),
-    };
-    let path = of_stem.as_deref().unwrap_or(path);
-    let metadata = std::fs::metadata(path).map_err(failed)?;
-    let is_node = |name: &&str| path.join(name).exists();
-    let is_hierarchy = metadata.is_dir() && options.classes.node_documents.iter().any(is_node);
-    if (metadata.is_dir() || metadata.is_file()) && !is_zip && !is_hierarchy {
-        let opened = database::open(path, &label, options.database);
-        if let Some(opened) = opened.transpose() {
-            let opened = opened.map(|store| Box::new(store) as _);
-            return opened.map_err(|error| OpenError::Database {
-                path: path.to_owned(),
-                error,
-            });
-        }
-    }
-    if metadata.is_dir() && !is_zip {
-        return Ok(Box::new(DirStore::open(path, options.dir).map_err(failed)?));
-    }
-    if !metadata.is_file() {
-        return Err(OpenError::WrongKind {
-            path: path.to_owned(),
-        });
-    }
-    if !is_zip {
-        let opened = reference::open_file(path, &label, options).transpose();
-        if let Some(opened) = opened {
-            let opened = opened.map(|store| Box::new(store) as _);
-            return opened.map_err(|error| OpenError::Reference {
-                source_name: label.into_owned(),
-                error,
-            });
-        }
-    }
-    let file = File::open(path).map_err(failed)?;
-    ZipStore::open(file, &label, options.zip)
-        .map(|store| Box::new(store) as _)
-        .map_err(|error| match (error, other_format(path, options.classes)) {
-            (ZipError::NoDirectory, Some(what)) => OpenError::OtherFormat {
-                path: path.to_owned(),
-                what,
-            },
-            (ZipError::NoDirectory, None) if file_type::is_zip_entry(path) => {
-                OpenError::Truncated {
-                    path: path.to_owned(),
-                    size_bytes: metadata.len(),
-                }
-            }
-            (error, _) => OpenError::Zip {
-                source_name: label.into_owned(),
-                error,
-            },
-        })
-}
-
-const METADATA: &str = "a document of Zarr metadata; the directory that holds it is the source";
-
-/// Whether the last component of a URL is the name of a metadata document.
-fn is_document(url: &str, classes: KeyClasses) -> bool {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    let name = path.rsplit('/').next().unwrap_or_default();
-    Key::new(name.as_bytes()).is_ok_and(|name| classes.is_document(&name))
-}
-
-/// Describes a file that is no zip archive, by its name or its first bytes.
-fn other_format(path: &Path, classes: KeyClasses) -> Option<&'static str> {
-    let name = Key::new(path.file_name()?.as_bytes()).ok()?;
-    match classes.is_document(&name) {
-        true => Some(METADATA),
-        false => file_type::describe(&File::open(path).ok()?),
-    }
-}
-
-/// Opens a repository, given a store for the files that change, and a store for all other files.
-async fn open_icechunk(
-    layout: icechunk::Layout,
-    (refs, files): (Arc<dyn Store>, Arc<dyn Store>),
-    base: BaseLocation,
-    options: &OpenOptions,
-) -> Result<Box<dyn Store>, OpenError> {
-    let source_name = files.label().to_owned();
-    match icechunk::open(layout, refs, files, base, options).await {
-        Ok(store) => Ok(Box::new(store)),
-        Err(error) => Err(OpenError::Icechunk { source_name, error }),
-    }
-}
-
-async fn open_remote(
-    found: OpenedSource,
-    url: &str,
-    options: &OpenOptions,
-) -> Result<Box<dyn Store>, OpenError> {
-    match found {
-        OpenedSource::Tree(store) => Ok(store),
-        OpenedSource::Icechunk { files, .. } => Err(OpenError::Icechunk {
-            source_name: files.label().to_owned(),
-            error: StoreError::internal("a repository that was not opened").into(),
-        }),
-        OpenedSource::Archive(archive, tail) => {
-            let label = archive.label().to_owned();
-            let reader = Arc::clone(&archive) as _;
-            match ZipStore::open_remote(reader, tail.to_vec(), &label, options.zip).await {
-                Ok(store) => Ok(Box::new(store)),
-                Err(ZipError::NoDirectory) => {
-                    Err(remote::other_format_error(&archive).await.into())
-                }
-                Err(error) => Err(OpenError::Zip {
-                    source_name: label,
-                    error,
-                }),
-            }
-        }
-        OpenedSource::Json(object, tail) => {
-            let label = object.label().to_owned();
-            let opened = reference::open_remote(&*object, &tail, url, &label, options).await;
-            match opened {
-                Ok(Some(store)) => Ok(Box::new(store)),
-                Ok(None) if is_document(url, options.classes) => {
-                    let what = METADATA.to_owned();
-                    Err(RemoteOpenError::OtherFormat { label, what }.into())
-                }
-                Ok(None) => Err(remote::other_format_error(&object).await.into()),
-                Err(error) => Err(OpenError::Reference {
-                    source_name: label,
-                    error,
-                }),
-            }
-        }
-    }
 }
 
 /// Opens the demo store that is embedded in the binary.

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 
-use super::{StoreError, TransferStats};
+use super::{Key, StoreError, TransferStats};
 
 /// The size of a source, for statfs(2); zero where computing it would take a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,6 +80,12 @@ pub trait SourceInfo: Send + Sync {
 
     /// Counters of network transfers; `None` if the store uses no network.
     fn transfer_stats(&self) -> Option<TransferStats> {
+        None
+    }
+
+    /// The hierarchies that the source itself names, if it is a collection of them; `None` for a source that has to be
+    /// searched.
+    fn members(&self) -> Option<Vec<Key>> {
         None
     }
 

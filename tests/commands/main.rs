@@ -21,6 +21,7 @@ mod messages;
 mod pages;
 mod remote;
 mod show;
+mod stac;
 mod stale_metadata;
 mod stand_ins;
 mod stores;

@@ -159,6 +159,11 @@ fn references_in_json_are_read_alike_in_pieces_of_any_length() {
 }
 
 #[test]
+fn assets_of_stac_documents_have_names_of_files_and_are_where_they_may_be() {
+    run("stac");
+}
+
+#[test]
 fn partitions_of_references_are_read_or_refused() {
     run("reference_parquet");
 }

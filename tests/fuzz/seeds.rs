@@ -27,6 +27,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "icechunk" => icechunk(),
         "reference_json" => written(&REFERENCES),
         "reference_parquet" => partitions(),
+        "stac" => written(&STAC),
         _ => Vec::new(),
     };
     seeds.retain(|seed| seed.len() <= MAX_BYTES);
@@ -42,6 +43,15 @@ const REFERENCES: [&str; 6] = [
     "\u{feff} { \".zattrs\" : { \"a\" : [ 1 , { } ] } , \"b\" : [ \"c\" , 9223372036854775807 , 0 ] } ",
     r#"{"version":1,"templates":{"f":"{{c}}"},"gen":[{"key":"a{{i}}","url":"{{f(c=i)}}"}],"refs":{}}"#,
     r#"{".zmetadata":{"metadata":{}},"x/0":[null,0,1],"x/1":5,"x/2":["u",-1,1.5]}"#,
+];
+
+const STAC: [&str; 6] = [
+    r#"{"type":"Feature","stac_version":"1.1.0","assets":{"a":{"href":"./a.zarr","type":"application/vnd+zarr","roles":["data"]}}}"#,
+    r#"{"assets":{"..":{"href":"x.zarr"},"a/b":{"href":"../../x.zarr"},"":{"href":"/x.zarr"},"a":{},"a":{"href":"b.zarr.zip?s=1"}},"type":"Collection","stac_version":"1"}"#,
+    r#"{"type":"Feature","stac_version":"1","assets":{"a":{"href":"s3://b/c","type":"application/vnd.zarr+icechunk","version":"main"},"b":{"href":"//h/x.zarr"},"c":{"href":"file:///etc/x.zarr"}}}"#,
+    r#"{"type":"Feature","stac_version":1.5,"stac_version":"1","assets":[[]],"assets":{"a":7,"b":null,"c":[{"href":"x"}],"d":{"href":["x.zarr",["y"]],"type":{"a":1},"roles":"index"}}}"#,
+    r#"{"type":"Catalog","stac_version":"1","assets":{}}"#,
+    "\u{feff}{\"type\":\"Feature\",\"stac_version\":\"1\",\"assets\":{\"\\u0000\":{\"href\":\"http://169.254.169.254/x.zarr\"}}}",
 ];
 
 /// Returns partitions that kerchunk and VirtualiZarr wrote, if they exist.

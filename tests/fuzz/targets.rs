@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
     AccessHint, Key, Kind, ReadMode, SyncStore, ZipOptions, ZipStore, fuzz_dbm, fuzz_icechunk,
-    fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet, read_owned,
+    fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet, fuzz_stac, read_owned,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,7 +16,7 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
@@ -28,6 +28,7 @@ pub const TARGETS: [Target; 11] = [
     ("icechunk", icechunk),
     ("reference_json", reference_json),
     ("reference_parquet", reference_parquet),
+    ("stac", stac),
 ];
 
 const MEMORY_BYTES: u64 = 16 << 20;
@@ -254,4 +255,9 @@ pub fn reference_json(document: &[u8]) {
 /// A partition of references in Parquet.
 pub fn reference_parquet(file: &[u8]) {
     fuzz_parquet(file);
+}
+
+/// A STAC document: each member has the name of a file, and is where it may be.
+pub fn stac(document: &[u8]) {
+    fuzz_stac(document);
 }

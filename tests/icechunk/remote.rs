@@ -5,6 +5,7 @@ use std::fs;
 use rustix::io::Errno;
 
 use crate::servers::{Azurite, FakeGcs, Moto, Nginx, Remote};
+use crate::support::faulty::{Fault, Server, on};
 use crate::support::*;
 use crate::{FORMATS, PREFIX_BYTES, Repository, is_version};
 
@@ -203,5 +204,82 @@ fn a_repository_in_a_bucket_has_every_array() {
         moto.put("data", repository.dir.path());
         let keys = moto.enforce("data");
         is_repository(&moto.remote("data", &keys));
+    }
+}
+
+#[test]
+fn a_web_server_can_redirect_to_the_storage_of_a_repository() {
+    for format in FORMATS {
+        let (bucket, web, catalog) = (Server::s3("data"), Server::files(), Server::files());
+        for (server, origin) in [(&bucket, "s3://data"), (&web, &web.url())] {
+            let repository = in_bucket(format, origin);
+            for entry in fs::read_dir(repository.dir.path()).unwrap() {
+                let path = entry.unwrap().path();
+                server.put_tree(path.file_name().unwrap().to_str().unwrap(), &path);
+            }
+        }
+        let to_bucket = Fault::redirect("s3://data/repository?region=eu-west-1");
+        catalog.add(on("in-bucket"), to_bucket);
+        // As Icechunk does, redirects of the web server are followed first.
+        catalog.add(on("moved"), Fault::redirect("/in-bucket"));
+        let to_web = web
+            .url_of("repository")
+            .replace("http://", "http+icechunk://");
+        catalog.add(on("on-web"), Fault::redirect(to_web));
+        let endpoint = bucket.url();
+        let options = ["--endpoint-url", &endpoint, "--header", "X-Key: secret"];
+        for source in [
+            catalog.url_of("in-bucket"),
+            format!("icechunk+{}", catalog.url_of("in-bucket")),
+            catalog.url_of("moved"),
+            catalog.url_of("on-web"),
+        ] {
+            let mount = Mount::with(&source, &options);
+            is_version(mount.path(), "second");
+            mount.unmount();
+            let mount = Mount::with(&source, &[&options[..], &["--ref", "v1"]].concat());
+            is_version(mount.path(), "first");
+            mount.unmount();
+        }
+        println!("{} requests to the catalog", catalog.requests().len());
+        // Neither keys nor headers are sent to the storage.
+        for request in [bucket.requests(), web.requests()].concat() {
+            for name in ["authorization", "x-key"] {
+                assert_eq!(request.header(name), None, "{request:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_redirect_to_no_repository_or_to_a_forbidden_place_is_refused() {
+    let (bucket, catalog) = (Server::s3("data"), Server::files());
+    bucket.put(
+        "plain/zarr.json",
+        r#"{"zarr_format":3,"node_type":"group"}"#,
+    );
+    let endpoint = bucket.url();
+    for (to, words) in [
+        ("s3://data/plain", "no Icechunk repository"),
+        ("s3://data/nothing", "s3://data/nothing"),
+        (
+            "http+ic://169.254.169.254/repository",
+            "where machines keep credentials",
+        ),
+        ("r2://data/repository?account_id=x", "--endpoint-url"),
+        ("file:///etc", "302|kind file"),
+    ] {
+        let rule = catalog.add(on("repository"), Fault::redirect(to));
+        let refused = Mount::attempt(
+            catalog.url_of("repository"),
+            &["--endpoint-url", &endpoint, "--retries", "0"],
+        );
+        let stderr = refused.unwrap_err().stderr;
+        assert!(
+            words.split('|').any(|word| stderr.contains(word)),
+            "{to}: {stderr}"
+        );
+        drop(rule);
+        catalog.heal();
     }
 }

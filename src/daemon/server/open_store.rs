@@ -9,7 +9,7 @@ use crate::cli::MountOptions;
 use crate::hierarchy::{KEY_CLASSES, MetadataListingStore};
 use crate::store::{
     DatabaseOptions, DirOptions, DiskCache, DiskCacheError, FaultStore, HangingStore,
-    IcechunkOptions, Key, ListingSupport, OpenOptions, SourceName, Store, ZipOptions, open_demo,
+    IcechunkOptions, Key, OpenOptions, SourceName, Store, ZipOptions, open_demo,
 };
 
 /// The divisor of the memory limit that gives the share of Icechunk metadata: one eighth.
@@ -17,7 +17,7 @@ const ICECHUNK_SHARE: u64 = 8;
 /// The largest size of the in-memory cache of fetched bytes, in bytes.
 const MAX_REMOTE_BYTES: u64 = 256 << 20;
 
-/// Opens a source, or the demo without one. A store that cannot list gets names from metadata.
+/// Opens a source, or the demo without one.
 pub(super) async fn open_store(
     source: Option<&SourceName>,
     options: &MountOptions,
@@ -27,13 +27,6 @@ pub(super) async fn open_store(
     let store = match source {
         Some(source) => source.open(&open).await?,
         None => open_demo(&open)?,
-    };
-    let (ttl, absent_ttl) = (open.remote.ttl, open.remote.absent_ttl);
-    let store = match store.capabilities().listing {
-        ListingSupport::Complete => store,
-        ListingSupport::BestEffort => {
-            Box::new(MetadataListingStore::new(Arc::from(store), ttl, absent_ttl))
-        }
     };
     match cfg!(feature = "test-faults") {
         true => with_test_faults(store, options),
@@ -68,6 +61,7 @@ fn open_options(options: &MountOptions, memory: MemoryBudget) -> Result<OpenOpti
             memory_limit_bytes: memory.limit_bytes / ICECHUNK_SHARE,
         },
         classes: KEY_CLASSES,
+        list_by_metadata: Some(MetadataListingStore::boxed),
     })
 }
 

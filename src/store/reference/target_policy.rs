@@ -187,7 +187,7 @@ pub(in crate::store) enum BaseLocation {
 
 /// Why a target may not or cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TargetError {
+pub(in crate::store) enum TargetError {
     /// The target is not allowed.
     Denied(String),
     /// The target is of an unsupported kind.
@@ -196,7 +196,7 @@ pub(super) enum TargetError {
 
 /// The location of an allowed target.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TargetLocation {
+pub(in crate::store) enum TargetLocation {
     /// A path below a directory.
     File { root: PathBuf, below: PathBuf },
     /// A URL, and the reason why it is allowed.
@@ -205,8 +205,10 @@ pub(super) enum TargetLocation {
 
 /// The policy which targets may be read.
 #[derive(Debug)]
-pub(super) struct TargetPolicy {
+pub(in crate::store) struct TargetPolicy {
     base: BaseLocation,
+    /// What names the targets, for messages.
+    named_by: &'static str,
     /// The directory of the references and the allowed paths, each as written and with links resolved.
     roots: Vec<PathBuf>,
     /// The origin of the references.
@@ -215,7 +217,12 @@ pub(super) struct TargetPolicy {
 }
 
 impl TargetPolicy {
-    pub(super) fn new(base: BaseLocation, allowed: Vec<AllowedTarget>) -> Self {
+    /// Returns the policy for targets that `named_by`, such as "the references", names.
+    pub(in crate::store) fn new(
+        base: BaseLocation,
+        allowed: Vec<AllowedTarget>,
+        named_by: &'static str,
+    ) -> Self {
         // The daemon changes its working directory later.
         let base = match base {
             BaseLocation::Directory(path) => {
@@ -250,6 +257,7 @@ impl TargetPolicy {
         }
         Self {
             base,
+            named_by,
             roots,
             origin,
             allowed,
@@ -257,7 +265,7 @@ impl TargetPolicy {
     }
 
     /// Whether a target can be on a network.
-    pub(super) fn may_be_remote(&self) -> bool {
+    pub(in crate::store) fn may_be_remote(&self) -> bool {
         let is_file = |allowed: &AllowedTarget| matches!(allowed, AllowedTarget::File(_));
         self.origin.is_some() || !self.allowed.iter().all(is_file)
     }
@@ -266,7 +274,7 @@ impl TargetPolicy {
     ///
     /// # Errors
     /// [`TargetError`], with the reason and the option that would allow the target.
-    pub(super) fn resolve(&self, target: &str) -> Result<TargetLocation, TargetError> {
+    pub(in crate::store) fn resolve(&self, target: &str) -> Result<TargetLocation, TargetError> {
         match ParsedTarget::parse(target).map_err(TargetError::Unsupported)? {
             ParsedTarget::Remote(name) => self.remote(name),
             ParsedTarget::Path(path) if path.as_os_str().is_empty() => {
@@ -284,7 +292,11 @@ impl TargetPolicy {
         }
     }
 
-    fn file(&self, path: &Path) -> Result<TargetLocation, TargetError> {
+    /// Returns the location of a file that may be read.
+    ///
+    /// # Errors
+    /// As [`TargetPolicy::resolve`].
+    pub(in crate::store) fn file(&self, path: &Path) -> Result<TargetLocation, TargetError> {
         let path = normalize(path);
         for root in &self.roots {
             if let Ok(below) = path.strip_prefix(root) {
@@ -301,7 +313,8 @@ impl TargetPolicy {
         }
         let directory = path.parent().unwrap_or(&path);
         Err(TargetError::Denied(format!(
-            "it is not below the directory of the references ({OPTION} {} allows it)",
+            "it is not below the directory of {} ({OPTION} {} allows it)",
+            self.named_by,
             directory.display()
         )))
     }
@@ -326,7 +339,8 @@ impl TargetPolicy {
         let prefix = name.prefix();
         Err(TargetError::Denied(match name.is_public {
             true => format!(
-                "it is not at the server or bucket of the references ({OPTION} {prefix} allows it)"
+                "it is not at the server or bucket of {} ({OPTION} {prefix} allows it)",
+                self.named_by
             ),
             false => format!(
                 "its host has a private address, which has to be named ({OPTION} {prefix} allows it)"
@@ -395,7 +409,7 @@ mod tests {
         let allowed = allowed
             .iter()
             .map(|text| AllowedTarget::parse(text).unwrap());
-        TargetPolicy::new(base, allowed.collect())
+        TargetPolicy::new(base, allowed.collect(), "the references")
     }
 
     fn url(base: &str, allowed: &[&str], target: &str) -> Result<String, TargetError> {

@@ -156,7 +156,8 @@ impl Targets {
         written: Option<SystemTime>,
     ) -> Self {
         let targets = &options.targets;
-        let policy = Arc::new(TargetPolicy::new(base, targets.allowed.clone()));
+        let policy = TargetPolicy::new(base, targets.allowed.clone(), "the references");
+        let policy = Arc::new(policy);
         Self {
             policy: Arc::clone(&policy),
             written: written.filter(|_| !targets.allow_newer),

@@ -34,8 +34,14 @@ pub(in crate::store) enum OpenedSource {
         /// A store for the files that never change: cached data is trusted without limit.
         files: Arc<dyn Store>,
     },
-    /// An object that may be a JSON document of references, and its last bytes.
-    Json(Arc<RemoteArchive>, Arc<Vec<u8>>),
+    /// An object that may be a JSON document: references, or one of STAC.
+    Json {
+        object: Arc<RemoteArchive>,
+        /// Its first bytes.
+        head: Vec<u8>,
+        /// Its last bytes.
+        tail: Arc<Vec<u8>>,
+    },
 }
 
 /// Bytes at the end of an archive that are fetched first; most central directories fit into them.
@@ -81,9 +87,11 @@ pub(in crate::store) async fn open(
     if !is_zip
         && is_json(&client.file_name)
         && let Some((object, tail)) = archive(&source).await.map_err(failed)?
-        && looks_like_json(&head(&object).await.map_err(failed)?)
     {
-        return Ok(OpenedSource::Json(object, tail));
+        let head = head(&object).await.map_err(failed)?;
+        if looks_like_json(&head) {
+            return Ok(OpenedSource::Json { object, head, tail });
+        }
     }
     let is_tree = match traits.listing {
         NameListing::Keys => open_bucket(&source).await,
@@ -108,7 +116,7 @@ pub(in crate::store) async fn open(
         }
         let head = head(&object).await.map_err(failed)?;
         if looks_like_json(&head) {
-            return Ok(OpenedSource::Json(object, tail));
+            return Ok(OpenedSource::Json { object, head, tail });
         }
         return Err(other_format(&object, &head));
     }

@@ -199,6 +199,11 @@ pub(in crate::store) fn remote_examples() -> impl Iterator<Item = &'static str> 
     PROTOCOLS.iter().map(|protocol| protocol.example)
 }
 
+/// Whether the servers of a URL list all names of a directory, unless they deny it.
+pub(in crate::store) fn lists_all_names(url: &str) -> bool {
+    Protocol::of_url(url).is_some_and(|protocol| protocol.traits.listing != NameListing::Pages)
+}
+
 /// Whether a text is the URL of a remote source.
 pub fn is_remote_url(text: &str) -> bool {
     Protocol::of_url(text).is_some()

@@ -51,6 +51,7 @@ pub(in crate::store) enum AllowedBy {
 #[derive(Debug)]
 pub(in crate::store) struct RemoteTargets {
     options: RemoteOptions,
+    redirects: Arc<dyn RedirectPolicy>,
     classes: KeyClasses,
     shared: Shared,
     origins: Mutex<LruCache<(String, AllowedBy), Arc<KnownBytes>>>,
@@ -64,10 +65,8 @@ impl RemoteTargets {
         redirects: Arc<dyn RedirectPolicy>,
     ) -> Self {
         Self {
-            options: RemoteOptions {
-                redirects: Some(redirects),
-                ..options.clone()
-            },
+            options: options.clone(),
+            redirects,
             classes,
             shared: Shared::new(options, classes),
             origins: Mutex::new(LruCache::new(MAX_ORIGINS)),
@@ -104,15 +103,8 @@ impl RemoteTargets {
         if let Some(source) = self.origins.lock().get(&origin) {
             return Ok(Arc::clone(source));
         }
-        let mut options = self.options.clone();
-        if allowed_by != AllowedBy::SameOrigin {
-            options.headers.clear();
-            // Only keys sign requests without being sent.
-            if !matches!(Protocol::of_url(&origin.0), Some(protocol) if protocol.signs_requests()) {
-                options.credential_command = None;
-            }
-        }
-        options.is_public_only = allowed_by == AllowedBy::Any;
+        let redirects = Arc::clone(&self.redirects);
+        let options = target_options(&self.options, &origin.0, allowed_by, redirects);
         let client = Client::new(&origin.0, &options, self.classes)?;
         let source = client.source(&options, self.classes, &self.shared)?.bytes;
         // Another caller may have inserted a source meanwhile; both work.
@@ -129,6 +121,30 @@ impl RemoteTargets {
             ..self.shared.transfer_stats()
         }
     }
+}
+
+/// Returns the options for reading a URL that a document names: the user's headers and credentials are sent only to
+/// the server of the document. `redirects` judges where redirects may lead.
+pub(in crate::store) fn target_options(
+    options: &RemoteOptions,
+    url: &str,
+    allowed_by: AllowedBy,
+    redirects: Arc<dyn RedirectPolicy>,
+) -> RemoteOptions {
+    let mut options = RemoteOptions {
+        redirects: Some(redirects),
+        ..options.clone()
+    };
+    if allowed_by != AllowedBy::SameOrigin {
+        options.headers.clear();
+        // Only keys sign requests without being sent.
+        if !matches!(Protocol::of_url(url), Some(protocol) if protocol.signs_requests()) {
+            options.credential_command = None;
+        }
+    }
+    // References that a document names are no less restricted than the document says.
+    options.is_public_only |= allowed_by == AllowedBy::Any;
+    options
 }
 
 fn unusable(error: RemoteError) -> StoreError {

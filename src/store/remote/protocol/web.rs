@@ -12,6 +12,7 @@ mod netrc;
 mod resolve;
 mod response;
 mod scope;
+mod storage;
 mod tls;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(in crate::store::remote) use response::{
 };
 pub(in crate::store) use scope::is_public;
 use scope::{NetworkScope, scope_of, scope_of_host};
+pub(in crate::store) use storage::{may_be_redirected, redirected_storage};
 pub use tls::TlsOptions;
 
 use crate::store::remote::protocol::credential_command::CredentialCommand;
@@ -574,6 +576,13 @@ impl Location for Address {
         options: &RemoteOptions,
         classes: KeyClasses,
     ) -> Result<Arc<dyn Remote>, String> {
+        Ok(Arc::new(self.web(options, classes)?))
+    }
+}
+
+impl Address {
+    /// Creates the client of the address with the user's headers, or with the password of `.netrc`.
+    fn web(&self, options: &RemoteOptions, classes: KeyClasses) -> Result<Web, String> {
         let mut headers: HeaderMap = options.headers()?.into_iter().collect();
         let is_known = self.authorization().is_some() || headers.contains_key(AUTHORIZATION);
         if !is_known
@@ -583,7 +592,7 @@ impl Location for Address {
         {
             headers.insert(AUTHORIZATION, authorization);
         }
-        Ok(Arc::new(open(self.clone(), headers, options, classes)?))
+        open(self.clone(), headers, options, classes)
     }
 }
 
