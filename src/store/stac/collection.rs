@@ -74,11 +74,11 @@ impl StacStore {
         }
         Self {
             label: label.to_owned(),
-            members,
             omissions,
             policy: Arc::new(policy),
-            options: options.clone(),
+            options: shared(options, members.len() as u64),
             modified,
+            members,
         }
     }
 
@@ -144,6 +144,15 @@ impl StacStore {
             links: 2,
         }
     }
+}
+
+/// Returns the options of a member, which has its part of the memory for caches. Remote sources share theirs anyway.
+fn shared(options: &OpenOptions, members: u64) -> OpenOptions {
+    let mut options = options.clone();
+    let members = members.max(1);
+    options.zip.cache_bytes /= members;
+    options.icechunk.memory_limit_bytes /= members;
+    options
 }
 
 #[async_trait]
