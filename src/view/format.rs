@@ -10,6 +10,7 @@ pub(super) mod csv;
 mod envi;
 mod fits;
 pub(super) mod format_set;
+mod genotypes;
 mod geotiff;
 mod h5ad;
 pub(super) mod image_stack;
