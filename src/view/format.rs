@@ -3,6 +3,7 @@
 //! Each format is a module with its `ROWS`, its header code and its tests. A new format is such a module, and a line in
 //! `format/table.rs`.
 
+mod bgen;
 mod bin;
 mod chunks;
 mod classic_netcdf;

@@ -13,7 +13,7 @@ use crate::view::file::nodes::Nodes;
 
 pub(super) use self::alleles::{Alleles, KeptVariants};
 pub(super) use self::calls::Calls;
-pub(super) use self::variants::Variants;
+pub(super) use self::variants::{Variant, Variants};
 
 /// The names of the samples. An empty name is a sample that was removed, and that files leave out.
 #[derive(Debug)]
