@@ -5,6 +5,8 @@ use crate::node::ViewNode;
 
 /// The alleles of each call, along variants, samples and ploidy: indices of [`ALLELE`], or one of the values below 0.
 pub(crate) const GENOTYPE: &str = "call_genotype";
+/// Whether each call is phased, along variants and samples; optional.
+pub(crate) const PHASED: &str = "call_genotype_phased";
 /// The texts of the alleles of each variant, the reference first; empty beyond its last allele.
 pub(crate) const ALLELE: &str = "variant_allele";
 /// The index of the contig of each variant.

@@ -3,6 +3,7 @@
 //! Each format is a module with its `ROWS`, its header code and its tests. A new format is such a module, and a line in
 //! `format/table.rs`.
 
+mod bgen;
 mod bin;
 mod chunks;
 mod classic_netcdf;
@@ -10,6 +11,7 @@ pub(super) mod csv;
 mod envi;
 mod fits;
 pub(super) mod format_set;
+mod genotypes;
 mod geotiff;
 mod h5ad;
 pub(super) mod image_stack;

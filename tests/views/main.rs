@@ -22,6 +22,7 @@ use support::clients;
 
 mod stores;
 
+mod bgen;
 mod changes;
 mod chunks;
 mod claims;

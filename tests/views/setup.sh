@@ -30,8 +30,10 @@ writers+=" boltons==26.2.0 cluster_tools==4.3.3 httpx==0.27.2 httpcore==1.0.9 h1
 writers+=" idna==3.20 natsort==8.4.0 click==8.1.8 rich==13.8.1 Pygments==2.21.0 markdown-it-py==4.3.0 mdurl==0.1.2"
 writers+=" psutil==6.0.0 python-dotenv==1.2.4 universal_pathlib==0.3.10 pathlib_abc==0.5.2 loxun==2.0 wkw==1.1.24"
 writers+=" lz4==4.4.5 imageio==2.38.1 networkx==3.2.1 PyYAML==6.0.4 protobuf==6.33.6 cffi==2.1.1 pycparser==3.12"
-# The writer of VCF Zarr, and its own conversion to PLINK.
+# The writer of VCF Zarr, and its own conversion to PLINK and BGEN.
 vcf="bio2zarr[vcf]==0.2.1 vcztools==0.2.0"
+# Readers of BGEN; bgen-reader needs versions of dask and pandas that the other environments do not have.
+bgen="bgen==1.10.3 bgen-reader==4.0.9 cbgen==1.0.6 numpy==2.4.6"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
@@ -48,6 +50,8 @@ need_venv "$here/.venv" $requirements
 need_venv "$here/.venv-ngff" $ngff
 # shellcheck disable=SC2086
 need_venv "$here/.venv-vcf" $vcf
+# shellcheck disable=SC2086
+need_venv "$here/.venv-bgen" $bgen
 
 # need_venv_before DIRECTORY REQUIREMENT...: an environment whose packages come before those of the first one.
 need_venv_before() {
@@ -106,5 +110,14 @@ if [ "$(cat "$genotypes/stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$genotypes"
     mkdir -p "$genotypes"
     "$here/.venv-vcf/bin/python" "$here/plink.py" "$genotypes"
+    echo "$stamp" >"$genotypes/stamp"
+fi
+
+genotypes=$root/target/fixtures/bgen
+stamp=$(cat "$here/bgen_files.py" "$here/setup.sh" | sha256sum)
+if [ "$(cat "$genotypes/stamp" 2>/dev/null)" != "$stamp" ]; then
+    rm -rf "$genotypes"
+    mkdir -p "$genotypes"
+    "$here/.venv-vcf/bin/python" "$here/bgen_files.py" write "$genotypes"
     echo "$stamp" >"$genotypes/stamp"
 fi

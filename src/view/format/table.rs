@@ -2,7 +2,7 @@
 
 use super::row::FormatRow;
 use super::{
-    bin, chunks, classic_netcdf, csv, envi, fits, geotiff, h5ad, imagej, json, metadata, mrc,
+    bgen, bin, chunks, classic_netcdf, csv, envi, fits, geotiff, h5ad, imagej, json, metadata, mrc,
     netcdf4, nifti, npy, nrrd, ome_tiff, packed, parquet, plain_hdf5, plink, png, vrt,
 };
 
@@ -23,6 +23,7 @@ const ROWS: &[&[FormatRow]] = &[
     plain_hdf5::ROWS,
     h5ad::ROWS,
     plink::ROWS,
+    bgen::ROWS,
     png::ROWS,
     parquet::ROWS,
     csv::ROWS,

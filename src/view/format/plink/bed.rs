@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::alleles::KeptVariants;
+use super::super::genotypes::{Calls, KeptVariants};
 use crate::array::{ArrayReader, Selection, ServedVersions};
-use crate::conventions::vcf_zarr::{GENOTYPE, MISSING_ALLELE, NO_ALLELE};
-use crate::node::{ArrayView, Number, NumberKind};
+use crate::conventions::vcf_zarr::{MISSING_ALLELE, NO_ALLELE};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory, part_mut};
 use crate::view::file::layout::SegmentSlice;
@@ -30,84 +29,38 @@ const HETEROZYGOUS: u8 = 0b10;
 /// Two reference alleles (homozygous for A2).
 const REFERENCE: u8 = 0b11;
 
-/// The form of an array of genotypes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Calls {
-    pub(super) variants: u64,
-    pub(super) samples: u64,
-    /// The number of alleles of a call: 1 or 2.
-    ploidy: usize,
-    /// The type of an allele.
-    number: Number,
+/// Fills a row, or a part of one, from its calls; the last byte may have fewer than four. `None` if there are too
+/// few calls.
+fn encode_row(form: &Calls, calls: &[u8], target: &mut [u8]) -> Option<()> {
+    let is_usual = (form.number.size_bytes, form.ploidy) == (1, 2);
+    let call_bytes = form.call_bytes();
+    let mut fours = calls.chunks(call_bytes * PER_BYTE);
+    for byte in target {
+        let calls = fours.next()?;
+        let usual = <[u8; 8]>::try_from(calls).ok().filter(|_| is_usual);
+        *byte = match usual.and_then(of_known_alleles) {
+            Some(byte) => byte,
+            None if calls.len().is_multiple_of(call_bytes) => packed(
+                calls
+                    .chunks_exact(call_bytes)
+                    .map(|call| call_code(form, call)),
+            ),
+            None => return None,
+        };
+    }
+    Some(())
 }
 
-impl Calls {
-    /// Returns the form of an array.
-    ///
-    /// # Errors
-    /// Returns why PLINK cannot have such genotypes.
-    pub(super) fn of(view: &ArrayView<'_>) -> Result<Self, String> {
-        let number = view.number();
-        let Some((number, 1)) = number.filter(|(number, _)| number.kind == NumberKind::Int) else {
-            return Err(format!("`{GENOTYPE}` has no signed integers"));
-        };
-        let [variants, samples, ploidy @ (1 | 2)] = *view.shape() else {
-            return Err(format!(
-                "`{GENOTYPE}` has the shape {:?}; PLINK has variants, samples, and one or two alleles of each",
-                view.shape()
-            ));
-        };
-        Ok(Self {
-            variants,
-            samples,
-            ploidy: if ploidy == 1 { 1 } else { 2 },
-            number,
-        })
-    }
-
-    /// Returns the size of a call in bytes.
-    fn call_bytes(&self) -> usize {
-        self.ploidy * self.number.size_bytes
-    }
-
-    /// Returns an allele; those that PLINK does not tell apart are the missing one.
-    fn allele(&self, bytes: &[u8]) -> i8 {
-        let value = self.number.read(bytes).and_then(|value| value.whole());
-        let value = value.and_then(|value| i8::try_from(value).ok());
-        value.unwrap_or(MISSING_ALLELE)
-    }
-
-    /// Fills a row, or a part of one, from its calls; the last byte may have fewer than four. `None` if there are too
-    /// few calls.
-    fn encode(&self, calls: &[u8], target: &mut [u8]) -> Option<()> {
-        let is_usual = (self.number.size_bytes, self.ploidy) == (1, 2);
-        let call_bytes = self.call_bytes();
-        let mut fours = calls.chunks(call_bytes * PER_BYTE);
-        for byte in target {
-            let calls = fours.next()?;
-            let usual = <[u8; 8]>::try_from(calls).ok().filter(|_| is_usual);
-            *byte = match usual.and_then(of_known_alleles) {
-                Some(byte) => byte,
-                None if calls.len().is_multiple_of(call_bytes) => {
-                    packed(calls.chunks_exact(call_bytes).map(|call| self.code(call)))
-                }
-                None => return None,
-            };
-        }
-        Some(())
-    }
-
-    /// Returns the two bits of a call.
-    fn code(&self, call: &[u8]) -> u8 {
-        match (self.number.size_bytes, call) {
-            (1, [first, second]) => code(first.cast_signed(), second.cast_signed()),
-            (1, [only]) => code(only.cast_signed(), NO_ALLELE),
-            _ => {
-                let mut alleles = call.chunks_exact(self.number.size_bytes.max(1));
-                let mut next = || alleles.next().map(|bytes| self.allele(bytes));
-                let first = next().unwrap_or(MISSING_ALLELE);
-                code(first, next().unwrap_or(NO_ALLELE))
-            }
+/// Returns the two bits of a call.
+fn call_code(form: &Calls, call: &[u8]) -> u8 {
+    match (form.number.size_bytes, call) {
+        (1, [first, second]) => code(first.cast_signed(), second.cast_signed()),
+        (1, [only]) => code(only.cast_signed(), NO_ALLELE),
+        _ => {
+            let mut alleles = call.chunks_exact(form.number.size_bytes.max(1));
+            let mut next = || alleles.next().map(|bytes| form.allele(bytes));
+            let first = next().unwrap_or(MISSING_ALLELE);
+            code(first, next().unwrap_or(NO_ALLELE))
         }
     }
 }
@@ -208,7 +161,7 @@ impl Genotypes {
                     let start = row_start + column * PER_BYTE * call_bytes - skipped;
                     let end = start.checked_add(row.len() * PER_BYTE * call_bytes)?;
                     let calls = stored.get(start..end.min(row_end))?;
-                    self.calls.encode(calls, row)?;
+                    encode_row(&self.calls, calls, row)?;
                 }
                 Some(kept) => {
                     let calls = stored.get(row_start..row_end)?;
@@ -216,7 +169,7 @@ impl Genotypes {
                     let call = |sample: &usize| calls.get(sample * call_bytes..)?.get(..call_bytes);
                     let kept = kept.take(row.len() * PER_BYTE).map(call);
                     let calls: Option<Vec<&[u8]>> = kept.collect();
-                    self.calls.encode(&calls?.concat(), row)?;
+                    encode_row(&self.calls, &calls?.concat(), row)?;
                 }
             }
             (column, row_start, rest) = (0, row_start.checked_add(row_calls)?, others);
@@ -296,6 +249,7 @@ impl RenderedContent for Genotypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::{Number, NumberKind};
     use crate::zarr::ByteOrder;
 
     const CALLS: Calls = Calls {
@@ -324,23 +278,23 @@ mod tests {
         }
         let haploid = Calls { ploidy: 1, ..CALLS };
         assert_eq!(
-            [0, 1, 0xff].map(|only| haploid.code(&[only])),
+            [0, 1, 0xff].map(|only| call_code(&haploid, &[only])),
             [REFERENCE, ALTERNATE, MISSING]
         );
         let wide = Calls {
             number: Number::new(NumberKind::Int, 2, ByteOrder::Big),
             ..CALLS
         };
-        assert_eq!(wide.code(&[0, 0, 0, 1]), HETEROZYGOUS);
-        assert_eq!(wide.code(&[0, 1, 0xff, 0xfe]), ALTERNATE);
-        assert_eq!(wide.code(&[1, 0, 0, 0]), MISSING);
+        assert_eq!(call_code(&wide, &[0, 0, 0, 1]), HETEROZYGOUS);
+        assert_eq!(call_code(&wide, &[0, 1, 0xff, 0xfe]), ALTERNATE);
+        assert_eq!(call_code(&wide, &[1, 0, 0, 0]), MISSING);
     }
 
     #[test]
     fn bytes_of_known_alleles_are_those_of_their_calls() {
         for number in 0..=u8::MAX {
             let alleles: [u8; 8] = std::array::from_fn(|place| number >> place & 1);
-            let expected = packed(alleles.chunks_exact(2).map(|call| CALLS.code(call)));
+            let expected = packed(alleles.chunks_exact(2).map(|call| call_code(&CALLS, call)));
             assert_eq!(of_known_alleles(alleles), Some(expected));
             for place in 0..8 {
                 let mut other = alleles;

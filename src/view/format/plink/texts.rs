@@ -1,40 +1,8 @@
 //! The texts of the fileset: variants (`.bim`) and samples (`.fam`), in columns with tabs.
 
 use std::io::Write;
-use std::sync::Arc;
 
-use super::alleles::Alleles;
-
-/// Names without blanks, which separate the columns of the files.
-#[derive(Debug)]
-pub(super) struct Names(Arc<Vec<String>>);
-
-impl Names {
-    /// Returns the texts of an array of this name.
-    ///
-    /// # Errors
-    /// Returns which text has a blank in it.
-    pub(super) fn new(texts: Arc<Vec<String>>, array: &str) -> Result<Self, String> {
-        let has_blank = |text: &String| text.contains(|c: char| c.is_whitespace() || c == '\0');
-        match texts.iter().position(has_blank) {
-            Some(index) => Err(format!(
-                "`{array}` has a blank in the text {index}, and blanks separate the columns of PLINK"
-            )),
-            None => Ok(Self(texts)),
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the indices of the names that are not empty; `None` if that is all of them.
-    pub(super) fn kept(&self) -> Option<Vec<usize>> {
-        let is_kept = |index: &usize| self.0.get(*index).is_some_and(|name| !name.is_empty());
-        let kept: Vec<usize> = (0..self.len()).filter(is_kept).collect();
-        (kept.len() < self.len()).then_some(kept)
-    }
-}
+use super::super::genotypes::{Samples, Variants};
 
 /// Returns the name of a chromosome as `plink2 --make-bed` writes it.
 fn chromosome(name: &str) -> &str {
@@ -55,35 +23,21 @@ fn chromosome(name: &str) -> &str {
 /// Returns the `.bim` file: chromosome, ID, genetic position (0), position, alternate allele, reference.
 ///
 /// # Errors
-/// Returns which variant has values that contradict the arrays.
-pub(super) fn bim(
-    alleles: &Alleles,
-    contigs: &Names,
-    numbers: &[i64],
-    positions: &[i64],
-    ids: Option<&Names>,
-) -> Result<Vec<u8>, String> {
+/// Returns which variant has values that contradict the arrays, or a blank in a column.
+pub(super) fn bim(variants: &Variants) -> Result<Vec<u8>, String> {
+    variants.check_blanks()?;
     let mut text = Vec::new();
-    for variant in alleles.kept().indices() {
-        let variant = usize::try_from(variant).unwrap_or(usize::MAX);
-        let wrong = |what: &str| format!("variant {variant} has no {what}");
-        let contig = numbers.get(variant).copied();
-        let contig = contig.and_then(|number| contigs.0.get(usize::try_from(number).ok()?));
-        let contig = contig.ok_or_else(|| wrong("contig with a name"))?;
-        let position = positions.get(variant).ok_or_else(|| wrong("position"))?;
-        let id = match ids.map(|ids| ids.0.get(variant)) {
-            Some(Some(id)) if !id.is_empty() => id,
-            Some(None) => return Err(wrong("ID")),
-            _ => ".",
-        };
-        let (alternate, reference) = alleles.of(variant).ok_or_else(|| wrong("alleles"))?;
+    for index in variants.kept().indices() {
+        let variant = variants.at(index)?;
+        let (alternate, reference) = (variant.alternate, variant.reference);
         if [alternate, reference]
             .iter()
             .any(|text| text.contains(char::is_whitespace))
         {
-            return Err(wrong("alleles without blanks"));
+            return Err(format!("variant {index} has no alleles without blanks"));
         }
-        let contig = chromosome(contig);
+        let (id, position) = (variant.id, variant.position);
+        let contig = chromosome(variant.contig);
         // Writing to a Vec does not fail.
         let _ = writeln!(
             text,
@@ -94,9 +48,9 @@ pub(super) fn bim(
 }
 
 /// Returns the `.fam` file: family and individual (the name of the sample), no parents, no sex, no phenotype.
-pub(super) fn fam(samples: &Names) -> Vec<u8> {
+pub(super) fn fam(samples: &Samples) -> Vec<u8> {
     let mut text = Vec::new();
-    for name in samples.0.iter().filter(|name| !name.is_empty()) {
+    for name in samples.names() {
         // Writing to a Vec does not fail.
         let _ = writeln!(text, "{name}\t{name}\t0\t0\t0\t-9");
     }
@@ -105,11 +59,14 @@ pub(super) fn fam(samples: &Names) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::super::genotypes::Alleles;
     use super::*;
 
-    fn names(texts: &[&str]) -> Result<Names, String> {
+    fn names(texts: &[&str]) -> Arc<Vec<String>> {
         let texts = texts.iter().map(|text| (*text).to_owned());
-        Names::new(Arc::new(texts.collect()), "names")
+        Arc::new(texts.collect())
     }
 
     #[test]
@@ -131,24 +88,32 @@ mod tests {
 
     #[test]
     fn blanks_in_names_are_refused_and_empty_samples_left_out() {
-        assert!(names(&["a", "b c"]).unwrap_err().contains("the text 1"));
-        let samples = names(&["a", "", "b"]).unwrap();
+        let samples = Samples::new(names(&["a", "b c"]));
+        assert!(samples.check_blanks().unwrap_err().contains("the text 1"));
+        let samples = Samples::new(names(&["a", "", "b"]));
         assert_eq!(samples.kept(), Some(vec![0, 2]));
         let text = fam(&samples);
         assert_eq!(text, b"a\ta\t0\t0\t0\t-9\nb\tb\t0\t0\t0\t-9\n");
-        assert_eq!(names(&["a"]).unwrap().kept(), None);
+        assert_eq!(Samples::new(names(&["a"])).kept(), None);
     }
 
     #[test]
     fn variants_have_a_row_each() {
-        let texts = ["A", "C", "", "G", "T", "A", "T", "", ""];
-        let texts = Arc::new(texts.map(str::to_owned).to_vec());
-        let alleles = Alleles::new(texts, 3).unwrap();
-        let contigs = names(&["chr1", "chrM"]).unwrap();
-        let ids = names(&["rs1", "rs2", ""]).unwrap();
-        let rows = bim(&alleles, &contigs, &[0, 0, 1], &[7, 8, 9], Some(&ids)).unwrap();
+        let texts = names(&["A", "C", "", "G", "T", "A", "T", "", ""]);
+        let mut variants = Variants {
+            alleles: Alleles::new(texts, 3).unwrap(),
+            contigs: names(&["chr1", "chrM"]),
+            numbers: vec![0, 0, 1],
+            positions: vec![7, 8, 9],
+            ids: Some(names(&["rs1", "rs2", ""])),
+        };
+        let rows = bim(&variants).unwrap();
         assert_eq!(rows, b"1\trs1\t0\t7\tC\tA\nMT\t.\t0\t9\t.\tT\n");
-        let error = bim(&alleles, &contigs, &[0, 0, 2], &[7, 8, 9], None).unwrap_err();
+        variants.numbers = vec![0, 0, 2];
+        let error = bim(&variants).unwrap_err();
         assert_eq!(error, "variant 2 has no contig with a name");
+        variants.contigs = names(&["chr1", "chr 2", "x"]);
+        let error = bim(&variants).unwrap_err();
+        assert!(error.contains("`contig_id` has a blank in the text 1"));
     }
 }

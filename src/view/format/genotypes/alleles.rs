@@ -7,7 +7,7 @@ use crate::node::ViewNode;
 
 /// The alleles of all variants: the reference, then the alternate ones.
 #[derive(Debug)]
-pub(super) struct Alleles {
+pub(in crate::view::format) struct Alleles {
     texts: Arc<Vec<String>>,
     /// The number of texts of each variant; those after its last allele are empty.
     per_variant: usize,
@@ -17,8 +17,11 @@ impl Alleles {
     /// Returns the alleles of an array with two axes in C order, of which the second one has this length.
     ///
     /// # Errors
-    /// Returns why PLINK cannot have them.
-    pub(super) fn new(texts: Arc<Vec<String>>, per_variant: u64) -> Result<Self, String> {
+    /// Returns why they are no alleles of variants.
+    pub(in crate::view::format) fn new(
+        texts: Arc<Vec<String>>,
+        per_variant: u64,
+    ) -> Result<Self, String> {
         let per_variant = usize::try_from(per_variant).unwrap_or(0);
         if per_variant == 0 {
             return Err("the variants have no alleles".into());
@@ -27,13 +30,13 @@ impl Alleles {
     }
 
     /// Returns whether the shape of an array of alleles has variants with more than two.
-    pub(super) fn exceed_two(node: &ViewNode) -> bool {
+    pub(in crate::view::format) fn exceed_two(node: &ViewNode) -> bool {
         let array = node.metadata().as_array();
         !array.is_some_and(|array| matches!(array.shape[..], [_, 0..=2]))
     }
 
     /// Returns the variants that the files have: those with at most two alleles.
-    pub(super) fn kept(&self) -> KeptVariants {
+    pub(in crate::view::format) fn kept(&self) -> KeptVariants {
         let mut kept = KeptVariants::default();
         for alleles in self.texts.chunks_exact(self.per_variant) {
             let others = alleles.iter().skip(2);
@@ -43,7 +46,7 @@ impl Alleles {
     }
 
     /// Returns the alternate allele and the reference of a variant, `.` if it has none.
-    pub(super) fn of(&self, variant: usize) -> Option<(&str, &str)> {
+    pub(in crate::view::format) fn of(&self, variant: usize) -> Option<(&str, &str)> {
         let start = variant.checked_mul(self.per_variant)?;
         let end = start.checked_add(self.per_variant)?;
         let alleles = self.texts.get(start..end)?;
@@ -66,7 +69,7 @@ struct Run {
 
 /// The variants that the files have, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct KeptVariants {
+pub(in crate::view::format) struct KeptVariants {
     runs: Vec<Run>,
     rows: u64,
     variants: u64,
@@ -74,7 +77,7 @@ pub(super) struct KeptVariants {
 
 impl KeptVariants {
     /// Returns all variants of the arrays.
-    pub(super) fn all(variants: u64) -> Self {
+    pub(in crate::view::format) fn all(variants: u64) -> Self {
         Self {
             runs: vec![Run { row: 0, variant: 0 }],
             rows: variants,
@@ -98,13 +101,13 @@ impl KeptVariants {
     }
 
     /// Returns the number of variants in the files.
-    pub(super) fn rows(&self) -> u64 {
+    pub(in crate::view::format) fn rows(&self) -> u64 {
         self.rows
     }
 
     /// Returns the index in the arrays of the variant at a place in the files, and the number of variants in the files
     /// from there on that follow each other in the arrays; `None` at the end.
-    pub(super) fn at(&self, row: u64) -> Option<(u64, u64)> {
+    pub(in crate::view::format) fn at(&self, row: u64) -> Option<(u64, u64)> {
         let next = self.runs.partition_point(|run| run.row <= row);
         let run = self.runs.get(next.checked_sub(1)?)?;
         let end = self.runs.get(next).map_or(self.rows, |next| next.row);
@@ -113,12 +116,12 @@ impl KeptVariants {
     }
 
     /// Returns the indices in the arrays of all variants in the files.
-    pub(super) fn indices(&self) -> impl Iterator<Item = u64> {
+    pub(in crate::view::format) fn indices(&self) -> impl Iterator<Item = u64> {
         (0..self.rows).filter_map(|row| Some(self.at(row)?.0))
     }
 
     /// Returns what the files leave out.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(in crate::view::format) fn notes(&self) -> Vec<String> {
         match self.variants - self.rows {
             0 => Vec::new(),
             left_out => vec![format!(
@@ -129,7 +132,7 @@ impl KeptVariants {
     }
 
     /// Hashes which variants the files have.
-    pub(super) fn hash_into(&self, hasher: &mut dyn Hasher) {
+    pub(in crate::view::format) fn hash_into(&self, hasher: &mut dyn Hasher) {
         for run in &self.runs {
             hasher.write_u64(run.row);
             hasher.write_u64(run.variant);
@@ -138,7 +141,7 @@ impl KeptVariants {
     }
 
     /// Returns the memory of the list in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub(in crate::view::format) fn memory_bytes(&self) -> u64 {
         (self.runs.capacity() * size_of::<Run>()) as u64
     }
 }
