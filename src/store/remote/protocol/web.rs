@@ -46,7 +46,7 @@ pub use tls::TlsOptions;
 
 use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
-use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
+use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits, label};
 use crate::store::remote::request::transfer_stats::{headers_received, request_sent};
 use crate::store::remote::request::{
     ByteRange, Get, Got, List, Meta, Page, Refusal, Remote, RequestError,
@@ -347,6 +347,10 @@ impl Web {
                 return Err(RequestError::IsPrefix);
             }
             let by = (&response, &url);
+            if storage::location(response.headers()).is_some() {
+                self.redirects.judge(&first, &next)?;
+                return Err(RequestError::OtherStorage(label(location)));
+            }
             client = self.redirects.client(&self.client, &first, by, &next)?;
             url = next;
         }

@@ -30,6 +30,8 @@ pub(in crate::store::remote) enum RequestError {
     NoListing(String),
     /// The range does not lie within the object (416), and the response does not report its size.
     NoSuchRange,
+    /// The source redirects to a storage that is no web server, which is read in another way.
+    OtherStorage(String),
     /// The response does not mark the end of its body, so a truncated body would look complete.
     Unframed,
     /// No response arrived in time.
@@ -118,6 +120,12 @@ impl RequestError {
             Self::NoSuchRange => StoreError::Unavailable {
                 key,
                 what: "416: the server does not send this range".into(),
+            },
+            Self::OtherStorage(label) => StoreError::Unsupported {
+                key,
+                what: format!(
+                    "it is redirected to {label}: only the URL of an Icechunk repository leads to another storage"
+                ),
             },
             Self::Unframed => StoreError::Unsupported {
                 key,

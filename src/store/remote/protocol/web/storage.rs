@@ -59,7 +59,7 @@ pub(in crate::store) async fn redirected_storage(
         label: label.clone(),
         what,
     })?;
-    let request = runtime::on_network(async move { location(&web).await });
+    let request = runtime::on_network(async move { storage_of(&web).await });
     let found = runtime::timeout(options.timeout, request).await;
     // Any other failure is that of the requests before.
     let Some(Ok(Ok(Some((from, to))))) = found else {
@@ -73,18 +73,18 @@ pub(in crate::store) async fn redirected_storage(
 }
 
 /// Returns the URL that redirects to a storage, and that of the storage.
-async fn location(web: &Web) -> Result<Option<(Url, String)>, RequestError> {
+async fn storage_of(web: &Web) -> Result<Option<(Url, String)>, RequestError> {
     let url = web.address.of(&Key::root())?;
-    let mut follows = |headers: &HeaderMap| Ok(storage_location(headers).is_none());
+    let mut follows = |headers: &HeaderMap| Ok(location(headers).is_none());
     let response = web
         .send_watched(Method::GET, url, identity(), &mut follows)
         .await?;
-    let storage = storage_location(response.headers()).filter(|_| is_redirect(response.status()));
+    let storage = location(response.headers()).filter(|_| is_redirect(response.status()));
     Ok(storage.map(|storage| (response.url().clone(), storage.to_owned())))
 }
 
 /// Returns the location of a redirect, if it is that of a storage.
-fn storage_location(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn location(headers: &HeaderMap) -> Option<&str> {
     let location = headers.get(LOCATION)?.to_str().ok()?;
     let (scheme, _) = location.split_once("://")?;
     let mut known = BUCKETS.iter().chain(&WITH_ENDPOINT);
@@ -157,7 +157,7 @@ pub(in crate::store) fn may_be_redirected(error: &RemoteError) -> bool {
     matches!(
         error,
         RemoteError::Failed {
-            error: StoreError::Unavailable { .. },
+            error: StoreError::Unsupported { .. },
             ..
         }
     )
@@ -217,7 +217,7 @@ mod tests {
         let location = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(LOCATION, text.parse().unwrap());
-            storage_location(&headers).is_some()
+            super::location(&headers).is_some()
         };
         for text in [
             "s3://b/r?region=x",
