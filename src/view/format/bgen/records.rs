@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join;
 
 use super::super::genotypes::{KeptVariants, Variant, Variants};
 use super::block::{Block, Buffers};
@@ -269,16 +270,16 @@ impl RenderedContent for Records {
             let (variant, following) = self.variants.at(row).ok_or_else(internal)?;
             let count = self.count_from(row, following, range.end);
             let variants = variant..variant.saturating_add(count);
-            let calls = self
-                .elements(genotype, &variants, call_bytes, served)
-                .await?;
-            let phases = match self.has_phases {
-                true => {
-                    let reader = segment_content::source(sources, 1)?;
-                    Some(self.elements(reader, &variants, 1, served).await?)
-                }
-                false => None,
+            let phases = async {
+                let reader = match self.has_phases {
+                    true => segment_content::source(sources, 1)?,
+                    false => return Ok(None),
+                };
+                let phases = self.elements(reader, &variants, 1, served).await?;
+                Ok(Some(phases))
             };
+            let calls = self.elements(genotype, &variants, call_bytes, served);
+            let (calls, phases) = try_join(calls, phases).await?;
             let phases = phases
                 .as_ref()
                 .map(|phases| phases.bytes(&[]))
