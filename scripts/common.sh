@@ -162,13 +162,30 @@ need_fuse() {
 
 # need_venv DIRECTORY REQUIREMENT...: a Python environment with these packages, made anew if the list has changed.
 need_venv() {
-    local directory=$1
-    shift
+    need_venv_of python3 "$@"
+}
+
+# need_venv_of PYTHON DIRECTORY REQUIREMENT...: as need_venv, for this Python.
+need_venv_of() {
+    local python=$1 directory=$2
+    shift 2
     [ "$(cat "$directory/stamp" 2>/dev/null)" != "$*" ] || return 0
-    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
     say "creating $directory"
     rm -rf "$directory"
-    python3 -m venv "$directory"
+    "$python" -m venv "$directory"
     "$directory/bin/pip" install --quiet --disable-pip-version-check "$@"
     echo "$*" >"$directory/stamp"
+}
+
+# python_of N: the Python 3.N of the PATH, or of pyenv, if there is one that can make environments.
+python_of() {
+    local python
+    for python in "python3.$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$1".*/bin/python; do
+        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
 }

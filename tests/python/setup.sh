@@ -29,18 +29,6 @@ venv() {
     echo "$3" >"$directory/stamp"
 }
 
-# The Python 3.N of the PATH, or of pyenv.
-python_of() {
-    local python
-    for python in "python3.$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$1".*/bin/python; do
-        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-            echo "$python"
-            return
-        fi
-    done
-    return 1
-}
-
 venv main python3 "$pytest $checks"
 main=$(python3 -c 'import sys; print(sys.version_info.minor)')
 for minor in $(seq 9 20); do

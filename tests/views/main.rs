@@ -44,6 +44,7 @@ mod mutations;
 mod n5;
 mod namespace;
 mod netcdf;
+mod newest;
 mod packed;
 mod pictures;
 mod plink;

@@ -34,6 +34,8 @@ writers+=" lz4==4.4.5 imageio==2.38.1 networkx==3.2.1 PyYAML==6.0.4 protobuf==6.
 vcf="bio2zarr[vcf]==0.2.1 vcztools==0.2.0"
 # Readers of BGEN; bgen-reader needs versions of dask and pandas that the other environments do not have.
 bgen="bgen==1.10.3 bgen-reader==4.0.9 cbgen==1.0.6 numpy==2.4.6"
+# The newest releases, which need a newer Python than Debian 12 has.
+newest="zarr==3.4.2 anndata==0.13.4 icechunk==2.3.0"
 # The last wheel with a libhdf5 of 1.8 (1.8.18); only that library of it is used.
 hdf5="h5py==2.7.1"
 jsfive="jsfive@0.4.2"
@@ -52,6 +54,13 @@ need_venv "$here/.venv-ngff" $ngff
 need_venv "$here/.venv-vcf" $vcf
 # shellcheck disable=SC2086
 need_venv "$here/.venv-bgen" $bgen
+for minor in 12 13 14; do
+    if python=$(python_of "$minor"); then
+        # shellcheck disable=SC2086
+        need_venv_of "$python" "$here/.venv-newest" $newest
+        break
+    fi
+done
 
 # need_venv_before DIRECTORY REQUIREMENT...: an environment whose packages come before those of the first one.
 need_venv_before() {
