@@ -9,6 +9,7 @@ mod address;
 mod failure;
 mod index;
 mod netrc;
+mod redirects;
 mod resolve;
 mod response;
 mod scope;
@@ -29,23 +30,22 @@ use http::header::{
 use http::{Method, StatusCode};
 use reqwest::{Client, Response, Url, redirect};
 
-use address::is_allowed;
 pub(in crate::store::remote) use address::{Address, is_same_host};
 pub(in crate::store::remote) use failure::{causes, failure, is_lasting};
 use failure::{has_proxy, sending};
 #[cfg(feature = "fuzzing")]
 pub use index::fuzz_page;
+use redirects::{Redirects, is_redirect};
 use resolve::Reach;
 pub(in crate::store::remote) use response::{
     body, is_markup, of_get, refusal, retry_after, wanted,
 };
 pub(in crate::store) use scope::is_public;
-use scope::{NetworkScope, scope_of, scope_of_host};
 pub(in crate::store) use storage::{may_be_redirected, redirected_storage};
 pub use tls::TlsOptions;
 
 use crate::store::remote::protocol::credential_command::CredentialCommand;
-use crate::store::remote::protocol::options::{RedirectPolicy, RemoteOptions};
+use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits, label};
 use crate::store::remote::request::transfer_stats::{headers_received, request_sent};
 use crate::store::remote::request::{
@@ -100,77 +100,6 @@ pub(in crate::store::remote) struct Web {
     /// Whether the server labels documents, and so probably everything, as HTML pages.
     labels_all: AtomicBool,
     redirects: Redirects,
-}
-
-/// Where redirects may lead, and the clients that follow them.
-#[derive(Debug)]
-pub(in crate::store::remote) struct Redirects {
-    /// Judges redirects of targets of references.
-    policy: Option<Arc<dyn RedirectPolicy>>,
-    /// For redirects to other hosts: names resolve to public addresses only.
-    public: Client,
-    /// As `public`, with private addresses.
-    not_local: Client,
-}
-
-impl Redirects {
-    fn new(options: &RemoteOptions) -> Result<Self, String> {
-        Ok(Self {
-            policy: options.redirects.clone(),
-            public: client(options.timeout, Reach::Public, &options.tls)?,
-            not_local: client(options.timeout, Reach::NotLocal, &options.tls)?,
-        })
-    }
-
-    /// Returns the client that may follow a redirect of the response from `from`; `own` is the one of the first
-    /// request, to `first`.
-    ///
-    /// # Errors
-    /// The reason why no client may.
-    fn client<'a>(
-        &'a self,
-        own: &'a Client,
-        first: &Url,
-        (response, from): (&Response, &Url),
-        next: &Url,
-    ) -> Result<&'a Client, RequestError> {
-        let judged = self.judge(first, next)?;
-        let is_named = judged == Some(false);
-        is_allowed(first, from, next, is_named).map_err(RequestError::lasting)?;
-        if is_named || judged.is_none() && first.host() == next.host() {
-            return Ok(own);
-        }
-        // A name may stand for any address, so the address of the server that redirects decides.
-        let peer = response.remote_addr().map(|peer| scope_of(peer.ip()));
-        let scope = match judged {
-            Some(true) => NetworkScope::Public,
-            _ => peer.unwrap_or_else(|| scope_of_host(from)),
-        };
-        Ok(match Reach::of_redirects(scope) {
-            Reach::Public => &self.public,
-            Reach::Any | Reach::NotLocal => &self.not_local,
-        })
-    }
-
-    /// Judges the redirect of a target: returns whether it may lead only to public addresses.
-    fn judge(&self, first: &Url, next: &Url) -> Result<Option<bool>, RequestError> {
-        let Some(policy) = &self.policy else {
-            return Ok(None);
-        };
-        let mut judged = next.clone();
-        if address::is_upgrade(first, next) {
-            // The origin of the references stays the same one.
-            let _ = judged.set_scheme("http");
-        }
-        let host = next.host_str().unwrap_or_default();
-        let found = policy.judge(judged.as_str()).map_err(|reason| {
-            RequestError::Denied(Refusal {
-                what: format!("it is redirected to {host}: {reason}"),
-                status: None,
-            })
-        });
-        found.map(Some)
-    }
 }
 
 /// Selects the TLS cryptography of the process.
@@ -526,10 +455,6 @@ fn with_query(mut url: Url, more: Option<&str>) -> Url {
         url.set_query(Some(&query));
     }
     url
-}
-
-fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
 impl Remote for Web {

@@ -9,7 +9,9 @@ use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use super::{Address, Web, identity, is_allowed, is_redirect, is_same_host};
+use super::address::is_allowed;
+use super::redirects::is_redirect;
+use super::{Address, Web, identity, is_same_host};
 use crate::runtime;
 use crate::store::remote::protocol::error::RemoteError;
 use crate::store::remote::protocol::label;
