@@ -4,13 +4,16 @@
 //! most 1; lossy ones of floats by more, and are refused.
 
 use half::f16;
+use jxl_bitstream::{Bitstream, ContainerParser, ParseEvent};
 use jxl_oxide::image::{BitDepth, ImageHeader};
 use jxl_oxide::{AllocTracker, InitializeResult, JxlImage, JxlThreadPool, Render};
+use jxl_oxide_common::Bundle;
 
 use super::loose;
 use crate::codec::config::Config;
-use crate::codec::error::{CodecError, DecodeError, part_mut};
+use crate::codec::error::{CodecError, DecodeError, part, part_mut};
 use crate::codec::number::{Number, NumberKind};
+use crate::codec::scratch::Scratch;
 use crate::codec::stage::{Decode, Size};
 use crate::zarr::ByteOrder;
 
@@ -18,8 +21,12 @@ use crate::zarr::ByteOrder;
 const SAMPLE_BYTES: usize = 16;
 /// The memory of the decoder besides samples, in bytes.
 const DECODER_BYTES: usize = 16 << 20;
-/// The maximum size of a header with the profile of colours, in bytes.
-const MAX_HEADER_BYTES: usize = 1 << 20;
+/// The first bytes of a codestream, which may be in a container.
+const CODESTREAM: [u8; 2] = [0xff, 0x0a];
+/// The number of bytes after which the frames are counted.
+const PIECE_BYTES: usize = 4096;
+/// The largest number of frames of each image that is shown: layers, and references for others.
+const MAX_FRAMES_PER_IMAGE: usize = 64;
 /// The number of samples that are converted at a time.
 const BLOCK: usize = 1024;
 
@@ -83,21 +90,20 @@ impl JpegXl {
         })
     }
 
-    /// Decodes an image.
-    fn image(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        let memory = dst.len().saturating_mul(SAMPLE_BYTES);
-        let image = JxlImage::builder()
-            .pool(JxlThreadPool::none())
-            .alloc_tracker(AllocTracker::with_limit(
-                memory.saturating_add(DECODER_BYTES),
-            ))
-            .read(src)
-            .map_err(|error| corrupt(&error))?;
-        if !image.is_loading_done() {
-            return Err(DecodeError::corrupt("JPEG XL: the end is missing"));
-        }
-        let header = image.image_header();
-        let sample = sample(header)?;
+    /// Decodes a codestream.
+    fn images(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
+        // Compared with the chunk before the decoder allocates anything.
+        let header = header(src)?;
+        let form = Form::of(&header)?;
+        let frame_bytes = form.frame_bytes();
+        let most = match frame_bytes.and_then(|bytes| dst.len().checked_div(bytes)) {
+            Some(most) if most > 0 => most,
+            _ => {
+                let bytes = frame_bytes.map_or(u64::MAX, |bytes| bytes as u64);
+                return Err(DecodeError::declared_size(bytes, dst.len()));
+            }
+        };
+        let image = load(src, dst.len(), most)?;
         let frames = image.num_loaded_keyframes();
         let frames = match self.index {
             None => 0..frames,
@@ -107,39 +113,146 @@ impl JpegXl {
                 return Err(DecodeError::corrupt(what));
             }
         };
-        let channels = image.pixel_format().channels();
-        let found = [
-            frames.len() as u64,
-            image.height().into(),
-            image.width().into(),
-            channels as u64,
-        ];
-        let mut order = ByteOrder::Little;
-        if let Some((number, shape)) = &self.array {
-            order = number.order;
-            let fits = sample.width() == number.width && *shape == without_ones(found.into_iter());
-            let is_float = !matches!(sample, Sample::UInt(..));
-            if !fits || is_float != (number.kind == NumberKind::Float) {
-                let what = format!("JPEG XL: images of {found:?} as {sample:?}, expected {self:?}");
-                return Err(DecodeError::corrupt(what));
-            }
-        }
-        let size = found
-            .into_iter()
-            .fold(sample.width() as u64, u64::saturating_mul);
-        let fits = usize::try_from(size).ok().filter(|size| *size <= dst.len());
-        let Some(size) = fits else {
+        let order = self.order(&form, frames.len())?;
+        let frame_bytes = frame_bytes.unwrap_or(0);
+        if frames.len() > most {
+            let size = (frames.len() as u64).saturating_mul(frame_bytes as u64);
             return Err(DecodeError::declared_size(size, dst.len()));
-        };
-        let frame_bytes = size / frames.len().max(1);
+        }
         let mut at = 0;
         for frame in frames {
             let rendered = image.render_frame(frame).map_err(|error| corrupt(&error))?;
             let dst = part_mut(dst, at..at + frame_bytes)?;
-            sample.write(&rendered, order, dst)?;
+            form.sample.write(&rendered, order, dst)?;
             at += frame_bytes;
         }
         Ok(at)
+    }
+
+    /// Returns the byte order of the elements.
+    ///
+    /// # Errors
+    /// The images are not those of the array.
+    fn order(&self, form: &Form, frames: usize) -> Result<ByteOrder, DecodeError> {
+        let Some((number, shape)) = &self.array else {
+            return Ok(ByteOrder::Little);
+        };
+        let found = [frames as u64, form.height, form.width, form.channels];
+        let is_float = !matches!(form.sample, Sample::UInt(..));
+        let fits = form.sample.width() == number.width
+            && is_float == (number.kind == NumberKind::Float)
+            && *shape == without_ones(found.into_iter());
+        match fits {
+            true => Ok(number.order),
+            false => {
+                let sample = form.sample;
+                let what = format!("JPEG XL: images of {found:?} as {sample:?}, expected {self:?}");
+                Err(DecodeError::corrupt(what))
+            }
+        }
+    }
+}
+
+/// The form of each image of a codestream.
+#[derive(Debug)]
+struct Form {
+    height: u64,
+    width: u64,
+    channels: u64,
+    sample: Sample,
+}
+
+impl Form {
+    fn of(header: &ImageHeader) -> Result<Self, DecodeError> {
+        let sample = sample(header)?;
+        let colors = if header.metadata.grayscale() { 1 } else { 3 };
+        Ok(Self {
+            height: header.height_with_orientation().into(),
+            width: header.width_with_orientation().into(),
+            channels: colors + header.metadata.ec_info.len() as u64,
+            sample,
+        })
+    }
+
+    /// Returns the number of samples of an image.
+    fn samples(&self) -> Option<usize> {
+        let pixels = self.height.checked_mul(self.width)?;
+        usize::try_from(pixels.checked_mul(self.channels)?).ok()
+    }
+
+    /// Returns the size of an image in the chunk.
+    fn frame_bytes(&self) -> Option<usize> {
+        self.samples()?.checked_mul(self.sample.width())
+    }
+}
+
+/// Calls `read` with the codestream of an image. The other boxes of a container are not read: a few bytes of them can be
+/// as long as any memory, once they are decompressed.
+fn with_codestream<T>(
+    src: &[u8],
+    read: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    if src.starts_with(&CODESTREAM) {
+        return read(src);
+    }
+    let mut whole = Scratch::new(src.len())?;
+    let (mut filled, mut rest) = (0, src);
+    let mut parser = ContainerParser::new();
+    while !rest.is_empty() {
+        for event in parser.feed_bytes(rest) {
+            if let ParseEvent::Codestream(bytes) = event.map_err(|error| corrupt(&error))? {
+                let target = filled..filled + bytes.len();
+                part_mut(whole.bytes_mut()?, target)?.copy_from_slice(bytes);
+                filled += bytes.len();
+            }
+        }
+        let consumed = parser.previous_consumed_bytes();
+        rest = rest.get(consumed..).filter(|_| consumed > 0).unwrap_or(&[]);
+    }
+    let codestream = part(whole.bytes()?, 0..filled)?;
+    match codestream.starts_with(&CODESTREAM) {
+        true => read(codestream),
+        false => Err(DecodeError::corrupt("not a JPEG XL image")),
+    }
+}
+
+/// Parses the header of a codestream.
+fn header(src: &[u8]) -> Result<ImageHeader, DecodeError> {
+    ImageHeader::parse(&mut Bitstream::new(src), ()).map_err(|error| corrupt(&error))
+}
+
+/// Reads all images of a codestream, of which at most this many are shown.
+fn load(src: &[u8], decoded_bytes: usize, most: usize) -> Result<JxlImage, DecodeError> {
+    let memory = decoded_bytes.saturating_mul(SAMPLE_BYTES);
+    let tracker = AllocTracker::with_limit(memory.saturating_add(DECODER_BYTES));
+    let builder = JxlImage::builder()
+        .pool(JxlThreadPool::none())
+        .alloc_tracker(tracker);
+    let mut unread = Some(builder.build_uninit());
+    let mut image: Option<JxlImage> = None;
+    for part in src.chunks(PIECE_BYTES) {
+        if let Some(image) = &mut image {
+            image.feed_bytes(part).map_err(|error| corrupt(&error))?;
+        } else if let Some(mut before) = unread.take() {
+            before.feed_bytes(part).map_err(|error| corrupt(&error))?;
+            match before.try_init().map_err(|error| corrupt(&error))? {
+                InitializeResult::NeedMoreData(before) => unread = Some(before),
+                InitializeResult::Initialized(found) => image = Some(found),
+            }
+        }
+        // An image that is not shown takes memory and few bytes.
+        let frames = image.as_ref().map_or(0, JxlImage::num_loaded_frames);
+        if frames > most.saturating_add(1).saturating_mul(MAX_FRAMES_PER_IMAGE) {
+            let what = format!("JPEG XL: more than {frames} frames of {most} images");
+            return Err(DecodeError::corrupt(what));
+        }
+        if image.as_ref().is_some_and(JxlImage::is_loading_done) {
+            break;
+        }
+    }
+    match image {
+        Some(image) if image.is_loading_done() => Ok(image),
+        _ => Err(DecodeError::corrupt("JPEG XL: the end is missing")),
     }
 }
 
@@ -156,8 +269,9 @@ fn sample(header: &ImageHeader) -> Result<Sample, DecodeError> {
     if metadata.ec_info.len() > 1 || !metadata.ec_info.iter().all(is_alpha) {
         return refused("channels besides colours and one alpha are not supported");
     }
-    if metadata.xyb_encoded && metadata.colour_encoding.want_icc() {
-        return refused("lossy images with a profile of colours are not supported");
+    // The decoder allocates as much for it as the image says, up to 256 MiB.
+    if metadata.colour_encoding.want_icc() {
+        return refused("images with a profile of colours (ICC) are not supported");
     }
     let depth = metadata.bit_depth;
     if metadata
@@ -269,22 +383,17 @@ impl Decode for JpegXl {
     }
 
     fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeError> {
-        self.image(src, dst)
+        with_codestream(src, |src| self.images(src, dst))
     }
 
     fn working_bytes(&self, src: &[u8]) -> usize {
-        let head = src.get(..MAX_HEADER_BYTES).unwrap_or(src);
-        let mut image = JxlImage::builder().build_uninit();
-        let size = image.feed_bytes(head).ok().and_then(|_| {
-            let Ok(InitializeResult::Initialized(image)) = image.try_init() else {
-                return None;
-            };
-            let pixels = (image.width() as usize).checked_mul(image.height() as usize)?;
-            pixels.checked_mul(image.pixel_format().channels() * SAMPLE_BYTES)
-        });
-        // What has no header is refused before it takes memory.
-        size.map_or(0, |size| {
-            size.saturating_add(src.len()).saturating_add(DECODER_BYTES)
+        let samples = with_codestream(src, |src| Ok(Form::of(&header(src)?)?.samples()));
+        // What has no header that is read is refused before it takes memory.
+        samples.ok().flatten().map_or(0, |samples| {
+            samples
+                .saturating_mul(SAMPLE_BYTES)
+                .saturating_add(src.len().saturating_mul(2))
+                .saturating_add(DECODER_BYTES)
         })
     }
 }
@@ -383,6 +492,62 @@ mod tests {
             let found = of_array(data_type, shape).unwrap().decode(GRAY, &mut dst);
             assert!(format!("{found:?}").contains("expected"), "{shape:?}");
         }
+    }
+
+    #[test]
+    fn boxes_besides_the_codestream_are_not_read() {
+        let boxed = |kind: &[u8], content: &[u8]| {
+            let length = u32::try_from(8 + content.len()).unwrap().to_be_bytes();
+            [&length, kind, content].concat()
+        };
+        let start = boxed(b"JXL ", &[0x0d, 0x0a, 0x87, 0x0a]);
+        let kind = boxed(b"ftyp", b"jxl \0\0\0\0jxl ");
+        // No data of Brotli, which would be decompressed without a limit.
+        let compressed = boxed(b"brob", b"xml \xff\xff\xff");
+        let halves = GRAY.split_at(20);
+        let parts = [
+            boxed(b"jxlp", &[&[0, 0, 0, 0], halves.0].concat()),
+            boxed(b"jxlp", &[&[0x80, 0, 0, 1], halves.1].concat()),
+        ];
+        let whole = boxed(b"jxlc", GRAY);
+        let codec = codec(&json!({}));
+        let (mut dst, mut expected) = ([0; PIXELS], [0; PIXELS]);
+        codec.decode(GRAY, &mut expected).unwrap();
+        for boxes in [
+            [&start[..], &kind, &compressed, &whole].concat(),
+            [&start[..], &kind, &parts[0], &compressed, &parts[1]].concat(),
+        ] {
+            dst.fill(0);
+            assert_eq!(codec.decode(&boxes, &mut dst).unwrap(), PIXELS);
+            assert_eq!(dst, expected);
+            assert!(codec.working_bytes(&boxes) > PIXELS);
+            assert!(codec.decode(&boxes[..boxes.len() - 3], &mut dst).is_err());
+        }
+    }
+
+    #[test]
+    fn a_profile_of_colours_is_refused_before_it_is_read() {
+        // 8 times 8 pixels of 8 bits, `want_icc`, and a profile of 256 MiB.
+        let bits = "100000100".to_owned() // `div8`, a height of 8, the ratio 1.
+            + "00" // `all_default`, `extra_fields`.
+            + "000" // Samples of 8 bits.
+            + "1" // `modular_16bit_buffers`.
+            + "00" // No extra channels.
+            + "0" // `xyb_encoded`.
+            + "0" // The encoding is not the default one.
+            + "1" // `want_icc`.
+            + "00" // RGB.
+            + "00" // No extensions.
+            + "1"; // `default_m`.
+        let mut image = CODESTREAM.to_vec();
+        for byte in bits.as_bytes().chunks(8) {
+            let bits = byte.iter().enumerate();
+            image.push(bits.fold(0, |byte, (at, bit)| byte | (bit - b'0') << at));
+        }
+        image.extend([0xff; 16]);
+        let mut dst = [0; 3 * 64];
+        let refused = codec(&json!({})).decode(&image, &mut dst);
+        assert!(format!("{refused:?}").contains("(ICC)"), "{refused:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 /// How often a program that has closed its outputs is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A program that is killed if nobody waits for it any more.
+/// A child process, which is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
