@@ -251,3 +251,32 @@ fn the_root_is_known_without_opening_an_asset() {
     let store = open_item("s3://b/item.json", &[], &of_bucket).unwrap();
     assert_eq!(store.capabilities().listing, ListingSupport::Complete);
 }
+
+#[test]
+fn open_assets_take_a_share_of_the_memory_and_the_others_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let group = r#"{"zarr_format":3,"node_type":"group"}"#;
+    std::fs::create_dir(directory.path().join("a.zarr")).unwrap();
+    std::fs::write(directory.path().join("a.zarr/zarr.json"), group).unwrap();
+    let text = item(&json!({"x": {"href": "a.zarr"}, "y": {"href": "a.zarr"}})).to_string();
+    let mut options = OpenOptions::default();
+    options.zip.memory_limit_bytes = 1 << 20;
+    let base = BaseLocation::Directory(directory.path().to_owned());
+    let store = super::open(
+        text.as_bytes(),
+        base,
+        "test",
+        &options,
+        std::time::UNIX_EPOCH,
+    );
+    let store = store.unwrap().unwrap();
+    let stat = |key: &str| block_on(store.stat(&Key::new(key.as_bytes()).unwrap()));
+    for _ in 0..2 {
+        assert!(stat("y/zarr.json").is_ok());
+        let refused = stat("x/zarr.json");
+        assert!(
+            matches!(refused, Err(StoreError::TooLarge { .. })),
+            "{refused:?}"
+        );
+    }
+}
