@@ -3,11 +3,14 @@
 //! They run without tokio's `process`, whose driver opens descriptors when the network runtime starts, and panics if
 //! there are none.
 
-use std::io::{self, Read};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use futures_util::future::try_join;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::machine;
 
@@ -38,14 +41,10 @@ pub(super) async fn output(mut command: Command, timeout: Duration) -> Result<Ou
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let failed = |error: io::Error| error.to_string();
     let mut running = Running(command.spawn().map_err(failed)?);
-    let (out, err) = (running.0.stdout.take(), running.0.stderr.take());
+    let out = running.0.stdout.take().map(OwnedFd::from);
+    let err = running.0.stderr.take().map(OwnedFd::from);
     let ended = async {
-        let (out, err) = (
-            spawn_blocking(move || read(out)),
-            spawn_blocking(move || read(err)),
-        );
-        let lost = |error: tokio::task::JoinError| error.to_string();
-        let (stdout, stderr) = (out.await.map_err(lost)??, err.await.map_err(lost)??);
+        let (stdout, stderr) = try_join(read(out), read(err)).await?;
         loop {
             if let Some(status) = running.0.try_wait().map_err(failed)? {
                 return Ok(Output {
@@ -61,14 +60,53 @@ pub(super) async fn output(mut command: Command, timeout: Duration) -> Result<Ou
     tokio::time::timeout(timeout, ended).await.map_err(late)?
 }
 
-fn read(pipe: Option<impl Read>) -> Result<Vec<u8>, String> {
+/// Reads a pipe until all of its writers have closed it, which can be others than the program that was started.
+async fn read(pipe: Option<OwnedFd>) -> Result<Vec<u8>, String> {
+    let failed = |error: io::Error| error.to_string();
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        let read = pipe.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|error| error.to_string())?;
+        let pipe = Receiver::from_owned_fd(pipe).map_err(failed)?;
+        let mut pipe = pipe.take(MAX_OUTPUT_BYTES + 1);
+        pipe.read_to_end(&mut bytes).await.map_err(failed)?;
     }
     match bytes.len() as u64 > MAX_OUTPUT_BYTES {
         true => Err(format!("it prints more than {MAX_OUTPUT_BYTES} bytes")),
         false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime;
+
+    fn run(line: &str, timeout: Duration) -> Result<Output, String> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(line);
+        runtime::network()
+            .unwrap()
+            .block_on(output(command, timeout))
+    }
+
+    #[test]
+    fn both_outputs_are_read_to_their_ends_and_limits() {
+        let long = Duration::from_secs(20);
+        let both = "head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2; exit 3";
+        let found = run(both, long).unwrap();
+        let lengths = (found.stdout.len(), found.stderr.len());
+        assert_eq!(
+            (lengths, found.status.code()),
+            ((300_000, 200_000), Some(3))
+        );
+        let endless = run("cat /dev/zero", long).unwrap_err();
+        assert!(endless.contains("more than 1048576 bytes"), "{endless}");
+        assert!(run("exec no-such-program", long).is_ok_and(|found| !found.status.success()));
+    }
+
+    #[test]
+    fn a_program_that_leaves_its_outputs_to_another_one_is_late() {
+        let short = Duration::from_millis(200);
+        let late = run("sleep 3 & echo a", short).unwrap_err();
+        assert!(late.contains("more than 200ms"), "{late}");
     }
 }
