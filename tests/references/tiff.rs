@@ -1,10 +1,13 @@
 //! References and Icechunk repositories of TIFF files, which tifffile, virtual-tiff and VirtualiZarr wrote.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{Mount, run};
-use crate::{fixtures, is_equal, make, python};
+use serde_json::Value;
+
+use crate::{copied, fixtures, is_equal, make, python};
 
 /// Asserts that the values of images of JPEG differ by at most `by` from those of libjpeg-turbo.
 fn is_near(mount: &Mount, expected: &str, by: u8) {
@@ -48,6 +51,28 @@ fn tiles_of_jpeg_are_those_of_a_packed_tiff_without_decoding() {
             "{name}: {sums:?}"
         );
     }
+    mount.unmount();
+}
+
+#[test]
+fn a_packed_tiff_of_colours_in_jpeg_has_all_chunks() {
+    let directory = copied();
+    let text = fs::read_to_string(fixtures().join("tiff.json")).unwrap();
+    let mut references: Value = serde_json::from_str(&text).unwrap();
+    for missing in ["jpeg_gray/0.0", "jpeg_pixels/0.0.0"] {
+        let keys = references.as_object_mut().unwrap();
+        assert!(keys.remove(missing).is_some(), "{missing}");
+    }
+    let path = directory.path().join("sparse.json");
+    fs::write(&path, references.to_string()).unwrap();
+    let mount = Mount::new(path);
+    let packed = |name: &str| mount.join(format!("{name}/.zarrfs/{name}.packed.tif"));
+    let text = run(Command::new("gdalinfo")
+        .arg("-checksum")
+        .arg(packed("jpeg_gray")));
+    assert!(text.contains("Checksum="), "{text}");
+    let error = fs::read(packed("jpeg_pixels")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     mount.unmount();
 }
 

@@ -6,6 +6,11 @@ use super::PixelLayout;
 use super::field::{FieldValue, tag};
 use crate::node::NumberKind;
 
+/// Values of `PhotometricInterpretation`.
+const BLACK_IS_ZERO: u16 = 1;
+const RGB: u16 = 2;
+const YCBCR: u16 = 6;
+
 /// The compression of the blocks of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::view) enum Compression {
@@ -52,14 +57,28 @@ impl Compression {
         }
     }
 
+    /// Checks that blocks may be missing.
+    ///
+    /// # Errors
+    /// Returns why they may not.
+    pub(in crate::view) fn check_sparse(&self, pixels: &PixelLayout) -> Result<(), String> {
+        match self.colors(pixels) {
+            (_, YCBCR) => Err(
+                "chunks are missing, and programs look into the first one to know how many pixels share their chroma"
+                    .into(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the number of samples that are colours, and the value of `PhotometricInterpretation`.
     pub(super) fn colors(&self, pixels: &PixelLayout) -> (u16, u16) {
         match self {
             Self::Jpeg { is_ycbcr, .. } if pixels.is_chunky && pixels.samples == 3 => {
-                (3, if *is_ycbcr { 6 } else { 2 })
+                (3, if *is_ycbcr { YCBCR } else { RGB })
             }
-            // BlackIsZero: the metadata have no colour space.
-            _ => (1, 1),
+            // The metadata have no colour space.
+            _ => (1, BLACK_IS_ZERO),
         }
     }
 

@@ -64,6 +64,7 @@ fn image(
     let (image, extent) =
         tiff::stored_image(&pixels, view.reader, source, &form.compression, table)?;
     if image.is_sparse() {
+        form.compression.check_sparse(&pixels)?;
         check_fill_value(view, raster, level.samples)?;
     }
     Ok((image, extent))
