@@ -11,6 +11,7 @@ pub mod consolidated;
 pub mod data_type;
 pub mod document;
 pub mod error;
+mod fanout;
 pub mod fill_value;
 pub mod grid;
 #[cfg(test)]

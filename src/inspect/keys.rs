@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::hierarchy::is_document_name;
 use crate::store::{Key, Kind, Listed, Listing, Store, StoreError, Visited};
-use crate::zarr::chunk_key::{KeyEncoding, Separator};
+use crate::zarr::chunk_key::KeyEncoding;
+use crate::zarr::chunk_names::{ChunkEntry, ChunkNames};
 use crate::zarr::{ATTRIBUTES_JSON, Array, ChunkGrid, ChunkKeys, v1};
 
 /// The class of a key below an array.
@@ -95,7 +96,7 @@ impl ChunkKeyParser {
                 Kind::Prefix => KeyClass::Misplaced("a directory has the key of a chunk"),
             };
         }
-        match (self.leads_to_chunks(below, depth), kind) {
+        match (self.leads_to_chunks(below), kind) {
             (true, Kind::Prefix) => KeyClass::Other,
             (true, Kind::Object) => {
                 KeyClass::Misplaced("a value has the key of a directory of chunks")
@@ -111,26 +112,15 @@ impl ChunkKeyParser {
         let more: &[&str] = match &self.keys.encoding {
             KeyEncoding::N5 => &[ATTRIBUTES_JSON],
             KeyEncoding::V2 => &[v1::META, v1::ATTRS],
-            KeyEncoding::Default | KeyEncoding::Template(_) => &[],
+            KeyEncoding::Default | KeyEncoding::Template(_) | KeyEncoding::Fanout(_) => &[],
         };
         is_document_name(name) || more.iter().any(|own| own.as_bytes() == name)
     }
 
     /// Returns whether `below` is a directory that can contain chunks.
-    fn leads_to_chunks(&self, below: &[u8], depth: usize) -> bool {
-        let names = match &self.keys.encoding {
-            KeyEncoding::Template(template) => {
-                let is_inside = depth < template.len() && !self.grid.shape().contains(&0);
-                return is_inside && template.decode_prefix(below, self.grid.shape()).is_some();
-            }
-            KeyEncoding::Default => self.grid.rank() + 1,
-            KeyEncoding::V2 | KeyEncoding::N5 => self.grid.rank(),
-        };
-        if self.keys.separator != Separator::Slash || depth >= names {
-            return false;
-        }
-        let first = [below, "/0".repeat(names - depth).as_bytes()].concat();
-        self.keys.decode(&first, self.grid.shape()).is_some()
+    fn leads_to_chunks(&self, below: &[u8]) -> bool {
+        let names = ChunkNames::of_keys(self.keys.clone(), self.grid.shape());
+        matches!(names.find_path(below), Some(ChunkEntry::Directory(_)))
     }
 }
 
@@ -254,6 +244,7 @@ impl<'a> KeyWalk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zarr::chunk_key::Separator;
     use std::collections::HashSet;
     use std::sync::Arc;
     use std::time::Duration;

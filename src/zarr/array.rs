@@ -368,8 +368,8 @@ mod tests {
                 "chunk grid bar is not supported",
             ),
             (
-                v3(json!({"chunk_key_encoding": "fanout"})),
-                "chunk key encoding fanout is not supported",
+                v3(json!({"chunk_key_encoding": "fan"})),
+                "chunk key encoding fan is not supported",
             ),
             (
                 v3(json!({"vendor": {"must_understand": true}})),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::codec_chain::named_configuration;
 use super::error::{MetadataError, excerpt};
+use super::fanout::Fanout;
 use super::key_template::KeyTemplate;
 
 /// A chunk key encoding: maps chunk indices to keys relative to the array, and back.
@@ -30,6 +31,8 @@ pub enum KeyEncoding {
     N5,
     /// Texts and indices in any order.
     Template(Arc<KeyTemplate>),
+    /// `c/1/001/234/0/005`: indices in groups of digits.
+    Fanout(Fanout),
 }
 
 /// The separator of the chunk indices in a key.
@@ -67,6 +70,12 @@ impl ChunkKeys {
         let (encoding, default) = match name {
             "default" => (KeyEncoding::Default, Separator::Slash),
             "v2" => (KeyEncoding::V2, Separator::Dot),
+            "fanout" => {
+                return Ok(Self {
+                    encoding: KeyEncoding::Fanout(Fanout::parse(value)?),
+                    separator: Separator::Slash,
+                });
+            }
             _ => {
                 let template = KeyTemplate::parse(value, rank)?;
                 return Ok(Self {
@@ -90,8 +99,10 @@ impl ChunkKeys {
 
     /// Returns the key of a chunk.
     pub fn encode(&self, index: &[u64]) -> String {
-        if let KeyEncoding::Template(template) = &self.encoding {
-            return template.encode(index);
+        match &self.encoding {
+            KeyEncoding::Template(template) => return template.encode(index),
+            KeyEncoding::Fanout(fanout) => return fanout.encode(index),
+            KeyEncoding::Default | KeyEncoding::V2 | KeyEncoding::N5 => {}
         }
         let mut key = String::new();
         if self.encoding == KeyEncoding::Default {
@@ -120,6 +131,7 @@ impl ChunkKeys {
         let separator = self.separator.as_byte();
         let numbers = match (&self.encoding, grid_shape.is_empty()) {
             (KeyEncoding::Template(template), _) => return template.decode(key, grid_shape),
+            (KeyEncoding::Fanout(fanout), _) => return fanout.decode(key, grid_shape),
             (KeyEncoding::Default, true) => return (key == b"c").then(Vec::new),
             (KeyEncoding::V2 | KeyEncoding::N5, true) => return (key == b"0").then(Vec::new),
             (KeyEncoding::Default, false) => key.strip_prefix(b"c")?.strip_prefix(&[separator])?,
@@ -296,10 +308,10 @@ mod tests {
 
     #[test]
     fn unknown_encodings_and_separators_are_named() {
-        let unknown = ChunkKeys::from_v3(&json!({"name": "fanout"}), 2).unwrap_err();
+        let unknown = ChunkKeys::from_v3(&json!({"name": "fan"}), 2).unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "chunk key encoding fanout is not supported"
+            "chunk key encoding fan is not supported"
         );
         let odd = json!({"name": "v2", "configuration": {"separator": "-"}});
         let found = ChunkKeys::from_v3(&odd, 2).unwrap_err().to_string();

@@ -4,6 +4,7 @@ use super::array::Array;
 use std::sync::Arc;
 
 use super::chunk_key::{ChunkKeys, KeyEncoding, Separator, canonical};
+use super::fanout::{AxisEntry, Fanout};
 use super::grid::product;
 use super::key_template::KeyTemplate;
 
@@ -25,14 +26,17 @@ enum Style {
     Reversed,
     /// A directory for each name of a template but the last. `counts` are those of the axes.
     Template(Arc<KeyTemplate>),
+    /// The directories of each axis inside each other, inside a directory `c`.
+    Fanout(Fanout),
 }
 
 /// A directory of chunk keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChunkDir {
-    /// The number of path components below the array.
+    /// The number of path components below the array; for `fanout`, that of the axes and the prefix which begin there.
     pub depth: u8,
-    /// The linear index of these components, of which the last one varies fastest.
+    /// The linear index of these components, of which the last one varies fastest. For `fanout`, that of the indices
+    /// along the axes before, and then of the directory of the axis.
     pub index: u64,
 }
 
@@ -51,6 +55,7 @@ impl ChunkNames {
         let mut counts = counts.to_vec();
         let style = match (keys.separator, &keys.encoding) {
             (_, KeyEncoding::Template(template)) => Style::Template(Arc::clone(template)),
+            (_, KeyEncoding::Fanout(fanout)) => Style::Fanout(*fanout),
             (Separator::Slash, KeyEncoding::N5) => {
                 counts.reverse();
                 Style::Reversed
@@ -88,14 +93,19 @@ impl ChunkNames {
     fn axis(&self, cell: ChunkDir) -> Option<usize> {
         let depth = usize::from(cell.depth);
         match self.style {
-            Style::Nested { prefix: true } => depth.checked_sub(1),
+            Style::Nested { prefix: true } | Style::Fanout(_) => depth.checked_sub(1),
             _ => Some(depth),
         }
     }
 
     /// Returns the number of chunks.
     fn chunks(&self) -> u64 {
-        product(self.counts.iter().copied()).unwrap_or(0)
+        let chunks = product(self.counts.iter().copied()).unwrap_or(0);
+        match self.style {
+            // The directories of an axis with one index are two.
+            Style::Fanout(_) if chunks > u64::MAX / 2 => 0,
+            _ => chunks,
+        }
     }
 
     /// Returns the number of names in a directory.
@@ -109,6 +119,14 @@ impl ChunkNames {
                 .axes(cell.depth.into())
                 .filter_map(|axis| self.counts.get(axis))
                 .product(),
+            Style::Fanout(fanout) => match self.axis(cell) {
+                // The prefix.
+                None => 1,
+                Some(axis) => {
+                    let (count, _, directory) = self.in_axis(*fanout, axis, cell);
+                    fanout.len(count, directory)
+                }
+            },
             Style::Nested { .. } | Style::Reversed => match self.axis(cell) {
                 // The prefix.
                 None => 1,
@@ -124,9 +142,9 @@ impl ChunkNames {
         match self.style {
             Style::Flat(_) => 0,
             _ if len == 0 => 0,
-            _ => match self.below(cell, 0) {
-                ChunkEntry::Directory(_) => len,
-                ChunkEntry::Chunk(_) => 0,
+            _ => match self.nth(cell, 0) {
+                Some((_, ChunkEntry::Directory(_))) => len,
+                Some((_, ChunkEntry::Chunk(_))) | None => 0,
             },
         }
     }
@@ -139,6 +157,7 @@ impl ChunkNames {
             && match &self.style {
                 Style::Flat(_) => false,
                 Style::Template(template) => components < template.len(),
+                Style::Fanout(fanout) => axes > 0 && components < fanout.max_names(axes),
                 Style::Nested { prefix } => components < axes + usize::from(*prefix),
                 Style::Reversed => components < axes,
             }
@@ -168,6 +187,14 @@ impl ChunkNames {
             Style::Nested { .. } | Style::Reversed => match self.axis(cell) {
                 None => Some(("c".into(), self.below(cell, 0))),
                 Some(_) => Some((place.to_string(), self.below(cell, place))),
+            },
+            Style::Fanout(fanout) => match self.axis(cell) {
+                None => Some(("c".into(), self.below(cell, 0))),
+                Some(axis) => {
+                    let (count, _, directory) = self.in_axis(*fanout, axis, cell);
+                    let (name, entry) = fanout.nth(count, directory, place)?;
+                    Some((name, self.of_axis_entry(*fanout, axis, cell, entry)))
+                }
             },
             Style::Template(template) => {
                 let depth = usize::from(cell.depth);
@@ -203,6 +230,14 @@ impl ChunkNames {
                 template.read(depth, name, &self.counts, &mut index)?;
                 Some(self.below(cell, self.ravel(template.axes(depth), &index)))
             }
+            Style::Fanout(fanout) => match self.axis(cell) {
+                None => (name == b"c").then(|| self.below(cell, 0)),
+                Some(axis) => {
+                    let (count, _, directory) = self.in_axis(*fanout, axis, cell);
+                    let entry = fanout.find(count, directory, name)?;
+                    Some(self.of_axis_entry(*fanout, axis, cell, entry))
+                }
+            },
             Style::Flat(keys) => {
                 let index = keys.decode(name, &self.counts)?;
                 let linear = index
@@ -263,6 +298,41 @@ impl ChunkNames {
         })
     }
 
+    /// Returns the number of indices along the axis of a directory of `fanout`, the linear index along the axes before
+    /// it, and the number of the directory of the axis.
+    fn in_axis(&self, fanout: Fanout, axis: usize, cell: ChunkDir) -> (u64, u64, u64) {
+        let count = self.counts.get(axis).copied().unwrap_or(0);
+        let directories = fanout.directories(count);
+        (count, cell.index / directories, cell.index % directories)
+    }
+
+    /// Returns the entry of a directory of `fanout`.
+    fn of_axis_entry(
+        &self,
+        fanout: Fanout,
+        axis: usize,
+        cell: ChunkDir,
+        entry: AxisEntry,
+    ) -> ChunkEntry {
+        let (count, before, _) = self.in_axis(fanout, axis, cell);
+        match entry {
+            AxisEntry::Directory(directory) => ChunkEntry::Directory(ChunkDir {
+                depth: cell.depth,
+                index: before * fanout.directories(count) + directory,
+            }),
+            AxisEntry::Index(at) => {
+                let index = before * count + at;
+                match self.counts.get(axis + 1) {
+                    None => ChunkEntry::Chunk(index),
+                    Some(next) => ChunkEntry::Directory(ChunkDir {
+                        depth: cell.depth + 1,
+                        index: index * fanout.directories(*next),
+                    }),
+                }
+            }
+        }
+    }
+
     /// Returns the entry at a position of a nested directory.
     fn below(&self, cell: ChunkDir, place: u64) -> ChunkEntry {
         if let Style::Template(template) = &self.style {
@@ -297,6 +367,8 @@ impl ChunkNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use std::collections::HashSet;
 
     fn keys(encoding: KeyEncoding, separator: Separator) -> ChunkKeys {
         ChunkKeys {
@@ -369,7 +441,7 @@ mod tests {
             ("{1}/{-1}/{0}", 3),
             ("a/b/{2}{{/{*:03}", 4),
         ] {
-            let encoding = serde_json::json!({
+            let encoding = json!({
                 "name": "template",
                 "configuration": {"template": template, "separator": "-"},
             });
@@ -399,6 +471,63 @@ mod tests {
                 assert_eq!(decoded, expected, "{template} {counts:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_tree_of_fanout_has_the_key_of_every_chunk() {
+        let encoding = json!({"name": "fanout", "configuration": {"max_children": 100}});
+        for counts in [
+            &[][..],
+            &[1],
+            &[101],
+            &[10_101],
+            &[1, 1, 1],
+            &[3, 120, 2],
+            &[101, 1, 100],
+            &[2, 0, 3],
+        ] {
+            let keys = ChunkKeys::from_v3(&encoding, counts.len()).unwrap();
+            let names = ChunkNames::of_keys(keys.clone(), counts);
+            let mut found = Vec::new();
+            walk(&names, ChunkDir::default(), "", &mut found);
+            found.sort_by_key(|(_, linear)| *linear);
+            let chunks: u64 = counts.iter().product();
+            assert_eq!(u64::try_from(found.len()).unwrap(), chunks, "{counts:?}");
+            for (place, (path, linear)) in (0..).zip(&found) {
+                assert_eq!(*linear, place);
+                let index = keys.decode(path.as_bytes(), counts).unwrap();
+                assert_eq!(keys.encode(&index), *path);
+                let linear_of = |linear, (at, count): (&u64, &u64)| linear * count + at;
+                assert_eq!(index.iter().zip(counts).fold(0, linear_of), place);
+            }
+        }
+        let keys = ChunkKeys::from_v3(&encoding, 2).unwrap();
+        let largest = ChunkNames::of_keys(keys.clone(), &[u64::MAX / 2, 1]);
+        let path = keys.encode(&[u64::MAX / 2 - 1, 0]);
+        let last = Some(ChunkEntry::Chunk(u64::MAX / 2 - 1));
+        assert_eq!(largest.find_path(path.as_bytes()), last);
+        assert!(largest.can_have_directory(5) && !largest.can_have_directory(25));
+        assert!(ChunkNames::of_keys(keys, &[u64::MAX, 1]).is_empty());
+    }
+
+    #[test]
+    fn directories_of_fanout_have_numbers_of_their_own() {
+        let keys = ChunkKeys::from_v3(
+            &json!({"name": "fanout", "configuration": {"max_children": 100}}),
+            2,
+        );
+        let names = ChunkNames::of_keys(keys.unwrap(), &[120, 120]);
+        let (mut pending, mut seen) = (vec![ChunkDir::default()], HashSet::new());
+        while let Some(cell) = pending.pop() {
+            assert!(seen.insert(cell), "{cell:?}");
+            for place in 0..names.directories(cell) {
+                if let Some((_, ChunkEntry::Directory(below))) = names.nth(cell, place) {
+                    pending.push(below);
+                }
+            }
+        }
+        // Of each axis: its beginning, two numbers of groups, and the first group of the indices from 100 on.
+        assert_eq!(seen.len(), 1 + 4 + 120 * 4);
     }
 
     #[test]

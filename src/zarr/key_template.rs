@@ -163,7 +163,7 @@ impl KeyTemplate {
 
     /// Returns the indices of the first names of a path, 0 for those of the names that it lacks; `None` if it is no
     /// path of a chunk in a grid with `counts` chunks.
-    pub fn decode_prefix(&self, path: &[u8], counts: &[u64]) -> Option<Vec<u64>> {
+    fn decode_prefix(&self, path: &[u8], counts: &[u64]) -> Option<Vec<u64>> {
         let mut index = vec![0; counts.len()];
         for (name, text) in path.split(|byte| *byte == b'/').enumerate() {
             self.read(name, text, counts, &mut index)?;

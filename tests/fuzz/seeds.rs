@@ -348,9 +348,10 @@ fn first_chunk(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-const KEY_ENCODINGS: [&str; 2] = [
+const KEY_ENCODINGS: [&str; 3] = [
     r#"{"zarr_format":3,"node_type":"array","shape":[5,7],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"suffix","configuration":{"suffix":".tiff","base_encoding":{"name":"default"}}},"fill_value":0,"codecs":["bytes"]}"#,
     r#"{"zarr_format":3,"node_type":"array","shape":[5,7],"data_type":"uint8","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"template","configuration":{"template":"images/{-1:04}/z{*}.png","separator":"_"}},"fill_value":0,"codecs":["bytes"]}"#,
+    r#"{"zarr_format":3,"node_type":"array","shape":[500,7],"data_type":"uint8","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"fanout","configuration":{"max_children":100}},"fill_value":0,"codecs":["bytes"]}"#,
 ];
 
 const CONSOLIDATED: [&str; 3] = [

@@ -42,6 +42,11 @@ fn encodings() -> Vec<Encoding> {
             format!("images/{j:04}/z{i}.png")
         }),
         ("names", template("{1}_{0}"), |i, j| format!("{j}_{i}")),
+        (
+            "fanout",
+            json!({"name": "fanout", "configuration": {"max_children": 100}}),
+            |i, j| format!("c/0/{i:02}/0/{j:02}"),
+        ),
     ]
 }
 
@@ -81,6 +86,28 @@ fn write(root: &Path) {
     }
 }
 
+/// Writes an array with more chunks along an axis than `fanout` puts into a directory.
+fn write_many(array: &Path) {
+    fs::create_dir_all(array).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [10_102], "data_type": "int16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "fanout", "configuration": {"max_children": 100}},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}], "fill_value": -1,
+    });
+    fs::write(array.join("zarr.json"), document.to_string()).unwrap();
+    for (chunk, key) in [
+        (7_i16, "c/0/07"),
+        (100, "c/1/01/00"),
+        (9_999, "c/1/99/99"),
+        (10_101, "c/2/01/01/01"),
+    ] {
+        let path = array.join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, chunk.to_le_bytes()).unwrap();
+    }
+}
+
 fn files_below(directory: &Path) -> BTreeSet<String> {
     let found = sh(&format!("cd {} && find . -type f", directory.display()));
     found.lines().map(str::to_owned).collect()
@@ -90,6 +117,7 @@ fn files_below(directory: &Path) -> BTreeSet<String> {
 fn key_encodings_of_extensions_are_read_and_listed() {
     let served = scratch();
     write(&served.path().join("keys.zarr"));
+    write_many(&served.path().join("keys.zarr/many"));
     let nginx = Nginx::start(served.path());
     let local = Mount::new(served.path().join("keys.zarr"));
     let remote = nginx.remote("").mount("keys.zarr");
@@ -132,6 +160,8 @@ fn key_encodings_of_extensions_are_read_and_listed() {
                 "c/9/9.tiff",
                 "0.0",
                 "x/9.9",
+                "c/0/01/0/03",
+                "c/0/1",
                 "images/0001/z01.png",
                 "images/1",
             ] {
@@ -144,6 +174,25 @@ fn key_encodings_of_extensions_are_read_and_listed() {
             .arg(served.path().join("keys.zarr"))
             .output();
         assert!(checked.unwrap().status.success());
+    }
+    for mount in [&local, &remote] {
+        let array = mount.join("many");
+        let values = read(array.join(".zarrfs/many.bin")).unwrap();
+        for (at, value) in (0_i16..).zip(values.chunks_exact(2)) {
+            let is_stored = [7, 100, 9_999, 10_101].contains(&at);
+            assert_eq!(value, if is_stored { at } else { -1 }.to_le_bytes(), "{at}");
+        }
+        let chunks = array.join(".zarrfs/chunks/c");
+        let listed = |below: &str| fs::read_dir(chunks.join(below)).unwrap().count();
+        let counts = ["", "0", "1", "1/01", "2", "2/01", "2/01/01"].map(listed);
+        assert_eq!(counts, [3, 100, 99, 100, 1, 2, 2]);
+        let last = read(chunks.join("2/01/01/01")).unwrap();
+        assert_eq!(last, 10_101_i16.to_le_bytes());
+        assert_eq!(
+            read(array.join("c/1/99/99")).unwrap(),
+            9_999_i16.to_le_bytes()
+        );
+        assert!(!array.join("c/2/01/01/02").exists() && !array.join("c/0/100").exists());
     }
     local.unmount();
     remote.unmount();
