@@ -1,0 +1,154 @@
+//! The job array of the manual, run by a SLURM cluster of one node that the test starts and ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::place::*;
+use crate::servers::Port;
+use crate::support::*;
+
+/// Starts munged, slurmctld and slurmd in the directory `$1`, with the ports `$2` and `$3`. Submits `$1/job` in
+/// `$1/run` and waits for all tasks. Exits with 77 if the cluster does not start.
+const CLUSTER: &str = r#"
+    cd "$1"
+    mkdir spool state run
+    head -c 1024 /dev/urandom > key
+    chmod 400 key
+    host=$(uname -n | cut -d . -f 1)
+    cat > slurm.conf <<END
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$2
+SlurmdPort=$3
+AuthInfo=socket=$1/munge.socket
+CredType=cred/munge
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+StateSaveLocation=$1/state
+SlurmdSpoolDir=$1/spool
+SlurmctldPidFile=$1/slurmctld.pid
+SlurmdPidFile=$1/slurmd.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_min_interval=0
+NodeName=$host NodeAddr=127.0.0.1 CPUs=8
+PartitionName=all Nodes=ALL Default=YES
+END
+    export SLURM_CONF=$1/slurm.conf PATH=$1/bin:$PATH:/usr/sbin:/sbin
+    trap 'kill $daemons 2>/dev/null || true; wait' EXIT
+    within() { for _ in $(seq 150); do ! "$@" || return 0; sleep 0.1; done; exit 77; }
+    munged --foreground --force --key-file "$1/key" --socket "$1/munge.socket" --pid-file "$1/munge.pid" \
+        --log-file "$1/munge.log" --seed-file "$1/munge.seed" & daemons=$!
+    within test -S munge.socket
+    slurmctld -D -f "$1/slurm.conf" & daemons="$daemons $!"
+    slurmd -D -f "$1/slurm.conf" & daemons="$daemons $!"
+    is_idle() { [ "$(timeout 2 sinfo -ho %T)" = idle ]; }
+    within is_idle
+    cd run
+    timeout 60 sbatch --wait ../job
+"#;
+
+/// Returns the code block of a page of the manual that contains a text.
+fn code_block(page: &str, text: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual");
+    let page = fs::read_to_string(path.join(page)).unwrap();
+    let mut blocks = page.split("\n```").filter(|block| block.contains(text));
+    let block = blocks.next().expect("a block with the text");
+    // Its first line is the language.
+    block.split_once('\n').unwrap().1.to_owned()
+}
+
+/// Writes an array of 16 chunks of 64 bytes, with another size of the last one if it is damaged.
+fn write_array(path: &Path, is_damaged: bool) {
+    fs::create_dir_all(path.join("c")).unwrap();
+    let document = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [1024], "data_type": "uint8", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [64]}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"],
+    });
+    fs::write(path.join("zarr.json"), document.to_string()).unwrap();
+    for chunk in 0..16 {
+        let size = if is_damaged && chunk == 15 { 10 } else { 64 };
+        fs::write(path.join(format!("c/{chunk}")), vec![chunk + 1; size]).unwrap();
+    }
+}
+
+#[test]
+fn the_job_array_of_the_manual_runs_on_a_slurm_cluster() {
+    for program in [
+        "/usr/sbin/munged",
+        "/usr/sbin/slurmctld",
+        "/usr/sbin/slurmd",
+    ] {
+        if !Path::new(program).exists() {
+            return skipped(format!("needs {program} (packages munge and slurm-wlm)"));
+        }
+    }
+    let place = Place::new();
+    let store = place.store();
+    let store = store.to_str().unwrap();
+    write_array(&Path::new(store).join("sst"), false);
+    write_array(&Path::new(store).join("damaged"), true);
+    let scratch = place.make_dir("scratch");
+    let mut job = code_block("hpc.md", "#SBATCH --array=1-8");
+    for (from, to) in [
+        ("s3://bucket/ocean.zarr", store),
+        (" --anonymous", ""),
+        ("/scratch", scratch.to_str().unwrap()),
+    ] {
+        assert!(job.contains(from), "{job}");
+        job = job.replace(from, to);
+    }
+    fs::write(place.join("job"), job).unwrap();
+    let bin = place.make_dir("bin");
+    std::os::unix::fs::symlink(zarrfs().get_program(), bin.join("zarrfs")).unwrap();
+    let mut cluster = Command::new("bash");
+    cluster.args(["-euc", CLUSTER, "bash"]).arg(place.dir());
+    let ports = [Port::free(), Port::free()];
+    cluster.args(ports.each_ref().map(|port| port.number.to_string()));
+    let output = run_for(&mut cluster, Duration::from_secs(100));
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        let last = messages.lines().rev().find(|line| line.contains("error"));
+        return skipped(format!(
+            "SLURM does not start: {}",
+            last.unwrap_or("no reason")
+        ));
+    }
+    assert!(output.status.success(), "{messages}");
+
+    let run = place.join("run");
+    let merge = r#"cd "$1" && "$2" check --merge check-*.json --json"#;
+    let mut merged = Command::new("sh");
+    merged.args(["-c", merge, "sh"]).arg(&run);
+    let merged = output_of(merged.arg(zarrfs().get_program()));
+    let whole = output_of(zarrfs().args(["check", store, "--json"]));
+    assert_eq!((merged.code, whole.code), (Some(1), Some(1)), "{merged:?}");
+    let counts = |output: &CommandOutput| {
+        let document: Value = serde_json::from_str(&output.out).unwrap();
+        let counts =
+            ["arrays", "chunks", "bad", "read_bytes"].map(|name| document["summary"][name].clone());
+        (counts, document["bad"].clone())
+    };
+    assert_eq!(counts(&merged), counts(&whole));
+    assert_eq!(counts(&whole).0[1], 32, "{whole:?}");
+    let alone = place.join("alone.npy");
+    output_of(
+        zarrfs()
+            .arg("export")
+            .arg(format!("{store}:sst"))
+            .arg(&alone),
+    )
+    .ok();
+    assert!(fs::read(scratch.join("sst.npy")).unwrap() == fs::read(&alone).unwrap());
+    // Nothing of the parts is left beside the file.
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 1);
+    place.assert_untouched();
+}
