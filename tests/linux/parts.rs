@@ -1,7 +1,9 @@
-//! The job array of the manual, run by a SLURM cluster of one node that the test starts and ends.
+//! One check and one file by many processes, as in the manual: a job array on a SLURM cluster of one node that the test
+//! starts and ends, and workers of Dask.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -80,6 +82,55 @@ fn write_array(path: &Path, is_damaged: bool) {
     }
 }
 
+/// Creates a store with an array `sst` and one whose last chunk is damaged.
+pub fn store_with_damage(place: &Place) -> PathBuf {
+    let store = place.store();
+    write_array(&store.join("sst"), false);
+    write_array(&store.join("damaged"), true);
+    store
+}
+
+/// Asserts that the results in a directory are those of one process.
+#[track_caller]
+pub fn assert_results_are_whole(results: &Path, store: &Path) {
+    let merge = r#"cd "$1" && "$2" check --merge check-*.json --json"#;
+    let mut merged = Command::new("sh");
+    merged.args(["-c", merge, "sh"]).arg(results);
+    let merged = output_of(merged.arg(zarrfs().get_program()));
+    let whole = output_of(zarrfs().args(["check", "--json"]).arg(store));
+    assert_eq!((merged.code, whole.code), (Some(1), Some(1)), "{merged:?}");
+    let counts = |output: &CommandOutput| {
+        let document: Value = serde_json::from_str(&output.out).unwrap();
+        let counts = ["arrays", "chunks", "bad", "read_bytes"];
+        let counts = counts.map(|name| document["summary"][name].clone());
+        (counts, document["bad"].clone())
+    };
+    assert_eq!(counts(&merged), counts(&whole));
+    assert_eq!(counts(&whole).0[1], 32, "{whole:?}");
+}
+
+/// Asserts that a file that was written in parts is that of one process.
+#[track_caller]
+pub fn assert_file_is_whole(file: &Path, store: &Path) {
+    let alone = file.with_file_name("alone.npy");
+    let source = format!("{}:sst", store.display());
+    output_of(zarrfs().args(["export", &source]).arg(&alone)).ok();
+    assert!(fs::read(file).unwrap() == fs::read(&alone).unwrap());
+    // Nothing of the parts is left beside it.
+    let names = fs::read_dir(file.parent().unwrap()).unwrap();
+    let hidden = names.filter(|name| name.as_ref().unwrap().file_name().as_bytes()[0] == b'.');
+    assert_eq!(hidden.count(), 0);
+}
+
+/// Replaces texts that must occur.
+fn replaced(mut text: String, pairs: &[(&str, &str)]) -> String {
+    for (from, to) in pairs {
+        assert!(text.contains(from), "{text}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
 #[test]
 fn the_job_array_of_the_manual_runs_on_a_slurm_cluster() {
     for program in [
@@ -92,20 +143,16 @@ fn the_job_array_of_the_manual_runs_on_a_slurm_cluster() {
         }
     }
     let place = Place::new();
-    let store = place.store();
-    let store = store.to_str().unwrap();
-    write_array(&Path::new(store).join("sst"), false);
-    write_array(&Path::new(store).join("damaged"), true);
+    let store = store_with_damage(&place);
     let scratch = place.make_dir("scratch");
-    let mut job = code_block("hpc.md", "#SBATCH --array=1-8");
-    for (from, to) in [
-        ("s3://bucket/ocean.zarr", store),
-        (" --anonymous", ""),
-        ("/scratch", scratch.to_str().unwrap()),
-    ] {
-        assert!(job.contains(from), "{job}");
-        job = job.replace(from, to);
-    }
+    let job = replaced(
+        code_block("hpc.md", "#SBATCH --array=1-8"),
+        &[
+            ("s3://bucket/ocean.zarr", store.to_str().unwrap()),
+            (" --anonymous", ""),
+            ("/scratch", scratch.to_str().unwrap()),
+        ],
+    );
     fs::write(place.join("job"), job).unwrap();
     let bin = place.make_dir("bin");
     std::os::unix::fs::symlink(zarrfs().get_program(), bin.join("zarrfs")).unwrap();
@@ -124,31 +171,41 @@ fn the_job_array_of_the_manual_runs_on_a_slurm_cluster() {
     }
     assert!(output.status.success(), "{messages}");
 
-    let run = place.join("run");
-    let merge = r#"cd "$1" && "$2" check --merge check-*.json --json"#;
-    let mut merged = Command::new("sh");
-    merged.args(["-c", merge, "sh"]).arg(&run);
-    let merged = output_of(merged.arg(zarrfs().get_program()));
-    let whole = output_of(zarrfs().args(["check", store, "--json"]));
-    assert_eq!((merged.code, whole.code), (Some(1), Some(1)), "{merged:?}");
-    let counts = |output: &CommandOutput| {
-        let document: Value = serde_json::from_str(&output.out).unwrap();
-        let counts =
-            ["arrays", "chunks", "bad", "read_bytes"].map(|name| document["summary"][name].clone());
-        (counts, document["bad"].clone())
-    };
-    assert_eq!(counts(&merged), counts(&whole));
-    assert_eq!(counts(&whole).0[1], 32, "{whole:?}");
-    let alone = place.join("alone.npy");
-    output_of(
-        zarrfs()
-            .arg("export")
-            .arg(format!("{store}:sst"))
-            .arg(&alone),
-    )
-    .ok();
-    assert!(fs::read(scratch.join("sst.npy")).unwrap() == fs::read(&alone).unwrap());
-    // Nothing of the parts is left beside the file.
-    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 1);
+    assert_results_are_whole(&place.join("run"), &store);
+    assert_file_is_whole(&scratch.join("sst.npy"), &store);
+    place.assert_untouched();
+}
+
+#[test]
+fn the_script_for_dask_of_the_manual_runs_with_worker_processes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = root.join("tests/python/.venvs/main/bin/python");
+    let probe = Command::new(&python)
+        .args(["-c", "import distributed"])
+        .output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        return skipped("needs Dask (tests/python/setup.sh)");
+    }
+    let place = Place::new();
+    let store = store_with_damage(&place);
+    let script = replaced(
+        code_block("hpc.md", "dask.distributed"),
+        &[
+            ("s3://bucket/ocean.zarr", store.to_str().unwrap()),
+            (", \"--anonymous\"", ""),
+            ("64", "8"),
+            ("65", "9"),
+        ],
+    );
+    let results = place.make_dir("results");
+    let bin = zarrfs().get_program().to_owned();
+    let bin = Path::new(&bin).parent().unwrap().to_owned();
+    let path = std::env::var("PATH").unwrap();
+    let mut dask = Command::new(&python);
+    dask.current_dir(&results).args(["-c", &script]);
+    dask.env("PATH", format!("{}:{path}", bin.display()));
+    // The last line of the script is the merge, which fails for the damaged chunk.
+    output_of(&mut dask).failed(1, &["check --merge"]);
+    assert_results_are_whole(&results, &store);
     place.assert_untouched();
 }
