@@ -63,6 +63,8 @@ impl Cluster {
         });
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/linux/pods.py");
         let mut command = Command::new("unshare");
+        // With it end all containers, also when it is killed.
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         command
             .args(["--mount", "bash", "-euc", INSIDE])
             .arg(script);
