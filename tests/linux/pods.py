@@ -27,6 +27,7 @@ MANIFESTS = Path(__file__).resolve().parent.parent.parent / "scripts/containers"
 DEFAULT_CAPABILITIES = """CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE
 SYS_CHROOT KILL AUDIT_WRITE""".split()
 PROPAGATION = {"Bidirectional": "rshared", "HostToContainer": "rslave", None: "rprivate"}
+SECCOMP = Path("/usr/share/containers/seccomp.json")
 FUSE = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229, "fileMode": 0o666}
 
 
@@ -38,6 +39,21 @@ def capabilities(security):
         return [f"CAP_{name.upper()}" for bit, name in enumerate(text.split()) if bounds >> bit & 1]
     is_dropped = "ALL" in security.get("capabilities", {}).get("drop", [])
     return [] if is_dropped else [f"CAP_{name}" for name in DEFAULT_CAPABILITIES]
+
+
+def system_calls(names):
+    """The profile RuntimeDefault of containers, in the format of crun, with what these capabilities add to it. Without
+    the package golang-github-containers-common there is none."""
+    if not SECCOMP.exists():
+        return {}
+    profile, rules = json.loads(SECCOMP.read_text()), []
+    here = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
+    for rule in profile["syscalls"]:
+        wanted, unwanted = rule.get("includes") or {}, rule.get("excludes") or {}
+        is_wanted = set(wanted.get("caps", [])) <= set(names) and here in wanted.get("arches", [here])
+        if is_wanted and not set(unwanted.get("caps", [])) & set(names) and here not in unwanted.get("arches", []):
+            rules.append({name: rule[name] for name in ("names", "action", "args", "errnoRet") if rule.get(name)})
+    return {"seccomp": {"defaultAction": profile["defaultAction"], "defaultErrnoRet": 38, "syscalls": rules}}
 
 
 class Container:
@@ -76,6 +92,7 @@ class Container:
         sets = ["bounding", "effective", "permitted"]
         secrets = self.pod.secret if "envFrom" in self.spec else {}
         environment = {"PATH": "/image:/usr/bin:/bin", "HOME": "/", **secrets, **variables}
+        is_privileged = self.security.get("privileged", False)
         return {
             "ociVersion": "1.0.0",
             "process": {
@@ -91,7 +108,8 @@ class Container:
             "linux": {
                 "namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")],
                 "rootfsPropagation": "rshared" if "rshared" in modes else "rslave",
-                "devices": [FUSE] if self.security.get("privileged") else [],
+                "devices": [FUSE] if is_privileged else [],
+                **({} if is_privileged else system_calls(names)),
             },
         }
 
@@ -206,7 +224,7 @@ class Pod:
 
 
 class Driver(threading.Thread):
-    """The node's part of meta-fuse-csi-plugin (pkg/csi_mounter/csi_mounter.go): it creates the socket when the volume is
+    """The node's part of meta-fuse-csi-plugin (pkg/csi_mounter/csi_mounter.go): creates the socket when the volume is
     published, and mounts and passes the device when the container connects."""
 
     OPTIONS = "nodev,nosuid,allow_other,default_permissions,rootmode=40000,user_id=0,group_id=0"
@@ -320,6 +338,7 @@ def unprivileged(pod):
     status = Path(f"/proc/{zarrfs.pid()}/status").read_text()
     assert len(re.findall(r"^Cap(?:Inh|Prm|Eff|Bnd|Amb):\s*0+$", status, re.M)) == 5, status
     assert re.search(r"^Uid:\s*65534\s", status, re.M) and re.search(r"^NoNewPrivs:\s*1$", status, re.M), status
+    assert not SECCOMP.exists() or re.search(r"^Seccomp:\s*2$", status, re.M), status
     main.start()
     status, listing = main.wait()
     assert status == 0 and "zarr.json" in listing, listing
