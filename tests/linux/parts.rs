@@ -45,7 +45,7 @@ PartitionName=all Nodes=ALL Default=YES
 END
     export SLURM_CONF=$1/slurm.conf PATH=$1/bin:$PATH:/usr/sbin:/sbin
     trap 'kill $daemons 2>/dev/null || true; wait' EXIT
-    within() { for _ in $(seq 150); do ! "$@" || return 0; sleep 0.1; done; exit 77; }
+    within() { end=$((SECONDS + 20)); until "$@"; do [ $SECONDS -lt $end ] || exit 77; sleep 0.1; done; }
     munged --foreground --force --key-file "$1/key" --socket "$1/munge.socket" --pid-file "$1/munge.pid" \
         --log-file "$1/munge.log" --seed-file "$1/munge.seed" & daemons=$!
     within test -S munge.socket
@@ -163,10 +163,11 @@ fn the_job_array_of_the_manual_runs_on_a_slurm_cluster() {
     let output = run_for(&mut cluster, Duration::from_secs(100));
     let messages = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) {
-        let last = messages.lines().rev().find(|line| line.contains("error"));
+        let with = |word: &&str| messages.lines().rev().find(|line| line.contains(word));
+        let reason = ["fatal", "not found", "error"].iter().find_map(with);
         return skipped(format!(
             "SLURM does not start: {}",
-            last.unwrap_or("no reason")
+            reason.unwrap_or("no reason")
         ));
     }
     assert!(output.status.success(), "{messages}");
