@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use filedescriptor::FileDescriptor;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use super::mountpoint::{Mountpoint, MountpointError};
 use super::{Failure, kernel, socket};
@@ -71,8 +70,11 @@ pub(super) fn is_device(path: &Path) -> bool {
     descriptor(path).is_some() || is_socket(path)
 }
 
+/// Returns whether a path is that of a socket. The kernel answers without the daemon of a mount, which may hang.
 fn is_socket(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+    let flags = AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::TYPE)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Socket)
 }
 
 /// Returns the number N of `/dev/fd/N`.
