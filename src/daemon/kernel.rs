@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,6 +20,8 @@ use super::{Failure, fusermount};
 
 /// The file system type in /proc/mounts.
 pub(super) const FS_TYPE: &str = "fuse.zarrfs";
+/// The type of mounts that other programs make and zarrfs serves.
+pub(super) const PASSED_FS_TYPE: &str = "fuse";
 
 /// A mountpoint.
 #[derive(Debug, Clone, Copy)]
@@ -177,23 +179,25 @@ fn mount_with_helper(
             _ => format!("{message}{advice}").into(),
         });
     }
-    let mut byte = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(
-        &ours,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let device = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
+    let device = received_descriptor(ours.as_fd())?;
     device.ok_or_else(|| {
         let _ = unmount(target.path, true);
         "fusermount3 mounted, but sent no device".into()
     })
+}
+
+/// Receives a descriptor from a unix socket (`SCM_RIGHTS` of unix(7)), if the message has one. Its bytes are ignored.
+pub(super) fn received_descriptor(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut message = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut buffers = [IoSliceMut::new(&mut message)];
+    rustix::net::recvmsg(socket, &mut buffers, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(descriptor)
 }
 
 /// EPERM in the messages of fusermount3.

@@ -222,7 +222,7 @@ fn claim_target(
     name: Option<&SourceName>,
     options: &MountOptions,
 ) -> Result<(MountTarget, NewDirectories), Failure> {
-    let created = match options.mkdir && mount_target::descriptor(path).is_none() {
+    let created = match options.mkdir && !mount_target::is_device(path) {
         true => NewDirectories::create(path, name.and_then(SourceName::path))?,
         false => NewDirectories::default(),
     };

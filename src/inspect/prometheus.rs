@@ -262,6 +262,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_dashboard_names_only_metrics_that_exist() {
+        let dashboard = include_str!("../../scripts/grafana.json");
+        let mut names = dashboard.split("zarrfs_").skip(1).map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            &rest[..end.unwrap_or(rest.len())]
+        });
+        let is_metric = |name: &str| {
+            METRICS.iter().any(|(known, kind, _)| match kind {
+                Histogram(_) => name.strip_suffix("_bucket") == Some(known),
+                _ => name == *known,
+            })
+        };
+        assert_eq!(names.find(|name| !is_metric(name)), None);
+        assert!(dashboard.contains("zarrfs_up"));
+    }
+
+    #[test]
     fn each_metric_has_its_samples_below_its_type() {
         let document = json!({
             "uptime_seconds": 1.5, "panics": 0, "handles": 2, "failed_by_errno": {"EIO": 3},

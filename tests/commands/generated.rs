@@ -1,7 +1,8 @@
 //! `zarrfs completions` and `zarrfs stats`.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::place::{Place, daemon_of, output_of};
@@ -21,6 +22,21 @@ fn static_completions_have_every_command() {
         assert!(text.out.contains("memory-limit"), "{shell}");
     }
     run_on("completions", "dos", &[]).failed(2, &["dos"]);
+}
+
+/// Checks metrics with promtool, which knows the format and the guidelines for names.
+fn check_metrics(text: &str) {
+    if !Path::new("/usr/bin/promtool").exists() {
+        eprintln!("not checked with promtool, which is not installed (package prometheus)");
+        return;
+    }
+    let file = scratch();
+    let file = file.path().join("metrics");
+    std::fs::write(&file, text).unwrap();
+    let mut promtool = Command::new("/usr/bin/promtool");
+    promtool.args(["check", "metrics"]);
+    let verdict = output_of(promtool.stdin(std::fs::File::open(&file).unwrap()));
+    assert_eq!((verdict.ok().out.as_str(), verdict.err.as_str()), ("", ""));
 }
 
 #[test]
@@ -52,6 +68,7 @@ fn stats_prints_metrics_for_prometheus() {
             ),
         }
     }
+    check_metrics(text);
     let all = output_of(zarrfs().args(["stats", "--prometheus"]));
     assert!(all.ok().out.contains(&format!("zarrfs_up{labels} 1")));
     run_on("stats", mount.path(), &["--prometheus", "--json"]).failed(2, &["--json"]);

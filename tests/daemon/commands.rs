@@ -224,6 +224,10 @@ fn an_option_creates_the_mountpoint() {
     assert!(!path.exists());
     mount(&["--mkdir"]).ok();
     assert_serves(&path);
+    // Also in place of a mount whose daemon was killed, as a container that is started again.
+    kill_daemon(daemon_of(&path));
+    mount(&["--mkdir"]).ok();
+    assert_serves(&path);
     output_of(zarrfs().arg("umount").arg(&path)).ok();
 }
 

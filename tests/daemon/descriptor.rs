@@ -2,13 +2,18 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Signal;
 
 use crate::place::*;
@@ -86,6 +91,63 @@ fn a_mounted_device_is_served() {
     daemon.signal(Signal::TERM);
     assert!(daemon.ended(Duration::from_secs(4)).is_some());
     clean_up(&place.path);
+}
+
+/// Listens on a socket, and passes a descriptor, or only bytes, to the first program that connects.
+fn passing_socket(path: &Path, passed: Option<File>) -> JoinHandle<()> {
+    let listener = UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let descriptors: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let message = [IoSlice::new(br#"{"volumeName":"data"}"#)];
+        rustix::net::sendmsg(&stream, &message, &mut control, SendFlags::empty()).unwrap();
+    })
+}
+
+#[test]
+fn a_device_that_a_socket_passes_is_served() {
+    if !is_root() {
+        return skipped("only root mounts an open device");
+    }
+    let place = Place::new();
+    let store = place.store();
+    let socket = place.join("socket");
+    let program = passing_socket(&socket, Some(device(&place)));
+    output_of(zarrfs().arg(&store).arg(&socket).arg("--mkdir")).ok();
+    program.join().unwrap();
+    assert_serves(&place.path);
+    // The mount has the type of the program that made it.
+    let stats = output_of(zarrfs().arg("stats").arg(&place.path));
+    assert!(stats.ok().out.contains("  uptime "), "{stats:?}");
+    rustix::mount::unmount(&place.path, UnmountFlags::empty()).unwrap();
+    let is_gone = || place.processes().is_empty();
+    assert!(wait_until(Duration::from_secs(5), is_gone));
+}
+
+#[test]
+fn a_socket_that_passes_no_device_is_not_mounted() {
+    let place = Place::new();
+    let store = place.store();
+    for (name, passed, words) in [
+        ("bytes", None, "passes no descriptor"),
+        (
+            "file",
+            Some(File::open("/dev/null").unwrap()),
+            "not of an open /dev/fuse",
+        ),
+    ] {
+        let socket = place.join(name);
+        let program = passing_socket(&socket, passed);
+        output_of(zarrfs().arg(&store).arg(&socket).arg("-f")).failed(32, &[name, words]);
+        program.join().unwrap();
+        // A program that has ended left its socket.
+        output_of(zarrfs().arg(&store).arg(&socket).arg("-f")).failed(32, &[name, "refused"]);
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod messages;
 mod namespace;
 mod overlay;
 mod packages;
+mod parts;
+mod pods;
 mod portable;
 mod python;
 mod systemd;

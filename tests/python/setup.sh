@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pytest="pytest==8.4.2"
 mypy="mypy==1.19.1"
 checks="$mypy twine==7.0.0 auditwheel==6.8.2 check-jsonschema==0.39.0 zizmor==1.32.0"
-checks+=" xarray==2026.9.0 h5netcdf==1.8.2 h5py==3.16.0 zarr==3.1.6 dask==2026.8.0"
+checks+=" xarray==2026.9.0 h5netcdf==1.8.2 h5py==3.16.0 zarr==3.1.6 dask==2026.8.0 distributed==2026.8.0"
 checks+=" fsspec==2026.9.0 nbclient==0.11.0 ipykernel==7.4.0"
 
 need readelf:binutils

@@ -175,7 +175,7 @@ fn mounted(given: &Path) -> Result<(PathBuf, MountEntry), Failure> {
             Err(ErrorKind::NotMounted
                 .failure(format!("{shown}: nothing is mounted there ({hint})")))
         }
-        Some(entry) if entry.kind != kernel::FS_TYPE => {
+        Some(entry) if entry.kind != kernel::FS_TYPE && !is_served(&path, &entry) => {
             let what = format!("the mount there is of type {}, not zarrfs", entry.kind);
             Err(ErrorKind::NotMounted.failure(format!(
                 "{shown}: {what} (`zarrfs mounts` lists those of zarrfs)"
@@ -183,6 +183,15 @@ fn mounted(given: &Path) -> Result<(PathBuf, MountEntry), Failure> {
         }
         Some(entry) => Ok((path, entry)),
     }
+}
+
+/// Returns whether zarrfs serves a mount that another program has made. A daemon that does not answer may be zarrfs.
+fn is_served(path: &Path, entry: &MountEntry) -> bool {
+    entry.kind == kernel::PASSED_FS_TYPE
+        && !matches!(
+            probe::pid_of(path),
+            Ok(None) | Err(Errno::NODATA | Errno::OPNOTSUPP)
+        )
 }
 
 /// Reads the metrics of the mount on a mountpoint.

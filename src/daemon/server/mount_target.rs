@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use filedescriptor::FileDescriptor;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use super::mountpoint::{Mountpoint, MountpointError};
-use super::{Failure, kernel};
+use super::{Failure, kernel, socket};
 
 /// The target of a mount.
 #[derive(Debug)]
@@ -24,15 +25,17 @@ pub(super) enum MountTarget {
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
 impl MountTarget {
-    /// Claims a directory, or duplicates the descriptor that `/dev/fd/N` names.
+    /// Claims a directory, duplicates the descriptor that `/dev/fd/N` names, or receives one from a socket.
     pub(super) fn claim(given: &Path, nonempty: bool) -> Result<Self, MountpointError> {
-        match descriptor(given) {
-            Some(number) => device(number).map(Self::Device).map_err(|failure| {
-                let shown = given.display();
-                MountpointError::Other(format!("mountpoint {shown}: {failure}").into())
-            }),
-            None => Mountpoint::claim(given, nonempty).map(Self::Directory),
-        }
+        let device = match descriptor(given) {
+            Some(number) => device(number),
+            None if is_socket(given) => receive(given),
+            None => return Mountpoint::claim(given, nonempty).map(Self::Directory),
+        };
+        device.map(Self::Device).map_err(|failure| {
+            let shown = given.display();
+            MountpointError::Other(format!("mountpoint {shown}: {failure}").into())
+        })
     }
 
     /// Returns the directory, if the target is one.
@@ -59,8 +62,23 @@ impl MountTarget {
     }
 }
 
+/// The time limit of a program that passes the device. It mounts before it does.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns whether a path names a device, or a socket that passes one.
+pub(super) fn is_device(path: &Path) -> bool {
+    descriptor(path).is_some() || is_socket(path)
+}
+
+/// Returns whether a path is that of a socket. The kernel answers without the daemon of a mount, which may hang.
+fn is_socket(path: &Path) -> bool {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::TYPE)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Socket)
+}
+
 /// Returns the number N of `/dev/fd/N`.
-pub(super) fn descriptor(path: &Path) -> Option<i32> {
+fn descriptor(path: &Path) -> Option<i32> {
     let number = path.as_os_str().as_bytes().strip_prefix(b"/dev/fd/")?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
@@ -79,17 +97,31 @@ fn device(number: i32) -> Result<OwnedFd, Failure> {
     })?;
     // The second duplicate is of a type of the standard library.
     let device = OwnedFd::from(device.as_file().map_err(|e| unusable(&e))?);
-    let stat = rustix::fs::fstat(&device)?;
+    check_device(&device)?;
+    close(number)?;
+    Ok(device)
+}
+
+/// Receives an open FUSE device that another program has mounted, from the socket on which that program listens.
+fn receive(path: &Path) -> Result<OwnedFd, Failure> {
+    let stream = socket::connect(path, RECEIVE_TIMEOUT)?;
+    let device = kernel::received_descriptor(stream.as_fd())?;
+    let device = device.ok_or("the program that listens on the socket passes no descriptor")?;
+    check_device(&device)?;
+    Ok(device)
+}
+
+/// Checks that a descriptor is of the FUSE device.
+fn check_device(device: &OwnedFd) -> Result<(), Failure> {
+    let stat = rustix::fs::fstat(device)?;
     let numbers = (
         rustix::fs::major(stat.st_rdev),
         rustix::fs::minor(stat.st_rdev),
     );
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice if numbers == FUSE_DEVICE => {}
-        _ => return Err("the descriptor is not of an open /dev/fuse".into()),
+        FileType::CharacterDevice if numbers == FUSE_DEVICE => Ok(()),
+        _ => Err("the descriptor is not of an open /dev/fuse".into()),
     }
-    close(number)?;
-    Ok(device)
 }
 
 /// Closes descriptors of the caller but that of the mount, so that a daemon holds no lock, pipe or file of another

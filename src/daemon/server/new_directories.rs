@@ -33,6 +33,10 @@ impl NewDirectories {
             )
             .into());
         }
+        if missing.is_empty() {
+            // What is there is judged later: below a dead mount, mkdir(2) cannot tell that it is a directory.
+            return Ok(Self::default());
+        }
         // Removed even if only some of them can be created.
         let created = Self(missing);
         fs::create_dir_all(path).map_err(|e| format!("mountpoint {shown}: --mkdir: {e}"))?;
