@@ -15,14 +15,13 @@ mod shard_index;
 pub use collection::{Collection, NODE_DOCUMENTS, find_hierarchies, is_hierarchy, relative};
 pub use document::{
     DOCUMENT_NAMES, Document, MAX_DOCUMENT_BYTES, NODE_DOCUMENT_NAMES, NodeDocuments, OwnVersions,
-    StoredDocument, is_document, is_document_name, read_document, read_v1,
+    StoredDocument, UnreadableDocument, UnusedTexts, is_document, is_document_name, read_document,
 };
 pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
-pub use n5::{is_in_n5, read_attributes_json};
+pub use n5::is_in_n5;
 pub use not_shown::{NamedMembers, NotShown, not_shown};
-pub use separator::with_separator;
 pub use shard_index::{
     CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,
     shard_index_range,

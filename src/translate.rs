@@ -462,7 +462,7 @@ impl Shared {
         is_text: bool,
     ) -> Result<Translation, StoreError> {
         if let Some(problem) = &documents.problem {
-            return Ok(Translation::Unsupported(problem.clone()));
+            return Ok(Translation::Unsupported(problem.to_string()));
         }
         let texts = documents.texts.iter().flatten();
         let bytes: usize = texts.map(|text| document::memory_bytes(text)).sum();

@@ -1,6 +1,7 @@
 //! The metadata documents of a node.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::hash::Hasher;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -159,7 +160,10 @@ pub async fn read_document(
 ///
 /// # Errors
 /// The errors of the store, unless `meta` can never be read.
-pub async fn read_v1(store: &dyn Store, node: &Key) -> Result<Option<StoredDocument>, StoreError> {
+pub(super) async fn read_v1(
+    store: &dyn Store,
+    node: &Key,
+) -> Result<Option<StoredDocument>, StoreError> {
     if !node.is_root() && store.capabilities().is_remote {
         return Ok(None);
     }
@@ -189,12 +193,65 @@ pub struct NodeDocuments {
     pub version: u64,
     /// The time of the last modification of any document.
     pub modified: SystemTime,
-    /// The reason why the texts are not used, if a document is too long.
-    pub problem: Option<String>,
+    /// Why no text is used.
+    pub problem: Option<UnusedTexts>,
     /// The key and version of the document that describes an array, if the node is one.
     pub array: Option<(Key, Version)>,
     /// The versions of the Zarr documents, if `version` depends on nothing else.
     pub own_versions: Option<OwnVersions>,
+    /// The `.zarray` as it is stored, if its text has a separator that the keys of the chunks decide.
+    stored_zarray: Option<Vec<u8>>,
+}
+
+/// Why the texts of documents are not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnusedTexts {
+    /// A document has more than [`MAX_DOCUMENT_BYTES`] bytes.
+    TooLong {
+        /// The document.
+        document: Document,
+        /// Its size in bytes.
+        size_bytes: u64,
+    },
+    /// The metadata of the node need more memory than those of one node may take.
+    TooMuchMemory {
+        /// What the metadata need, in bytes.
+        memory_bytes: u64,
+        /// What they may take, in bytes.
+        most_bytes: u64,
+    },
+}
+
+impl fmt::Display for UnusedTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong {
+                document,
+                size_bytes,
+            } => write!(
+                f,
+                "{}: {size_bytes} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
+                document.name()
+            ),
+            Self::TooMuchMemory {
+                memory_bytes,
+                most_bytes,
+            } => write!(
+                f,
+                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
+                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
+            ),
+        }
+    }
+}
+
+/// A document that cannot be read.
+#[derive(Debug)]
+pub struct UnreadableDocument {
+    /// The document.
+    pub document: Document,
+    /// The error of the store.
+    pub error: StoreError,
 }
 
 /// The versions of the Zarr documents of one node, in the order of [`Document::ALL`]; `None` for those that it lacks.
@@ -220,19 +277,35 @@ impl OwnVersions {
 }
 
 impl NodeDocuments {
+    /// Returns documents that do not come from the keys of a node, with the hash of their versions and the last time
+    /// of a modification.
+    pub fn of_texts(texts: [Option<Vec<u8>>; 5], version: u64, modified: SystemTime) -> Self {
+        Self {
+            texts,
+            version,
+            modified,
+            problem: None,
+            array: None,
+            own_versions: None,
+            stored_zarray: None,
+        }
+    }
+
     /// Reads the documents of the node at a key.
     ///
     /// # Errors
     /// The error of the first document that cannot be read.
     pub async fn read(store: &dyn Store, key: &Key) -> Result<Self, StoreError> {
-        let mut node = Self {
-            texts: Default::default(),
-            version: 0,
-            modified: UNIX_EPOCH,
-            problem: None,
-            array: None,
-            own_versions: None,
-        };
+        let read = Self::read_naming(store, key).await;
+        read.map_err(|unreadable| unreadable.error)
+    }
+
+    /// As [`NodeDocuments::read`], and names the document that cannot be read.
+    ///
+    /// # Errors
+    /// The first document that cannot be read.
+    pub async fn read_naming(store: &dyn Store, key: &Key) -> Result<Self, UnreadableDocument> {
+        let mut node = Self::of_texts(Default::default(), 0, UNIX_EPOCH);
         let mut own_versions = OwnVersions::default();
         let mut hasher = SipHasher13::new();
         let [own @ .., _] = Document::ALL;
@@ -245,24 +318,24 @@ impl NodeDocuments {
         {
             *zattrs = read(Document::Zattrs).await;
         }
-        for (place, document) in documents.into_iter().enumerate() {
-            let Some(document) = document? else {
+        for ((document, stored), version) in own.into_iter().zip(documents).zip(&mut own_versions.0)
+        {
+            let Some(stored) = named(document, stored)? else {
                 continue;
             };
-            if let Some(version) = own_versions.0.get_mut(place) {
-                *version = Some(document.version);
-            }
-            if !node.add(place, document, &mut hasher)? {
+            *version = Some(stored.version);
+            if !node.add(document, stored, &mut hasher)? {
                 break;
             }
         }
         let [zarr_json, zarray, zgroup, ..] = &node.texts;
         let is_zarr = [zarr_json, zarray, zgroup].into_iter().any(Option::is_some);
+        let n5 = Document::AttributesJson;
         if !is_zarr
             && node.problem.is_none()
-            && let Some(document) = n5::read_attributes_json(store, key).await?
+            && let Some(stored) = named(n5, n5::read_attributes_json(store, key).await)?
         {
-            node.add(own.len(), document, &mut hasher)?;
+            node.add(n5, stored, &mut hasher)?;
         } else if !is_zarr && node.problem.is_none() {
             node.read_v1(store, key, &mut hasher).await?;
         } else if node.complete_zarray(store, key, &mut hasher).await? && node.problem.is_none() {
@@ -279,15 +352,16 @@ impl NodeDocuments {
         store: &dyn Store,
         key: &Key,
         hasher: &mut SipHasher13,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, UnreadableDocument> {
         let [None, Some(zarray), ..] = &mut self.texts else {
             return Ok(true);
         };
         if zarr::chunk_names_without_separator(zarray).is_none() {
             return Ok(true);
         }
-        if let Cow::Owned(complete) = with_separator(store, key, zarray).await? {
-            *zarray = complete;
+        let complete = with_separator(store, key, zarray).await;
+        if let Cow::Owned(complete) = named(Document::Zarray, complete)? {
+            self.stored_zarray = Some(std::mem::replace(zarray, complete));
             hasher.write(b"/");
         }
         Ok(false)
@@ -299,49 +373,54 @@ impl NodeDocuments {
         store: &dyn Store,
         key: &Key,
         hasher: &mut SipHasher13,
-    ) -> Result<(), StoreError> {
-        let Some(meta) = read_v1(store, key).await? else {
+    ) -> Result<(), UnreadableDocument> {
+        let (meta, attrs) = (Document::Meta, Document::Attrs);
+        let Some(stored) = named(meta, read_v1(store, key).await)? else {
             return Ok(());
         };
-        if self.add(1, meta, hasher)?
-            && let Some(attrs) = read_document(store, key, Document::Attrs).await?
+        if self.add(meta, stored, hasher)?
+            && let Some(stored) = named(attrs, read_document(store, key, attrs).await)?
         {
-            self.add(3, attrs, hasher)?;
+            self.add(attrs, stored, hasher)?;
         }
         Ok(())
     }
 
-    /// Adds the document at an index of [`NODE_DOCUMENT_NAMES`]. Returns whether the document is
-    /// short enough to be read.
+    /// Adds a document. Returns whether it is short enough to be read.
     fn add(
         &mut self,
-        place: usize,
-        document: StoredDocument,
+        document: Document,
+        stored: StoredDocument,
         hasher: &mut SipHasher13,
-    ) -> Result<bool, StoreError> {
-        let slot = self
-            .texts
-            .get_mut(place)
-            .zip(NODE_DOCUMENT_NAMES.get(place));
-        let Some((slot, name)) = slot else {
-            return Err(StoreError::internal(format!("no document {place}")));
+    ) -> Result<bool, UnreadableDocument> {
+        let [zarr_json, zarray, zgroup, zattrs, attributes_json] = &mut self.texts;
+        // The documents of version 1 are read as those of version 2.
+        let (slot, name, describes_array) = match document {
+            Document::ZarrJson => (zarr_json, Document::ZarrJson, true),
+            Document::Zarray | Document::Meta => (zarray, Document::Zarray, true),
+            Document::Zgroup => (zgroup, Document::Zgroup, false),
+            Document::Zattrs | Document::Attrs => (zattrs, Document::Zattrs, false),
+            Document::AttributesJson => (attributes_json, Document::AttributesJson, true),
+            Document::Zmetadata => {
+                let error = StoreError::internal("consolidated metadata describe no node");
+                return Err(UnreadableDocument { document, error });
+            }
         };
-        hasher.write(name.as_bytes());
-        hasher.write_u64(document.version.0);
-        self.modified = self.modified.max(document.modified);
-        if document.size_bytes > MAX_DOCUMENT_BYTES {
+        hasher.write(name.name().as_bytes());
+        hasher.write_u64(stored.version.0);
+        self.modified = self.modified.max(stored.modified);
+        if stored.size_bytes > MAX_DOCUMENT_BYTES {
             // No other document may describe the node instead of the long one.
             self.texts = Default::default();
-            self.problem = Some(format!(
-                "{name}: {} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
-                document.size_bytes
-            ));
+            self.problem = Some(UnusedTexts::TooLong {
+                document,
+                size_bytes: stored.size_bytes,
+            });
             return Ok(false);
         }
-        *slot = Some(document.text?);
-        let describes_array = ["zarr.json", ".zarray", zarr::ATTRIBUTES_JSON];
-        if self.array.is_none() && describes_array.contains(name) {
-            self.array = Some((document.key, document.version));
+        *slot = Some(named(document, stored.text)?);
+        if self.array.is_none() && describes_array {
+            self.array = Some((stored.key, stored.version));
         }
         Ok(true)
     }
@@ -366,6 +445,20 @@ impl NodeDocuments {
             attributes_json: attributes_json.as_deref(),
         }
     }
+
+    /// Returns the texts as they are stored: without the separator that the keys of the chunks decide.
+    pub fn stored_documents(&self) -> zarr::Documents<'_> {
+        let mut documents = self.documents();
+        if let Some(zarray) = &self.stored_zarray {
+            documents.zarray = Some(zarray);
+        }
+        documents
+    }
+}
+
+/// Names the document whose reading failed.
+fn named<T>(document: Document, read: Result<T, StoreError>) -> Result<T, UnreadableDocument> {
+    read.map_err(|error| UnreadableDocument { document, error })
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ enum Dialect {
 ///
 /// # Errors
 /// The errors of the store, unless a document can never be read.
-pub async fn read_attributes_json(
+pub(super) async fn read_attributes_json(
     store: &dyn Store,
     key: &Key,
 ) -> Result<Option<StoredDocument>, StoreError> {

@@ -17,7 +17,7 @@ const MAX_NAMES: usize = 64;
 ///
 /// # Errors
 /// The errors of listing the array, unless it can never be listed.
-pub async fn with_separator<'a>(
+pub(super) async fn with_separator<'a>(
     store: &dyn Store,
     array: &Key,
     zarray: &'a [u8],

@@ -1,15 +1,13 @@
 //! Reads the metadata documents of a node. No chunk is read.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
 use crate::hierarchy::{
-    Document, MAX_DOCUMENT_BYTES, StoredDocument, read_attributes_json, read_document, read_v1,
-    with_separator,
+    Document, MAX_DOCUMENT_BYTES, NodeDocuments, UnreadableDocument, UnusedTexts, read_document,
 };
-use crate::store::{ErrorKind, Key, Store, StoreError, Version, map_concurrent};
-use crate::zarr::{Array, Consolidated, Documents, MetadataError, Node, ZarrFormat};
+use crate::store::{ErrorKind, Key, Store, StoreError, Version};
+use crate::zarr::{Array, Consolidated, MetadataError, Node, ZarrFormat};
 
 /// The node that the documents of a directory describe.
 #[derive(Debug)]
@@ -48,12 +46,6 @@ pub(super) struct DirectoryNode {
     pub(super) stale: Option<String>,
     /// The key and version of the document that describes an array, if the node is one.
     pub(super) document: Option<(Key, Version)>,
-}
-
-/// The text of a document.
-struct Text {
-    bytes: Vec<u8>,
-    document: (Key, Version),
 }
 
 impl From<NodeState> for DirectoryNode {
@@ -113,65 +105,28 @@ pub(super) async fn read_compared(
     key: &Key,
     copies: Option<(&Consolidated, &str)>,
 ) -> DirectoryNode {
-    let mut texts: [Option<Text>; 4] = [const { None }; 4];
-    let [documents @ .., _] = Document::ALL;
-    let found = map_concurrent(documents, |document| read_text(store, key, document)).await;
-    for ((document, text), found) in documents.iter().zip(&mut texts).zip(found) {
-        match found {
-            Ok(found) => *text = found,
-            Err(error) => return error.into_state(*document).into(),
+    let documents = match NodeDocuments::read_naming(store, key).await {
+        Ok(documents) => documents,
+        Err(unreadable) => {
+            let document = unreadable.document;
+            return DocumentError::of(key, unreadable)
+                .into_state(document)
+                .into();
         }
+    };
+    if let Some(UnusedTexts::TooLong {
+        document,
+        size_bytes,
+    }) = documents.problem
+    {
+        return DocumentError::too_long(size_bytes)
+            .into_state(document)
+            .into();
     }
     let stale = copies.and_then(|(consolidated, path)| {
-        let [zarr_json, zarray, zgroup, zattrs] = &texts;
-        let own = Documents {
-            zarr_json: bytes(zarr_json),
-            zarray: bytes(zarray),
-            zgroup: bytes(zgroup),
-            zattrs: bytes(zattrs),
-            attributes_json: None,
-        };
-        consolidated.difference(path, &own)
+        consolidated.difference(path, &documents.stored_documents())
     });
-    if let [None, Some(zarray), ..] = &mut texts {
-        match with_separator(store, key, &zarray.bytes).await {
-            Ok(Cow::Owned(complete)) => zarray.bytes = complete,
-            Ok(Cow::Borrowed(_)) => {}
-            Err(error) => {
-                let reason = cause(key, &error);
-                let error = DocumentError {
-                    reason,
-                    failure: Some(error.kind()),
-                };
-                return error.into_state(Document::Zarray).into();
-            }
-        }
-    }
-    let [zarr_json, zarray, zgroup, zattrs] = &texts;
-    let is_zarr = [zarr_json, zarray, zgroup].into_iter().any(Option::is_some);
-    let n5 = Document::AttributesJson;
-    let attributes_json = match is_zarr {
-        true => None,
-        false => match text_of(read_attributes_json(store, key).await, key, n5) {
-            Ok(text) => text,
-            Err(error) => return error.into_state(n5).into(),
-        },
-    };
-    let [v1_zarray, v1_attributes] = match is_zarr || attributes_json.is_some() {
-        true => [None, None],
-        false => match read_v1_texts(store, key).await {
-            Ok(texts) => texts,
-            Err(error) => return error.into_state(Document::Meta).into(),
-        },
-    };
-    let documents = Documents {
-        zarr_json: bytes(zarr_json),
-        zarray: bytes(zarray).or(bytes(&v1_zarray)),
-        zgroup: bytes(zgroup),
-        zattrs: bytes(zattrs).or(bytes(&v1_attributes)),
-        attributes_json: bytes(&attributes_json),
-    };
-    let Some(detected) = documents.node() else {
+    let Some(detected) = documents.documents().node() else {
         return DirectoryNode {
             stale,
             ..NodeState::Directory.into()
@@ -188,28 +143,12 @@ pub(super) async fn read_compared(
     };
     let ignored = detected.ignored.iter();
     let ignored = ignored.map(|name| format!("{name} is ignored: {read} defines the node"));
-    let describing = [zarr_json, zarray, &attributes_json, &v1_zarray];
-    let describing = describing.into_iter().find_map(Option::as_ref);
     DirectoryNode {
         state,
         ignored: ignored.collect(),
         stale,
-        document: describing.map(|text| text.document.clone()),
+        document: documents.array,
     }
-}
-
-fn bytes(text: &Option<Text>) -> Option<&[u8]> {
-    text.as_ref().map(|text| &text.bytes[..])
-}
-
-/// Reads the documents of a version 1 array as `.zarray` and `.zattrs`.
-async fn read_v1_texts(store: &dyn Store, key: &Key) -> Result<[Option<Text>; 2], DocumentError> {
-    let zarray = text_of(read_v1(store, key).await, key, Document::Meta)?;
-    let attributes = match zarray {
-        Some(_) => read_text(store, key, Document::Attrs).await?,
-        None => None,
-    };
-    Ok([zarray, attributes])
 }
 
 /// Returns the consolidated metadata of a group. In v2, they are in a document of their own.
@@ -230,11 +169,17 @@ pub(super) async fn consolidated(
     if group.format == ZarrFormat::N5 {
         return Ok(None);
     }
-    let text = read_text(store, key, Document::Zmetadata).await;
-    let Some(text) = text? else {
+    let document = Document::Zmetadata;
+    let of_store = |error| DocumentError::of(key, UnreadableDocument { document, error });
+    let stored = read_document(store, key, document).await;
+    let Some(stored) = stored.map_err(of_store)? else {
         return Ok(None);
     };
-    Consolidated::from_zmetadata(&text.bytes)
+    if stored.size_bytes > MAX_DOCUMENT_BYTES {
+        return Err(DocumentError::too_long(stored.size_bytes));
+    }
+    let text = stored.text.map_err(of_store)?;
+    Consolidated::from_zmetadata(&text)
         .map(Some)
         .map_err(|error| DocumentError {
             reason: error.to_string(),
@@ -250,6 +195,21 @@ pub(super) struct DocumentError {
 }
 
 impl DocumentError {
+    fn of(node: &Key, unreadable: UnreadableDocument) -> Self {
+        let key = node.join(unreadable.document.name().as_bytes());
+        Self {
+            reason: cause(&key.unwrap_or_default(), &unreadable.error),
+            failure: Some(unreadable.error.kind()),
+        }
+    }
+
+    fn too_long(size_bytes: u64) -> Self {
+        Self {
+            reason: format!("{size_bytes} bytes of metadata, the limit is {MAX_DOCUMENT_BYTES}"),
+            failure: None,
+        }
+    }
+
     pub(super) fn kind(&self) -> ErrorKind {
         self.failure.unwrap_or(ErrorKind::Corrupt)
     }
@@ -261,49 +221,6 @@ impl DocumentError {
             failure: self.failure,
         }
     }
-}
-
-/// Reads the text of a document; `None` if its absence is proven.
-async fn read_text(
-    store: &dyn Store,
-    node: &Key,
-    document: Document,
-) -> Result<Option<Text>, DocumentError> {
-    text_of(read_document(store, node, document).await, node, document)
-}
-
-/// Returns the text of a stored document.
-fn text_of(
-    found: Result<Option<StoredDocument>, StoreError>,
-    node: &Key,
-    document: Document,
-) -> Result<Option<Text>, DocumentError> {
-    let stored = match found {
-        Ok(Some(stored)) if stored.size_bytes > MAX_DOCUMENT_BYTES => {
-            let size = stored.size_bytes;
-            return Err(DocumentError {
-                reason: format!("{size} bytes of metadata, the limit is {MAX_DOCUMENT_BYTES}"),
-                failure: None,
-            });
-        }
-        found => found,
-    };
-    let text = stored.and_then(|stored| {
-        let Some(stored) = stored else {
-            return Ok(None);
-        };
-        Ok(Some(Text {
-            bytes: stored.text?,
-            document: (stored.key, stored.version),
-        }))
-    });
-    text.map_err(|error| {
-        let key = node.join(document.name().as_bytes());
-        DocumentError {
-            reason: cause(&key.unwrap_or_default(), &error),
-            failure: Some(error.kind()),
-        }
-    })
 }
 
 /// Returns the message of an error without its key.

@@ -112,13 +112,9 @@ impl SourceConsolidated {
             let document = self.nodes.document(path, name)?;
             Some(document.to_string().into_bytes())
         };
-        Some(NodeDocuments {
-            texts: NODE_DOCUMENT_NAMES.map(text),
-            version: version.0,
-            modified: self.modified,
-            problem: None,
-            array: Some((document.clone(), *version)),
-            own_versions: None,
-        })
+        let texts = NODE_DOCUMENT_NAMES.map(text);
+        let mut documents = NodeDocuments::of_texts(texts, version.0, self.modified);
+        documents.array = Some((document.clone(), *version));
+        Some(documents)
     }
 }

@@ -294,7 +294,7 @@ impl DocumentTree {
         budget.take_node()?;
         let bytes = twice(node.texts.iter().flatten());
         budget.modified = budget.modified.max(node.modified);
-        let problem = node.problem.clone().or_else(|| {
+        let problem = node.problem.as_ref().map(ToString::to_string).or_else(|| {
             let is_too_large = bytes > budget.most_bytes;
             is_too_large.then(|| {
                 let name = NODE_DOCUMENT_NAMES.iter().zip(&node.texts);

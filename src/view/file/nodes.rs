@@ -12,7 +12,7 @@ use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
-use crate::hierarchy::NodeDocuments;
+use crate::hierarchy::{NodeDocuments, UnusedTexts};
 use crate::node::{ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version, list_prefixes};
@@ -311,10 +311,10 @@ impl Nodes {
         if memory_bytes.saturating_add(NODE_BYTES) > most_bytes {
             documents.texts = Default::default();
             documents.array = None;
-            documents.problem = Some(format!(
-                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
-                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
-            ));
+            documents.problem = Some(UnusedTexts::TooMuchMemory {
+                memory_bytes,
+                most_bytes,
+            });
         }
     }
 
@@ -384,12 +384,13 @@ struct ParsedNode {
 impl ParsedNode {
     fn of(key: &Key, documents: &NodeDocuments) -> Self {
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
+        let problem = documents.problem.as_ref().map(ToString::to_string);
         let mut parsed = Self {
             node: implicit(),
             is_implicit: true,
             problems: Vec::new(),
-            broken: documents.problem.clone(),
-            unread_attributes: documents.problem.clone(),
+            broken: problem.clone(),
+            unread_attributes: problem,
         };
         if let Some(detected) = documents.documents().own_node() {
             for ignored in &detected.ignored {
