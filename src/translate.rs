@@ -46,11 +46,12 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
 
-pub use self::hierarchy::{HierarchyDocument, HierarchyError, zmetadata_json, zom_json};
+pub use self::hierarchy::{
+    Hierarchy, HierarchyDocument, HierarchyError, RenderHierarchy, zmetadata_json, zom_json,
+};
 
 use self::consolidated::RenderedConsolidated;
 use self::copied_document::DocumentVersion;
-use self::hierarchy::{Hierarchy, MAX_NODES};
 use self::node::{Translation, implicit_group, of_version_1, translate};
 use self::rendered_document::document_stat;
 use self::resolve::Resolved;
@@ -228,18 +229,18 @@ impl Translated {
     }
 }
 
-/// Returns the nodes at and below `root` that translations leave out, with the reasons, from a
-/// hierarchy of up to 10,000 nodes.
+/// Returns the nodes at and below `root` that translations leave out, with the reasons, from the documents of the
+/// nodes.
 ///
 /// # Errors
-/// The reason why they cannot be determined.
+/// Errors of the store.
 pub async fn diagnostics(
+    Hierarchy { tree, .. }: &Hierarchy,
     store: &Arc<dyn Store>,
     root: &Key,
     engine: &Arc<Engine>,
 ) -> Result<Vec<TranslationDiagnostic>, HierarchyError> {
     let mut diagnostics = Vec::new();
-    let Hierarchy { tree, .. } = &Hierarchy::read(&**store, root, engine, MAX_NODES).await?;
     let (v2, ttl) = (Target::V2, Duration::MAX);
     let v2 = Translated::new(Arc::clone(store), root.clone(), v2, ttl, Arc::clone(engine));
     let complete = v2.0.complete_arrays(tree.completable()).await?;

@@ -23,5 +23,5 @@ pub use file::nodes::{Nodes, NodesOptions, alias};
 pub use file::segment_content::{RenderedContent, SegmentContent};
 pub use format::format_set::FormatSet;
 pub(crate) use format::metadata::readme::shell_quoted;
-pub use format::{ESCAPE, Format, ParsedName, RenderHierarchy, Renderer};
+pub use format::{ESCAPE, Format, ParsedName, Renderer};
 pub use group::tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};

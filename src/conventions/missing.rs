@@ -267,7 +267,7 @@ pub(crate) fn zero_fill(
         return Ok(ZeroFill::Unknown);
     }
     let siblings = nodes.members(&node.key().parent(), MAX_SIBLINGS)?;
-    Ok(combined(siblings.iter().map(|sibling| evidence(sibling))))
+    Ok(siblings.conclusion(|siblings| combined(siblings.iter().map(|sibling| evidence(sibling)))))
 }
 
 /// Returns the evidence of the coordinates of an array, of the nearest group that has one: the groups of an

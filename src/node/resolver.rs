@@ -1,6 +1,7 @@
 //! The other nodes of a hierarchy and the numbers of small arrays, as pure functions ask for them.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use super::{ContentError, Value, ViewNode};
 use crate::array::ChunkTable;
@@ -30,7 +31,7 @@ pub trait NodeResolver {
     ///
     /// # Errors
     /// Errors of the store.
-    fn members(&self, group: &Key, most: usize) -> Result<Arc<Vec<Arc<ViewNode>>>, ContentError>;
+    fn members(&self, group: &Key, most: usize) -> Result<Arc<Members>, ContentError>;
 
     /// Returns whether latitudes and longitudes without a reference system are those of WGS 84.
     fn assumes_wgs84(&self) -> bool;
@@ -40,4 +41,36 @@ pub trait NodeResolver {
     /// # Errors
     /// [`ContentError::Absent`] if the array has too many chunks or the node is no array; errors of the store.
     fn chunk_table(&self, node: &ViewNode) -> Result<Arc<ChunkTable>, ContentError>;
+}
+
+/// Arrays and groups of a group, and what follows from all of them together.
+#[derive(Debug, Default)]
+pub struct Members {
+    nodes: Vec<Arc<ViewNode>>,
+    conclusion: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Members {
+    /// Creates the members of a group.
+    pub fn new(nodes: Vec<Arc<ViewNode>>) -> Self {
+        Self {
+            nodes,
+            conclusion: OnceLock::new(),
+        }
+    }
+
+    /// Returns the arrays and groups.
+    pub fn nodes(&self) -> &[Arc<ViewNode>] {
+        &self.nodes
+    }
+
+    /// Returns the result of a pure function of the members. It is kept, because each array of the group asks for it.
+    pub fn conclusion<T: Copy + Send + Sync + 'static>(
+        &self,
+        conclude: fn(&[Arc<ViewNode>]) -> T,
+    ) -> T {
+        let kept = (self.conclusion).get_or_init(|| Box::new(conclude(&self.nodes)));
+        // Only one function is kept; another one is called each time.
+        (kept.downcast_ref().copied()).unwrap_or_else(|| conclude(&self.nodes))
+    }
 }

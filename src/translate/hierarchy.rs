@@ -6,6 +6,7 @@ mod read;
 mod serialize;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -15,9 +16,10 @@ use crate::hierarchy::{NODE_DOCUMENT_NAMES, is_document_name};
 use crate::store::{Key, StoreError};
 use crate::zarr::{Detected, Documents, MetadataError, Node, ZarrFormat, is_n5_dataset};
 
-pub(super) use read::{Hierarchy, consolidated_at};
+pub use read::Hierarchy;
+pub(super) use read::consolidated_at;
 pub(super) use serialize::text;
-pub use serialize::{HierarchyDocument, zmetadata_json, zom_json};
+pub use serialize::{HierarchyDocument, RenderHierarchy, zmetadata_json, zom_json};
 
 /// The largest number of nodes in a tree.
 pub(super) const MAX_NODES: usize = 10_000;
@@ -27,10 +29,22 @@ pub(super) const MAX_NODES: usize = 10_000;
 pub(super) struct DocumentTree {
     /// The parsed documents, in the order of [`NODE_DOCUMENT_NAMES`].
     documents: [Option<Value>; 5],
+    parsed: ParsedDocuments,
     problem: Option<DocumentProblem>,
     /// Whether the node is an array of objects that are all text.
     is_text: bool,
     members: BTreeMap<String, DocumentTree>,
+}
+
+/// The node that documents describe, from its first use on: each translation and each diagnostic asks for it.
+#[derive(Debug, Default)]
+struct ParsedDocuments(OnceLock<Option<Detected>>);
+
+impl PartialEq for ParsedDocuments {
+    /// The documents decide.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The reason why the documents of a node do not describe it.
@@ -86,11 +100,21 @@ impl DocumentTree {
     }
 
     /// Returns the node that the documents describe, if it has documents.
-    fn node(&self) -> Option<Result<Node, MetadataError>> {
-        self.detected().map(|detected| detected.node)
+    fn node(&self) -> Option<&Result<Node, MetadataError>> {
+        self.detected().map(|detected| &detected.node)
     }
 
-    fn detected(&self) -> Option<Detected> {
+    fn detected(&self) -> Option<&Detected> {
+        self.parsed.0.get_or_init(|| self.detect()).as_ref()
+    }
+
+    /// Returns the documents, for a change.
+    fn documents_mut(&mut self) -> &mut [Option<Value>; 5] {
+        self.parsed = ParsedDocuments::default();
+        &mut self.documents
+    }
+
+    fn detect(&self) -> Option<Detected> {
         let text = |document: &Option<Value>| {
             document
                 .as_ref()
@@ -116,13 +140,13 @@ impl DocumentTree {
         let Some(detected) = self.detected() else {
             return Some(Translation::Directory);
         };
-        match detected.node {
+        match &detected.node {
             Err(_) if target.shows_broken(detected.format) => None,
             Err(error) => Some(Translation::Unsupported(error.to_string())),
             Ok(node) => {
                 let [zarr_json, zarray, ..] = &self.documents;
                 let raw = zarr_json.as_ref().or(zarray.as_ref());
-                Some(translate(target, &node, raw, self.is_text))
+                Some(translate(target, node, raw, self.is_text))
             }
         }
     }
@@ -154,14 +178,15 @@ impl DocumentTree {
             };
             node = member;
         }
-        node.documents = Default::default();
+        *node.documents_mut() = Default::default();
         node.set_documents(documents);
     }
 
     fn set_documents(&mut self, documents: JsonDocuments) {
+        let own = self.documents_mut();
         for (name, text) in documents {
             let place = NODE_DOCUMENT_NAMES.iter().position(|at| *at == name);
-            let slot = place.and_then(|at| self.documents.get_mut(at));
+            let slot = place.and_then(|at| own.get_mut(at));
             if let Some(slot) = slot {
                 *slot = Some(text);
             }
@@ -169,16 +194,16 @@ impl DocumentTree {
     }
 
     /// Returns the tree of a translation, without left out nodes.
-    pub(super) fn translated(self, target: Target) -> Option<Self> {
+    pub(super) fn translated(&self, target: Target) -> Option<Self> {
         let translation = self.translation(target)?;
         self.translated_to(target, translation)
     }
 
-    fn translated_to(self, target: Target, translation: Translation) -> Option<Self> {
+    fn translated_to(&self, target: Target, translation: Translation) -> Option<Self> {
         let mut translated = Self::default();
         match translation {
             Translation::Same | Translation::Group(None) => {
-                translated.documents = self.documents;
+                translated.documents.clone_from(&self.documents);
             }
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => {
                 translated.set_documents(texts);
@@ -186,7 +211,7 @@ impl DocumentTree {
             Translation::Directory => {}
             Translation::Unsupported(_) => return None,
         }
-        for (name, member) in self.members {
+        for (name, member) in &self.members {
             if is_document_name(name.as_bytes()) {
                 continue;
             }
@@ -196,7 +221,7 @@ impl DocumentTree {
                 Some(translation) => translation,
             };
             if let Some(member) = member.translated_to(target, translation) {
-                translated.members.insert(name, member);
+                translated.members.insert(name.clone(), member);
             }
         }
         Some(translated)

@@ -197,11 +197,7 @@ impl MuxTree {
         let views = self.views.group_number().await?;
         let names = [(NATIVE, NATIVE_ROOT), (VIEWS, views)];
         let names = names.map(|(name, ino)| ListedName::directory(name, ino));
-        Ok(Box::new(ListedDir {
-            ino,
-            parent: ino,
-            names: names.into(),
-        }))
+        Ok(Box::new(ListedDir::new(ino, ino, names.into())))
     }
 }
 

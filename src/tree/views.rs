@@ -7,9 +7,12 @@
 
 mod current;
 mod examples;
+mod files_ahead;
 mod find;
 mod listing;
 mod names;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::HashMap;
@@ -19,6 +22,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::FutureExt;
 
+use self::files_ahead::FilesAhead;
 use self::find::find_chunk;
 use self::listing::ChunkDirStream;
 pub(super) use self::listing::{ListedDir, ListedName};
@@ -117,7 +121,9 @@ impl ViewTree {
                         names.push(name);
                     }
                 }
-                Ok(Box::new(ListedDir { ino, parent, names }))
+                let ahead = FilesAhead::of(&self.nodes, &view);
+                let listed = ListedDir::new(ino, parent, names).with_files_ahead(ahead);
+                Ok(Box::new(listed))
             }
             ViewKind::Chunks { .. } => Ok(Box::new(ChunkDirStream { ino, parent, view })),
             ViewKind::File(..) | ViewKind::Chunk(_) | ViewKind::Inner(_) | ViewKind::Errors(_) => {

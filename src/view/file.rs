@@ -10,7 +10,7 @@ pub(super) mod content;
 pub(super) mod layout;
 pub(super) mod nodes;
 mod read;
-mod render;
+pub(super) mod render;
 pub(super) mod segment_content;
 mod source_name;
 mod texts;

@@ -46,11 +46,9 @@ use self::table::TABLE;
 use super::file::layout::VirtualFile;
 use super::file::nodes::Nodes;
 use super::group::tree::{GroupTree, TreeScope};
-use crate::array::Engine;
 use crate::conventions::description::Field;
 use crate::node::{ArrayView, ContentError, NodeResolver, ViewNode};
-use crate::store::{Key, Store};
-use crate::translate::{HierarchyDocument, HierarchyError, Target};
+use crate::translate::{RenderHierarchy, Target};
 use crate::units::nearest;
 
 /// Separates the name of the node and the suffix if a group or another file has the plain name.
@@ -59,13 +57,6 @@ pub const ESCAPE: &str = "~view";
 /// A view format: the index of its row in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Format(u8);
-
-/// A function that renders a text from the documents of all nodes below a group.
-pub type RenderHierarchy = for<'a> fn(
-    &'a dyn Store,
-    &'a Key,
-    &'a Engine,
-) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>>;
 
 /// A function that fails if the metadata of the nodes of a group do not prove that the group has a file.
 pub(super) type CheckFile =

@@ -12,12 +12,9 @@ use futures_util::future::join_all;
 use super::file::nodes::Nodes;
 use super::group::tree::TreeScope;
 use crate::array::ChunkTable;
-use crate::node::{ContentError, NodeResolver, Value, ViewNode};
+use crate::node::{ContentError, Members, NodeResolver, Value, ViewNode};
 use crate::store::{Key, ListingSupport};
 use crate::sync::Mutex;
-
-/// The arrays and groups of a group.
-type Members = Arc<Vec<Arc<ViewNode>>>;
 
 /// The data that were read for one format of one array.
 #[derive(Debug, Default)]
@@ -26,7 +23,7 @@ struct ResolvedInputs {
     numbers: HashMap<(Key, u64), Result<Vec<Value>, ContentError>>,
     texts: HashMap<Key, Result<Arc<Vec<String>>, ContentError>>,
     tables: HashMap<Key, Result<Arc<ChunkTable>, ContentError>>,
-    members: HashMap<(Key, usize), Result<Members, ContentError>>,
+    members: HashMap<(Key, usize), Result<Arc<Members>, ContentError>>,
     missing: Mutex<Vec<MissingInput>>,
     assumes_wgs84: bool,
 }
@@ -76,7 +73,7 @@ impl NodeResolver for ResolvedInputs {
         }
     }
 
-    fn members(&self, group: &Key, most: usize) -> Result<Members, ContentError> {
+    fn members(&self, group: &Key, most: usize) -> Result<Arc<Members>, ContentError> {
         match self.members.get(&(group.clone(), most)) {
             Some(found) => found.clone(),
             None => Err(self.note(MissingInput::Members(group.clone(), most))),
@@ -101,7 +98,7 @@ enum LoadedInput {
     Numbers((Key, u64), Result<Vec<Value>, ContentError>),
     Texts(Key, Result<Arc<Vec<String>>, ContentError>),
     Table(Key, Result<Arc<ChunkTable>, ContentError>),
-    Members((Key, usize), Result<Members, ContentError>),
+    Members((Key, usize), Result<Arc<Members>, ContentError>),
 }
 
 impl Nodes {
@@ -170,21 +167,17 @@ impl Nodes {
             }
             MissingInput::Members(key, most) => {
                 let members = self.members(&key, most).await;
-                LoadedInput::Members((key, most), members.map(Arc::new))
+                LoadedInput::Members((key, most), members)
             }
         }
     }
 
     /// Returns at most `most` arrays and groups of a group; none if the store does not list all of them.
-    async fn members(&self, group: &Key, most: usize) -> Result<Vec<Arc<ViewNode>>, ContentError> {
+    async fn members(&self, group: &Key, most: usize) -> Result<Arc<Members>, ContentError> {
         let is_complete = self.store().capabilities().listing == ListingSupport::Complete;
         if !is_complete && self.store().incomplete_listing(group).await?.is_some() {
-            return Ok(Vec::new());
+            return Ok(Arc::default());
         }
-        let mut members = Vec::new();
-        for key in &*self.member_keys(group, most).await? {
-            members.push(self.node(key).await?);
-        }
-        Ok(members)
+        Ok(self.first_members(group, most).await?)
     }
 }

@@ -26,9 +26,9 @@ const MAX_REMOTE_NODES: usize = 1000;
 /// The largest depth of a hierarchy.
 const MAX_DEPTH: usize = 64;
 
-/// A tree that was read, with its memory.
+/// The documents of a node and of all nodes below it, with their memory.
 #[derive(Debug)]
-pub(in crate::translate) struct Hierarchy {
+pub struct Hierarchy {
     pub(in crate::translate) tree: DocumentTree,
     /// The time of the last modification of any document.
     pub(in crate::translate) modified: SystemTime,
@@ -104,17 +104,30 @@ impl Hierarchy {
         Self::read_up_to(store, key, engine, [most, 0]).await
     }
 
-    /// As [`Hierarchy::read_all`], but also from the documents of a remote store whose names are known.
+    /// Reads the node at a key and up to 10,000 nodes below it: from their documents, or, in a remote store, from
+    /// consolidated metadata, or from up to 1,000 documents whose names are known.
     ///
     /// # Errors
     /// The reason why the hierarchy cannot be read.
-    pub(in crate::translate) async fn read_documents(
+    pub async fn read_documents(
         store: &dyn Store,
         key: &Key,
         engine: &Engine,
     ) -> Result<Self, HierarchyError> {
         let most = [MAX_NODES, MAX_REMOTE_NODES];
-        complete(Self::read_up_to(store, key, engine, most).await)
+        Self::read_up_to(store, key, engine, most).await
+    }
+
+    /// As [`Hierarchy::read_documents`], but reads the documents of a remote store only from consolidated metadata.
+    ///
+    /// # Errors
+    /// The reason why the hierarchy cannot be read.
+    pub async fn read_for_diagnostics(
+        store: &dyn Store,
+        key: &Key,
+        engine: &Engine,
+    ) -> Result<Self, HierarchyError> {
+        Self::read(store, key, engine, MAX_NODES).await
     }
 
     /// `most` are the largest numbers of nodes that are read one by one from a local and from a remote store.
@@ -145,12 +158,16 @@ impl Hierarchy {
         engine: &Engine,
         most: usize,
     ) -> Result<Self, HierarchyError> {
-        complete(Self::read(store, key, engine, most).await)
+        let read = Self::read(store, key, engine, most).await;
+        complete(read.as_ref().map_err(Clone::clone))?;
+        read
     }
 }
 
 /// Fails if any node of a hierarchy could not be read.
-fn complete(read: Result<Hierarchy, HierarchyError>) -> Result<Hierarchy, HierarchyError> {
+pub(super) fn complete(
+    read: Result<&Hierarchy, HierarchyError>,
+) -> Result<&Hierarchy, HierarchyError> {
     let read = read.map_err(|none| match none {
         HierarchyError::Failed(error) if error.is_lasting() => unreadable_error(&error.to_string()),
         none => none,
@@ -236,7 +253,7 @@ impl DocumentTree {
                     DocumentRef::new(store, documents.get(key)),
                     key,
                     Target::V3,
-                    &node,
+                    node,
                     engine,
                 )
                 .await;
@@ -276,10 +293,10 @@ impl DocumentTree {
         let Some(Ok(Node::Group(group))) = self.node() else {
             return Ok(None);
         };
-        match (group.consolidated, &documents.array) {
+        match (&group.consolidated, &documents.array) {
             (Some(consolidated), Some(document)) => {
                 budget.take_bytes(key, twice(documents.texts.iter().flatten()))?;
-                Ok(Some((consolidated, document.clone())))
+                Ok(Some((consolidated.clone(), document.clone())))
             }
             (None, _) if group.format == ZarrFormat::V2 => zmetadata_at(store, key, budget).await,
             _ => Ok(None),
@@ -392,7 +409,7 @@ impl DocumentTree {
                 }
                 node = node.members.entry(name.to_owned()).or_default();
             }
-            for (slot, name) in node.documents.iter_mut().zip(NODE_DOCUMENT_NAMES) {
+            for (slot, name) in node.documents_mut().iter_mut().zip(NODE_DOCUMENT_NAMES) {
                 *slot = consolidated.document(full_path, name).cloned();
             }
         }

@@ -3,15 +3,12 @@
 
 use std::collections::HashSet;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::read::Hierarchy;
+use super::read::{Hierarchy, complete};
 use super::{DocumentTree, HierarchyError};
-use crate::array::Engine;
 use crate::hierarchy::NODE_DOCUMENT_NAMES;
-use crate::store::{Key, Store};
+use crate::store::Key;
 use crate::translate::Target;
 
 impl DocumentTree {
@@ -104,12 +101,33 @@ fn inline(metadata: Map<String, Value>) -> Value {
 }
 
 /// The document of a whole hierarchy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HierarchyDocument {
-    /// The document.
-    pub text: Vec<u8>,
+    json: Value,
     /// Messages for users about missing nodes and the reasons.
     pub notes: Vec<String>,
+}
+
+/// A function that returns the document of a hierarchy, whose root is the node at the key.
+pub type RenderHierarchy = fn(&Hierarchy, &Key) -> Result<HierarchyDocument, HierarchyError>;
+
+impl HierarchyDocument {
+    /// Returns the document that `render` makes of the documents below a key.
+    ///
+    /// # Errors
+    /// The reason why the node has no such document: one is that not all nodes could be read.
+    pub fn of(
+        read: &Result<Hierarchy, HierarchyError>,
+        key: &Key,
+        render: RenderHierarchy,
+    ) -> Result<Self, HierarchyError> {
+        render(complete(read.as_ref().map_err(Clone::clone))?, key)
+    }
+
+    /// Returns the text of the document.
+    pub fn text(&self) -> Vec<u8> {
+        text(&self.json)
+    }
 }
 
 /// Returns `zom.json` of the node at a key: the Zarr Object Model (ZEP 6) of the node and all nodes
@@ -117,27 +135,20 @@ pub struct HierarchyDocument {
 ///
 /// # Errors
 /// The reason why the node has no such document.
-pub fn zom_json<'a>(
-    store: &'a dyn Store,
-    key: &'a Key,
-    engine: &'a Engine,
-) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>> {
-    async move {
-        let read = Hierarchy::read_documents(store, key, engine).await?;
-        let mut notes = Vec::new();
-        let mut tree = read.tree;
-        if tree.is_n5() {
-            tree.diagnostics(Target::V3, key, &HashSet::new(), &mut |key, why| {
-                notes.push(format!("without {key}: {why}"));
-            });
-            tree = tree.translated(Target::V3).unwrap_or_default();
+pub fn zom_json(read: &Hierarchy, key: &Key) -> Result<HierarchyDocument, HierarchyError> {
+    let mut notes = Vec::new();
+    let model = match read.tree.is_n5() {
+        false => read.tree.zom(key, &mut notes),
+        true => {
+            let mut leave_out = |key: &Key, why: &str| notes.push(format!("without {key}: {why}"));
+            read.tree
+                .diagnostics(Target::V3, key, &HashSet::new(), &mut leave_out);
+            let translated = read.tree.translated(Target::V3).unwrap_or_default();
+            translated.zom(key, &mut notes)
         }
-        let model = tree.zom(key, &mut notes);
-        let model = model.ok_or_else(|| HierarchyError::Absent("no document of a node".into()))?;
-        let text = text(&model);
-        Ok(HierarchyDocument { text, notes })
-    }
-    .boxed()
+    };
+    let json = model.ok_or_else(|| HierarchyError::Absent("no document of a node".into()))?;
+    Ok(HierarchyDocument { json, notes })
 }
 
 /// Returns `.zmetadata` of the version 2 nodes at and below a key.
@@ -145,32 +156,22 @@ pub fn zom_json<'a>(
 /// # Errors
 /// The reason why the node has none. It must be a version 2 node, and all version 2 documents below
 /// it must be valid JSON, because readers of consolidated metadata read no documents.
-pub fn zmetadata_json<'a>(
-    store: &'a dyn Store,
-    key: &'a Key,
-    engine: &'a Engine,
-) -> BoxFuture<'a, Result<HierarchyDocument, HierarchyError>> {
-    async move {
-        let Hierarchy { tree, .. } = &Hierarchy::read_documents(store, key, engine).await?;
-        if tree.documents[0].is_some() {
-            let what = "consolidated metadata of version 3 are in zarr.json";
-            return Err(HierarchyError::Absent(what.into()));
-        }
-        if tree.is_n5() {
-            let what = "consolidated metadata of N5 are those of as-v2";
-            return Err(HierarchyError::Absent(what.into()));
-        }
-        if let Some(why) = tree.invalid_v2() {
-            return Err(HierarchyError::Absent(format!(
-                "a document is not consolidated: {why}"
-            )));
-        }
-        Ok(HierarchyDocument {
-            text: text(&tree.zmetadata()),
-            notes: Vec::new(),
-        })
+pub fn zmetadata_json(read: &Hierarchy, _: &Key) -> Result<HierarchyDocument, HierarchyError> {
+    let tree = &read.tree;
+    let absent = |why: &str| Err(HierarchyError::Absent(why.to_owned()));
+    if tree.documents[0].is_some() {
+        return absent("consolidated metadata of version 3 are in zarr.json");
     }
-    .boxed()
+    if tree.is_n5() {
+        return absent("consolidated metadata of N5 are those of as-v2");
+    }
+    if let Some(why) = tree.invalid_v2() {
+        return absent(&format!("a document is not consolidated: {why}"));
+    }
+    Ok(HierarchyDocument {
+        json: tree.zmetadata(),
+        notes: Vec::new(),
+    })
 }
 
 /// Returns the indented text of a document.

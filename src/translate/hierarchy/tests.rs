@@ -64,7 +64,7 @@ fn the_object_model_has_the_content_of_documents_and_members() {
     let zom = |path: &str| block_on(zom_json(&store, &key(path), &engine()));
     let zmetadata = |path: &str| block_on(zmetadata_json(&store, &key(path), &engine()));
     let parsed =
-        |whole: &HierarchyDocument| -> Value { serde_json::from_slice(&whole.text).unwrap() };
+        |whole: &HierarchyDocument| -> Value { serde_json::from_slice(&whole.text()).unwrap() };
     let found = zom("").unwrap();
     assert_eq!(parsed(&found), expected);
     assert_eq!(found.notes, ["without broken: its document is no object"]);
@@ -136,12 +136,14 @@ fn consolidated_metadata_of_a_parent_describe_inner_groups_of_remote_stores() {
     };
     for path in ["g", "g/h"] {
         let (local, remote) = (values(), TestStore::remote(values()));
-        for make in [zom_json, zmetadata_json] {
+        for make in [super::zom_json, super::zmetadata_json] {
             let [local, remote]: [&dyn Store; 2] = [&local, &remote];
-            let [local, remote] =
-                [local, remote].map(|store| block_on(make(store, &key(path), &engine())));
-            let [local, remote]: [Value; 2] =
-                [local, remote].map(|whole| serde_json::from_slice(&whole.unwrap().text).unwrap());
+            let [local, remote] = [local, remote].map(|store| {
+                let read = block_on(Hierarchy::read_documents(store, &key(path), &engine()));
+                HierarchyDocument::of(&read, &key(path), make)
+            });
+            let [local, remote]: [Value; 2] = [local, remote]
+                .map(|whole| serde_json::from_slice(&whole.unwrap().text()).unwrap());
             assert_eq!(local, remote, "{path}");
         }
     }
@@ -257,10 +259,7 @@ fn a_node_that_cannot_be_read_is_in_no_consolidated_document() {
         [
             block_on(zom_json(store, root, &engine())),
             block_on(zmetadata_json(store, root, &engine())),
-            read_all(store).map(|_| HierarchyDocument {
-                text: Vec::new(),
-                notes: Vec::new(),
-            }),
+            read_all(store).map(|_| HierarchyDocument::default()),
         ]
     };
     for whole in wholes(&TestStore::local(values(), "", true)) {
@@ -301,7 +300,7 @@ fn a_node_of_invalid_json_is_named_in_notes_and_has_no_consolidated_copy() {
     values.push((key("b/.zarray"), zarray().to_string().into_bytes()));
     let store = MemoryStore::new(values);
     let whole = block_on(zom_json(&store, &Key::root(), &engine())).unwrap();
-    let model: Value = serde_json::from_slice(&whole.text).unwrap();
+    let model: Value = serde_json::from_slice(&whole.text()).unwrap();
     assert_eq!(model["members"].as_object().unwrap().len(), 1);
     assert_eq!(
         whole.notes,
@@ -325,6 +324,24 @@ fn a_node_of_invalid_json_is_named_in_notes_and_has_no_consolidated_copy() {
     );
 }
 
+async fn zom_json(
+    store: &dyn Store,
+    key: &Key,
+    engine: &Engine,
+) -> Result<HierarchyDocument, HierarchyError> {
+    let read = Hierarchy::read_documents(store, key, engine).await;
+    HierarchyDocument::of(&read, key, super::zom_json)
+}
+
+async fn zmetadata_json(
+    store: &dyn Store,
+    key: &Key,
+    engine: &Engine,
+) -> Result<HierarchyDocument, HierarchyError> {
+    let read = Hierarchy::read_documents(store, key, engine).await;
+    HierarchyDocument::of(&read, key, super::zmetadata_json)
+}
+
 fn read(store: &dyn Store) -> Result<Hierarchy, HierarchyError> {
     read_with(store, &engine())
 }
@@ -344,7 +361,9 @@ fn read_all(store: &dyn Store) -> Result<Hierarchy, HierarchyError> {
 
 fn diagnosed(store: impl Store + 'static, root: &Key) -> Vec<TranslationDiagnostic> {
     let store: Arc<dyn Store> = Arc::new(store);
-    block_on(diagnostics(&store, root, &engine())).unwrap()
+    let engine = engine();
+    let read = block_on(Hierarchy::read_for_diagnostics(&*store, root, &engine)).unwrap();
+    block_on(diagnostics(&read, &store, root, &engine)).unwrap()
 }
 
 fn lines(store: impl Store + 'static) -> Vec<String> {

@@ -1,5 +1,8 @@
 //! Open directories of views, whose cookies are counts.
 
+use async_trait::async_trait;
+
+use super::files_ahead::FilesAhead;
 use super::view::View;
 use crate::store::{Kind, StoreError, Visited};
 use crate::tree::{DOTS, DirStream, Entry, Ino, Visit, visit_dots};
@@ -26,22 +29,60 @@ impl ListedName {
 /// A directory whose names are computed when it is opened.
 #[derive(Debug)]
 pub(in crate::tree) struct ListedDir {
-    pub(in crate::tree) ino: Ino,
-    pub(in crate::tree) parent: Ino,
-    pub(in crate::tree) names: Vec<ListedName>,
+    ino: Ino,
+    parent: Ino,
+    names: Vec<ListedName>,
+    ahead: Option<FilesAhead>,
 }
 
-impl DirStream for ListedDir {
-    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+impl ListedDir {
+    /// Creates a directory of these names.
+    pub(in crate::tree) fn new(ino: Ino, parent: Ino, names: Vec<ListedName>) -> Self {
+        Self {
+            ino,
+            parent,
+            names,
+            ahead: None,
+        }
+    }
+
+    /// Renders files ahead of the requests for their attributes.
+    pub(super) fn with_files_ahead(self, ahead: Option<FilesAhead>) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// Visits the names before `end`.
+    fn visit_until(&self, end: usize, cookie: u64, visit: &mut Visit<'_>) -> Visited {
         let nth = |number| self.names.get(usize::try_from(number).ok()?).cloned();
         let numbers = (self.ino, self.parent);
-        Ok(visit_names(
-            numbers,
-            self.names.len() as u64,
-            nth,
-            cookie,
-            visit,
-        ))
+        let length = self.names.len().min(end);
+        match visit_names(numbers, length as u64, nth, cookie, visit) {
+            Visited::End if length < self.names.len() => Visited::Pending,
+            visited => visited,
+        }
+    }
+}
+
+#[async_trait]
+impl DirStream for ListedDir {
+    fn visit(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        let first = usize::try_from(cookie.saturating_sub(DOTS)).unwrap_or(usize::MAX);
+        let all = self.names.len();
+        let end = self.ahead.as_mut().map_or(all, |it| it.end(first, all));
+        Ok(self.visit_until(end, cookie, visit))
+    }
+
+    fn visit_names(&mut self, cookie: u64, visit: &mut Visit<'_>) -> Result<Visited, StoreError> {
+        Ok(self.visit_until(usize::MAX, cookie, visit))
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        if let Some(ahead) = &mut self.ahead {
+            ahead
+                .render(self.names.iter().map(|listed| &listed.name[..]))
+                .await;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
 use crate::hierarchy::{NodeDocuments, UnusedTexts};
-use crate::node::{ContentError, NodeElements, ViewNode};
+use crate::node::{ContentError, Members, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version, list_prefixes};
 use crate::sync::Mutex;
@@ -50,12 +50,11 @@ pub struct Nodes {
     pub(in crate::view) whole_file_loads: SingleFlight<u64, Arc<Vec<u8>>, StoreError>,
     pub(in crate::view) whole_file_ids: AtomicU64,
     pub(in crate::view) files_with_gap: FilesWithGap,
-    /// The keys of the first members of groups, and when they were listed.
-    member_keys: Mutex<WeightedLru<(Key, usize), ListedMembers>>,
+    first_members: Mutex<WeightedLru<(Key, usize), ReadMembers>>,
 }
 
-/// The keys of the first members of a group, and when they were listed.
-type ListedMembers = (Arc<Vec<Key>>, Instant);
+/// The first members of a group, and when the oldest of them was read.
+type ReadMembers = (Arc<Members>, Instant);
 
 /// Identifies a file of a node: the node's key and version, and the number of the format.
 pub(in crate::view) type FileId = (Key, u64, u8);
@@ -98,7 +97,7 @@ impl Nodes {
             whole_file_loads: SingleFlight::default(),
             whole_file_ids: AtomicU64::new(0),
             files_with_gap: FilesWithGap::default(),
-            member_keys: WeightedLru::new(memory / 256, usize::MAX).into(),
+            first_members: WeightedLru::new(memory / 256, usize::MAX).into(),
         }
     }
 
@@ -213,35 +212,44 @@ impl Nodes {
         true
     }
 
-    /// Returns the keys of at most `most` members of a group, which are trusted as long as cached nodes: the views of
-    /// each array of the group ask for them.
+    /// Returns at most `most` members of a group, which are trusted as long as the oldest of them: the views of each
+    /// array of the group ask for them.
     ///
     /// # Errors
     /// Errors of the store.
-    pub(in crate::view) async fn member_keys(
+    pub(in crate::view) async fn first_members(
         &self,
         group: &Key,
         most: usize,
-    ) -> Result<Arc<Vec<Key>>, StoreError> {
+    ) -> Result<Arc<Members>, StoreError> {
         let id = (group.clone(), most);
-        if let Some((keys, since)) = self.member_keys.lock().get(&id)
+        if let Some((members, since)) = self.first_members.lock().get(&id)
             && self.is_young(*since)
+            && !members.nodes().iter().any(|node| node.is_outdated())
         {
-            return Ok(Arc::clone(keys));
+            return Ok(Arc::clone(members));
         }
-        let since = Instant::now();
+        let mut since = Instant::now();
         let names = list_prefixes(&*self.store, group, most).await?;
         let names = names.iter().take(most);
-        let keys: Vec<Key> = names.filter_map(|name| group.join(name).ok()).collect();
-        let bytes = keys
-            .iter()
-            .map(|key| size_of::<Key>() + key.as_bytes().len());
-        let bytes = bytes.sum::<usize>() as u64;
-        let keys = Arc::new(keys);
-        let listed = (Arc::clone(&keys), since);
-        let evicted = self.member_keys.lock().insert(id, listed, bytes);
+        let (mut nodes, mut bytes) = (Vec::new(), 0_u64);
+        for key in names.filter_map(|name| group.join(name).ok()) {
+            let node = self.node(&key).await?;
+            since = since.min(self.read_at(&key).unwrap_or(since));
+            bytes = bytes.saturating_add(node.memory_bytes.saturating_add(NODE_BYTES));
+            nodes.push(node);
+        }
+        let members = Arc::new(Members::new(nodes));
+        let read = (Arc::clone(&members), since);
+        let evicted = self.first_members.lock().insert(id, read, bytes);
         drop(evicted);
-        Ok(keys)
+        Ok(members)
+    }
+
+    /// Returns when a cached node was read, or was last found unchanged.
+    fn read_at(&self, key: &Key) -> Option<Instant> {
+        let read = self.read.lock();
+        read.peek(key).map(|((_, since), _)| *since)
     }
 
     /// Returns whether what was read at a time is trusted without asking the store again.

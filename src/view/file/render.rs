@@ -15,6 +15,7 @@ use crate::array::ArrayReader;
 use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;
+use crate::translate::{Hierarchy, HierarchyDocument};
 use crate::view::format::image_stack;
 use crate::view::format::packed::{self, hdf5_encoding};
 use crate::view::format::{Format, Renderer};
@@ -221,11 +222,13 @@ impl Nodes {
     ) -> Result<VirtualFile, ContentError> {
         match format.renderer() {
             Renderer::Hierarchy(make) => {
-                let whole = make(&**self.store(), &node.key, self.engine()).await?;
-                let notes = whole.notes;
+                let (store, engine) = (self.store(), self.engine());
+                let read = Hierarchy::read_documents(&**store, &node.key, engine).await;
+                let whole = HierarchyDocument::of(&read, &node.key, make)?;
+                let text = whole.text();
                 Ok(VirtualFile {
-                    notes,
-                    ..VirtualFile::text(whole.text)
+                    notes: whole.notes,
+                    ..VirtualFile::text(text)
                 })
             }
             Renderer::Group(scope, _, make) => {
@@ -344,7 +347,7 @@ fn file_id(node: &ViewNode, format: Format) -> FileId {
 }
 
 /// Checks that a format applies to the kind of a node.
-fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
+pub(in crate::view) fn check_kind(node: &ViewNode, format: Format) -> Result<(), String> {
     match (format.renderer(), &node.elements) {
         (Renderer::Hierarchy(_), _) if node.is_array() || node.is_implicit => {
             Err("no document says that it is a group".into())

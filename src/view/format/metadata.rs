@@ -1,5 +1,6 @@
 //! Texts about a node: its attributes, its metadata and the list of its views.
 
+mod hierarchy_findings;
 pub(in crate::view) mod readme;
 mod stale_copies;
 mod view_list;

@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures_util::future::{Either, ready};
 use serde_json::{Map, Value as Json, json};
 
+use super::hierarchy_findings::{LeftOut, ViewNotes};
 use super::readme::{AvailableView, Diagnostic, Readme};
 use crate::conventions::anndata;
 use crate::conventions::description::{Description, Field};
@@ -13,10 +15,9 @@ use crate::conventions::georef::context::Notes;
 use crate::conventions::members;
 use crate::hierarchy::{Collection, find_hierarchies, not_shown};
 use crate::node::{ContentError, ViewNode};
+use crate::runtime;
 use crate::store::{Key, list_prefixes, map_concurrent};
-use crate::translate::{
-    HierarchyError, Target, Translated, diagnostics as translation_diagnostics,
-};
+use crate::translate::{HierarchyError, Target, Translated};
 use crate::view::file::content::{Content, InputTime};
 use crate::view::file::nodes::Nodes;
 use crate::view::format::{Format, Renderer, image_stack, packed};
@@ -87,25 +88,14 @@ impl Nodes {
             .map(|absent| Diagnostic::of_node(absent.what));
         readme.diagnostics.extend(absent);
         let mut inputs = InputTime::now();
-        let is_list =
-            |format: Format| matches!(format.renderer(), Renderer::Readme | Renderer::ViewList);
-        let formats = Format::all().filter(|format| format.suits(is_array));
-        for format in formats.filter(|format| !is_list(*format)) {
+        let (notes, left_out) = self.notes_of_views(node, &mut inputs).await;
+        for (format, notes) in notes {
             let name = format.unique_name(&node.name, is_array);
-            let is_checked_only = format.is_packed() || format.is_unlisted(is_array);
-            let content = match format.is_of_many() && !is_checked_only {
-                true => self.content(node, format).await.map(Some),
-                false => self.check(node, format).await.map(|()| None),
-            };
-            match content {
-                Ok(content) => {
-                    if let Some(Content::File(file)) = content {
-                        inputs.oldest = inputs.oldest.min(file.inputs.oldest);
-                        let notes = file.file.notes.iter();
-                        readme
-                            .diagnostics
-                            .extend(notes.map(|note| Diagnostic::of_view(&name, note)));
-                    }
+            match notes {
+                Ok(notes) => {
+                    let notes = notes.iter();
+                    let notes = notes.map(|note| Diagnostic::of_view(&name, note));
+                    readme.diagnostics.extend(notes);
                     readme.views.push(AvailableView {
                         format: format.name(),
                         description: format.description(),
@@ -141,6 +131,7 @@ impl Nodes {
         }
         if node.key == self.options().root {
             self.add_translations(node, &mut readme, &mut inputs).await;
+            add_left_out(node, left_out, &mut readme, &mut inputs);
         }
         // Listed views come first, and metadata last.
         let is_metadata = |word: &str| word.parse().is_ok_and(Format::is_of_node);
@@ -148,6 +139,46 @@ impl Nodes {
             .views
             .sort_by_key(|view| (is_metadata(view.format), !view.is_listed));
         Ok((readme, inputs))
+    }
+
+    /// Returns the notes of the views of a node, in the order of formats, or why it has no such view; and the nodes
+    /// that translations leave out. Another thread reads the documents of the hierarchy, unless each takes a request.
+    async fn notes_of_views(
+        self: &Arc<Self>,
+        node: &Arc<ViewNode>,
+        inputs: &mut InputTime,
+    ) -> (Vec<(Format, ViewNotes)>, Option<LeftOut>) {
+        let (nodes, own) = (Arc::clone(self), Arc::clone(node));
+        let findings = async move { nodes.hierarchy_findings(&own).await };
+        let findings = match self.store().capabilities().is_remote {
+            true => Either::Left(ready(findings.await)),
+            false => Either::Right(runtime::spawn(findings)),
+        };
+        let is_list =
+            |format: Format| matches!(format.renderer(), Renderer::Readme | Renderer::ViewList);
+        let is_array = node.is_array();
+        let formats = Format::all().filter(|format| format.suits(is_array) && !is_list(*format));
+        let mut found = Vec::new();
+        for format in formats {
+            let is_checked_only = format.is_packed() || format.is_unlisted(is_array);
+            let notes = match format.renderer() {
+                // They are filled in below.
+                Renderer::Hierarchy(_) => Ok(Vec::new()),
+                _ if format.is_of_many() && !is_checked_only => {
+                    let content = self.content(node, format).await;
+                    content.map(|content| notes_of(content, inputs))
+                }
+                _ => self.check(node, format).await.map(|()| Vec::new()),
+            };
+            found.push((format, notes));
+        }
+        let mut of_hierarchy = findings.await;
+        for (format, notes) in &mut found {
+            if let Some(known) = of_hierarchy.take_notes(*format) {
+                *notes = known;
+            }
+        }
+        (found, of_hierarchy.left_out)
     }
 
     /// Adds what attributes and coordinates say of an array, of the finest level of an image, or of the arrays of a
@@ -356,21 +387,42 @@ impl Nodes {
                 }
             }
         }
-        let diagnostics = match translation_diagnostics(self.store(), &node.key, self.engine())
-            .await
-        {
-            // A translation that leaves out the root is absent as a whole.
-            Ok(nodes) => nodes
-                .into_iter()
-                .filter(|left| left.key != node.key)
-                .map(|node| Diagnostic::of_node(node.to_string()))
-                .collect(),
-            Err(HierarchyError::Absent(reason)) => vec![Diagnostic::of_view(TRANSLATIONS, reason)],
-            Err(HierarchyError::Failed(error)) => {
-                inputs.has_failed_input = true;
-                vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
-            }
-        };
-        readme.diagnostics.extend(diagnostics);
+    }
+}
+
+/// Adds the nodes that translations leave out.
+fn add_left_out(
+    node: &ViewNode,
+    left_out: Option<LeftOut>,
+    readme: &mut Readme,
+    inputs: &mut InputTime,
+) {
+    let diagnostics = match left_out {
+        None => Vec::new(),
+        // A translation that leaves out the root is absent as a whole.
+        Some(Ok(nodes)) => nodes
+            .into_iter()
+            .filter(|left| left.key != node.key)
+            .map(|node| Diagnostic::of_node(node.to_string()))
+            .collect(),
+        Some(Err(HierarchyError::Absent(reason))) => {
+            vec![Diagnostic::of_view(TRANSLATIONS, reason)]
+        }
+        Some(Err(HierarchyError::Failed(error))) => {
+            inputs.has_failed_input = true;
+            vec![Diagnostic::of_view(TRANSLATIONS, error.to_string())]
+        }
+    };
+    readme.diagnostics.extend(diagnostics);
+}
+
+/// Returns the notes of a file, and takes the time of its inputs.
+fn notes_of(content: Content, inputs: &mut InputTime) -> Vec<String> {
+    match content {
+        Content::File(file) => {
+            inputs.oldest = inputs.oldest.min(file.inputs.oldest);
+            file.file.notes.clone()
+        }
+        _ => Vec::new(),
     }
 }
