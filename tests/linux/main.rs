@@ -19,4 +19,5 @@ mod overlay;
 mod packages;
 mod portable;
 mod python;
+mod recipes;
 mod systemd;
