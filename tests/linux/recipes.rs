@@ -133,7 +133,7 @@ fn the_crate_has_everything_that_a_build_needs() {
         .current_dir(ROOT);
     run(&mut package);
     let stem = concat!("zarrfs-", env!("CARGO_PKG_VERSION"));
-    let archive = place.join(&format!("target/package/{stem}.crate"));
+    let archive = place.join(format!("target/package/{stem}.crate"));
     let size = fs::metadata(&archive).unwrap().len();
     assert!(size < MAX_CRATE_BYTES, "{size}");
     run(Command::new("tar")
