@@ -33,6 +33,7 @@ mod delta;
 mod element;
 mod error;
 mod fixed_scale_offset;
+#[cfg(feature = "grib")]
 mod grib;
 mod imagecodecs;
 mod json;
@@ -114,6 +115,11 @@ pub fn widened(stored: &Fixed, element: &[u8]) -> Result<Vec<u8>, CodecError> {
     written
         .map(|_| bytes)
         .map_err(|error| error.in_codec("widening"))
+}
+
+/// Returns the codecs that this build lacks, each with the cargo feature that adds it.
+pub fn without_feature() -> impl Iterator<Item = (&'static str, &'static str)> {
+    registry::NOT_BUILT_IN.iter().copied()
 }
 
 /// Codecs of numcodecs that are not built in: `pickle` would run code.

@@ -114,6 +114,7 @@ pub use reference::{fuzz_json, fuzz_parquet};
 pub use remote::{
     CredentialCommand, RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions,
     TransferCounters, TransferStats, has_escaped_path, is_remote_url, remote_schemes,
+    schemes_without_feature,
 };
 #[cfg(feature = "fuzzing")]
 pub use remote::{fuzz_listing, fuzz_page};

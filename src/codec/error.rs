@@ -7,7 +7,7 @@ use std::ops::Range;
 #[non_exhaustive]
 pub enum CodecError {
     /// The chain contains an unknown codec, or a known codec with an unknown option.
-    #[error("codec {name} is not supported")]
+    #[error("codec {name} is not supported{}", advice(name))]
     Unsupported {
         /// The codec's name in the metadata, with the unknown option.
         name: String,
@@ -46,6 +46,13 @@ pub enum CodecError {
         /// The violated invariant.
         what: String,
     },
+}
+
+/// Returns what users can do about a codec that is not supported; empty if nothing.
+fn advice(name: &str) -> String {
+    super::registry::missing_feature(name).map_or_else(String::new, |feature| {
+        format!(" by this build: build zarrfs with `--features {feature}`")
+    })
 }
 
 fn allowed(limit_bytes: u64) -> String {

@@ -2,6 +2,7 @@
 //! describe the strips and tiles of TIFF files, and the codecs of images in zarr-extensions.
 
 mod jpeg;
+#[cfg(feature = "jpegxl")]
 mod jpegxl;
 mod lzw;
 mod packbits;
@@ -9,6 +10,7 @@ mod predictor;
 mod webp;
 
 pub(super) use jpeg::Jpeg;
+#[cfg(feature = "jpegxl")]
 pub(super) use jpegxl::JpegXl;
 pub(super) use lzw::Lzw;
 pub(super) use packbits::PackBits;

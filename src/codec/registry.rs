@@ -15,8 +15,11 @@ use super::deflate::{Deflate, Gzip, Zlib};
 use super::delta::Delta;
 use super::error::CodecError;
 use super::fixed_scale_offset::FixedScaleOffset;
+#[cfg(feature = "grib")]
 use super::grib::{Grib, Library};
-use super::imagecodecs::{self, Jpeg, JpegXl, Predictor, Rows, Webp};
+#[cfg(feature = "jpegxl")]
+use super::imagecodecs::JpegXl;
+use super::imagecodecs::{self, Jpeg, Predictor, Rows, Webp};
 use super::lz4::Lz4;
 use super::number::{Number, NumberKind};
 use super::packbits::PackBits;
@@ -53,7 +56,7 @@ use Codec::{
 };
 
 /// All codecs by name, in the order of `zarrfs --version`.
-pub(super) static CODECS: [(&str, Codec); 55] = [
+pub(super) static CODECS: &[(&str, Codec)] = &[
     ("ChunkyCodec", ArrayToBytes),
     ("HorizontalDeltaCodec", ArrayToArray),
     ("adler32", BytesToBytes(checksum)),
@@ -74,7 +77,9 @@ pub(super) static CODECS: [(&str, Codec); 55] = [
         "fletcher32",
         BytesToBytes(|config, _| verify(config, Checksum::fletcher32())),
     ),
+    #[cfg(feature = "grib")]
     ("grib", ArrayToBytes),
+    #[cfg(feature = "grib")]
     ("gribberish", ArrayToBytes),
     ("gzip", BytesToBytes(|config, _| stage(config, Gzip))),
     ("imagecodecs_deflate", BytesToBytes(deflate)),
@@ -84,6 +89,7 @@ pub(super) static CODECS: [(&str, Codec); 55] = [
         "imagecodecs_jpeg",
         BytesToBytes(|config, _| stage(config, Jpeg::of_tiff(config)?)),
     ),
+    #[cfg(feature = "jpegxl")]
     (
         "imagecodecs_jpegxl",
         BytesToBytes(|config, _| stage(config, JpegXl::new(config)?)),
@@ -113,6 +119,7 @@ pub(super) static CODECS: [(&str, Codec); 55] = [
         BytesToBytes(|config, _| verify(config, Checksum::jenkins_lookup3(config)?)),
     ),
     ("jpeg", ArrayToBytes),
+    #[cfg(feature = "jpegxl")]
     ("jpegxl", ArrayToBytes),
     ("json2", ArrayToBytes),
     ("lz4", BytesToBytes(|config, _| stage(config, Lz4))),
@@ -140,6 +147,25 @@ pub(super) static CODECS: [(&str, Codec); 55] = [
     ("zlib", BytesToBytes(|config, _| stage(config, Zlib))),
     ("zstd", BytesToBytes(|config, _| stage(config, Zstd))),
 ];
+
+/// The codecs that this build lacks, each with the cargo feature that adds it.
+pub(super) static NOT_BUILT_IN: &[(&str, &str)] = &[
+    #[cfg(not(feature = "grib"))]
+    ("grib", "grib"),
+    #[cfg(not(feature = "grib"))]
+    ("gribberish", "grib"),
+    #[cfg(not(feature = "jpegxl"))]
+    ("imagecodecs_jpegxl", "jpegxl"),
+    #[cfg(not(feature = "jpegxl"))]
+    ("jpegxl", "jpegxl"),
+];
+
+/// Returns the cargo feature that this build lacks for the codec of this name.
+pub(super) fn missing_feature(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("numcodecs.").unwrap_or(name);
+    let row = NOT_BUILT_IN.iter().find(|(own, _)| *own == name);
+    row.map(|(_, feature)| *feature)
+}
 
 /// Returns the codec of this name.
 pub(super) fn find(name: &str) -> Option<Codec> {
@@ -291,7 +317,9 @@ pub(super) fn v2(config: Config<'_>, stored: Option<Number>) -> Result<Option<St
     match (find(config.codec), config.codec) {
         (Some(BytesToBytes(new)), _) => new(config, V2_SHUFFLE_BYTES),
         (Some(NumbersToNumbers(new)), _) => Ok(new(config, None)?.stage),
+        #[cfg(feature = "grib")]
         (_, "grib") => stage(config, Grib::new(config, Library::EcCodes, stored)?),
+        #[cfg(feature = "grib")]
         (_, "gribberish") => stage(config, Grib::new(config, Library::Gribberish, stored)?),
         (_, "packbits") => stage(config, PackBits),
         (_, "pcodec") => stage(config, Pcodec::new(stored)),

@@ -23,6 +23,9 @@
 //! **Architecture Invariant:** every request names the version that it expects, if one is known,
 //! and every response is compared with it: bytes of two versions are never mixed.
 
+// What protocols share is not used by a build with few of them.
+#![cfg_attr(not(feature = "full"), allow(dead_code, unused_imports))]
+
 mod archive;
 mod bytes;
 mod client;
@@ -48,7 +51,9 @@ pub use protocol::web::TlsOptions;
 #[cfg(feature = "fuzzing")]
 pub use protocol::web::fuzz_page;
 pub(super) use protocol::web::{is_public, may_be_redirected, redirected_storage};
-pub(super) use protocol::{Protocol, Syntax, label, lists_all_names, remote_examples};
-pub use protocol::{has_escaped_path, is_remote_url, remote_schemes};
+pub(super) use protocol::{
+    Protocol, Syntax, label, lists_all_names, missing_feature, remote_examples,
+};
+pub use protocol::{has_escaped_path, is_remote_url, remote_schemes, schemes_without_feature};
 pub(super) use reference_target::{AllowedBy, RemoteTarget, RemoteTargets, target_options};
 pub use request::transfer_stats::{TransferCounters, TransferStats};

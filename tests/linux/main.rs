@@ -21,4 +21,5 @@ mod parts;
 mod pods;
 mod portable;
 mod python;
+mod recipes;
 mod systemd;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::place::*;
+use crate::recipes::apt_finds;
 use crate::support::*;
 
 pub fn script(name: &str) -> Command {
@@ -233,6 +234,9 @@ fn dpkg_installs_the_package_and_removes_it() {
         "{}",
         field("Depends")
     );
+    if Path::new("/usr/bin/dpkg-scanpackages").exists() {
+        apt_finds(&place, &package);
+    }
 
     // A separate root, so that the packages of the machine stay unchanged.
     let root = place.make_dir("root");

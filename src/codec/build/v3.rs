@@ -15,8 +15,11 @@ use serde_json::Value;
 use super::{Chain, ChainContext, OutputElements, config, object};
 use crate::codec::config::Config;
 use crate::codec::error::CodecError;
+#[cfg(feature = "grib")]
 use crate::codec::grib::{Grib, Library};
-use crate::codec::imagecodecs::{Jpeg, JpegXl};
+use crate::codec::imagecodecs::Jpeg;
+#[cfg(feature = "jpegxl")]
+use crate::codec::imagecodecs::JpegXl;
 use crate::codec::number::Number;
 use crate::codec::object::ObjectCodec;
 use crate::codec::packbits::PackBits;
@@ -276,6 +279,7 @@ impl<'a> Builder<'a> {
                 let packed = PackedBits::new(config, self.fixed(config)?)?;
                 Serializer::Stage(Stage::decode(config.codec, packed))
             }
+            #[cfg(feature = "grib")]
             "grib" | "gribberish" => {
                 let library = match id {
                     "grib" => Library::EcCodes,
@@ -288,6 +292,7 @@ impl<'a> Builder<'a> {
                 let jpeg = Jpeg::of_array(config, self.fixed(config)?, &self.shape)?;
                 Serializer::Stage(Stage::decode(config.codec, jpeg))
             }
+            #[cfg(feature = "jpegxl")]
             "jpegxl" => {
                 let number = Number::of(self.fixed(config)?);
                 let image = JpegXl::of_array(config, number, &self.shape)?;

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::store::remote::{
-    AllowedBy, Protocol, RedirectPolicy, Syntax, has_escaped_path, is_public,
+    AllowedBy, Protocol, RedirectPolicy, Syntax, has_escaped_path, is_public, missing_feature,
 };
 use crate::store::url_scheme::with_lower_scheme;
 
@@ -153,6 +153,11 @@ impl ParsedTarget {
                 let known = Protocol::of_scheme(scheme);
                 if let Some(protocol) = known.filter(|protocol| protocol.traits.reads_ranges) {
                     return RemoteUrl::parse(protocol, text).map(Self::Remote);
+                }
+                if let Some(feature) = missing_feature(scheme) {
+                    return Err(format!(
+                        "this build lacks targets of the kind `{scheme}`: build zarrfs with `--features {feature}`"
+                    ));
                 }
                 let scheme: String = scheme.chars().take(40).collect();
                 Err(format!("targets of the kind `{scheme}` are not supported"))

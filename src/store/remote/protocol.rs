@@ -3,11 +3,13 @@
 //! A protocol is a module with a [`Protocol`], and one line in [`PROTOCOLS`]. The table is the only place that
 //! maps schemes to modules: sources, targets of references, messages, `--help` and `--version` read it.
 
+#[cfg(feature = "cloud")]
 pub(super) mod bucket;
 mod credential_command;
 pub(super) mod error;
 mod hdfs;
 mod hf;
+#[cfg(any(feature = "mongodb", feature = "redis"))]
 mod keyvalue;
 pub(super) mod options;
 mod subprocess;
@@ -25,14 +27,31 @@ use crate::store::remote::request::Remote;
 /// All protocols, in the order of messages and of `--help`.
 pub(in crate::store) static PROTOCOLS: &[Protocol] = &[
     web::PROTOCOL,
+    #[cfg(feature = "cloud")]
     bucket::S3,
+    #[cfg(feature = "cloud")]
     bucket::GOOGLE,
+    #[cfg(feature = "cloud")]
     bucket::AZURE,
     hdfs::PROTOCOL,
     hf::PROTOCOL,
+    #[cfg(feature = "redis")]
     keyvalue::REDIS,
     #[cfg(feature = "mongodb")]
     keyvalue::MONGODB,
+];
+
+/// The cargo features that this build lacks, with the schemes of their protocols.
+static NOT_BUILT_IN: &[(&str, &[&str])] = &[
+    #[cfg(not(feature = "cloud"))]
+    (
+        "cloud",
+        &["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "azure"],
+    ),
+    #[cfg(not(feature = "redis"))]
+    ("redis", &["redis", "rediss", "redis+unix", "unix"]),
+    #[cfg(not(feature = "mongodb"))]
+    ("mongodb", &["mongodb"]),
 ];
 
 /// Returns the value of an environment variable.
@@ -165,7 +184,7 @@ impl Protocol {
 
     /// Whether credentials sign requests, or are sent only to the provider itself: any source may have them.
     pub(in crate::store) fn signs_requests(&self) -> bool {
-        std::ptr::eq(self, &bucket::S3) || std::ptr::eq(self, &bucket::GOOGLE)
+        matches!(self.schemes.first(), Some(&("s3" | "gs")))
     }
 
     /// Divides the text after `://` of a URL without escapes into the origin and the key.
@@ -192,6 +211,18 @@ pub fn remote_schemes() -> impl Iterator<Item = &'static str> + Clone {
         .iter()
         .flat_map(|protocol| protocol.schemes)
         .copied()
+}
+
+/// Returns the schemes of remote sources that this build lacks, each with the cargo feature that adds it.
+pub fn schemes_without_feature() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let rows = NOT_BUILT_IN.iter();
+    rows.flat_map(|(feature, schemes)| schemes.iter().map(move |scheme| (*scheme, *feature)))
+}
+
+/// Returns the cargo feature that this build lacks for a scheme in lower case.
+pub(in crate::store) fn missing_feature(scheme: &str) -> Option<&'static str> {
+    let mut rows = schemes_without_feature();
+    rows.find_map(|(own, feature)| (own == scheme).then_some(feature))
 }
 
 /// Returns an example of the URLs of each kind of remote source, with words in capitals for the parts.

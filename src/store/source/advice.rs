@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::store::remote::{is_remote_url, remote_examples, remote_schemes};
+use crate::store::remote::{is_remote_url, missing_feature, remote_examples, remote_schemes};
 
 /// Largest edit distance between a word and a suggestion.
 const MAX_EDITS: usize = 2;
@@ -20,6 +20,9 @@ pub(super) fn of_scheme(scheme: &str) -> String {
             return "mount the directory with rclone, and give its path".to_owned();
         }
         _ => {}
+    }
+    if let Some(feature) = missing_feature(scheme) {
+        return format!("this build lacks them: build zarrfs with `--features {feature}`");
     }
     let near = remote_schemes().map(|known| (strsim::damerau_levenshtein(scheme, known), known));
     match near.min() {

@@ -14,6 +14,7 @@
 mod index;
 #[cfg(feature = "mongodb")]
 mod mongodb;
+#[cfg(feature = "redis")]
 mod redis;
 mod url;
 mod versions;
@@ -36,6 +37,7 @@ use crate::store::remote::request::{ByteRange, Get, Got, List, Meta, Page, Remot
 use crate::store::{Key, KeyClasses};
 #[cfg(feature = "mongodb")]
 pub(in crate::store::remote) use mongodb::PROTOCOL as MONGODB;
+#[cfg(feature = "redis")]
 pub(in crate::store::remote) use redis::PROTOCOL as REDIS;
 
 /// The result of reading a key.
