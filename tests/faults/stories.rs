@@ -65,7 +65,7 @@ fn d21_every_failed_request_gives_its_permits_and_memory_back() {
 }
 
 /// Returns the files below a directory that are longer than a header.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
