@@ -37,6 +37,15 @@ fn value(i: usize) -> Vec<u8> {
     words.flat_map(u32::to_le_bytes).collect()
 }
 
+/// Ends the readers, also if the test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One of the mounts, and whether its daemon was killed since it was mounted.
 struct Slot {
     mount: RwLock<Mount>,
@@ -120,6 +129,7 @@ fn e08_mounts_of_a_shared_cache_that_are_killed_under_load_never_cause_a_wrong_b
     let slots = [0, 1, 2, 3].map(new_slot);
     let (is_over, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         let readers: Vec<_> = (0..8)
             .map(|reader| {
                 let (slots, remote, is_over, reads) = (&slots, &remote, &is_over, &reads);
@@ -147,7 +157,6 @@ fn e08_mounts_of_a_shared_cache_that_are_killed_under_load_never_cause_a_wrong_b
             *mount = remote.mount(&args);
             slot.is_killed.store(false, Ordering::SeqCst);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     let mut numbers = Numbers(7);
     for slot in &slots {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -21,12 +21,13 @@ const ENGINES: [&str; 9] = [
     "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap", "splice", "libaio", "io_uring",
 ];
 
-fn fio(directory: &Path, name: &Path, arguments: &[&str]) -> Output {
+/// Runs fio with options of all jobs; each of `jobs` has the options of one.
+fn fio(directory: &Path, name: &Path, jobs: &[Vec<String>]) -> Result<(), String> {
     let mut command = Command::new("fio");
     // The state of a run is written to the working directory.
     command
         .current_dir(directory)
-        .arg("--name=t")
+        .arg("--thread")
         .arg("--size=4m");
     command.arg(format!("--filename={}", name.display()));
     command.args([
@@ -34,43 +35,65 @@ fn fio(directory: &Path, name: &Path, arguments: &[&str]) -> Output {
         "--verify_interval=4k",
         "--verify_fatal=1",
     ]);
-    run_for(command.args(arguments), Duration::from_secs(60))
-}
-
-/// Returns whether fio finds in the file what it wrote.
-fn verifies(
-    directory: &Path,
-    name: &Path,
-    engine: &str,
-    order: &str,
-    direct: u8,
-) -> Result<(), String> {
-    let (engine, order) = (format!("--ioengine={engine}"), format!("--rw={order}"));
-    let direct = format!("--direct={direct}");
-    let rest = ["--readonly", "--bs=4k-128k", "--iodepth=8"];
-    let output = fio(
-        directory,
-        name,
-        &[&[&*engine, &*order, &*direct], &rest[..]].concat(),
-    );
-    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    for (i, job) in jobs.iter().enumerate() {
+        command.arg(format!("--name=job-{i}")).args(job);
+    }
+    let output = run_for(&mut command, Duration::from_secs(90));
     match output.status.success() {
         true => Ok(()),
-        false => Err(text.into_owned()),
+        false => {
+            let text =
+                String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+            Err(format!("{jobs:?}: {text}"))
+        }
     }
+}
+
+/// Returns the options of a job that reads and verifies.
+fn reader(engine: &str, order: &str, direct: u8) -> Vec<String> {
+    let sizes = ["--readonly", "--bs=4k-128k", "--iodepth=8"].map(str::to_owned);
+    let how = [
+        format!("--ioengine={engine}"),
+        format!("--rw={order}"),
+        format!("--direct={direct}"),
+    ];
+    [&sizes[..], &how[..]].concat()
+}
+
+/// Returns a reader for each engine, order and kind of input and output that works here on a plain file.
+fn readers(directory: &Path, plain: &Path) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for engine in ENGINES {
+        // A container may refuse the system calls.
+        if engine == "io_uring" && fio(directory, plain, &[reader(engine, "read", 0)]).is_err() {
+            println!("io_uring does not work here");
+            continue;
+        }
+        all.extend(["read", "randread"].map(|order| reader(engine, order, 0)));
+        // Pages of a mapping and of a pipe are those of the page cache.
+        if !["mmap", "splice"].contains(&engine) {
+            all.push(reader(engine, "randread", 1));
+        }
+    }
+    all
 }
 
 /// Writes a store with the file as the key `file` and as the array `array`, compressed with gzip.
 fn write_store(store: &Path) {
     fs::create_dir_all(store.join("array/c")).unwrap();
-    let arguments = [
+    let writer = [
         "--rw=write",
         "--bs=64k",
         "--do_verify=0",
         "--ioengine=psync",
-    ];
-    let written = fio(store.parent().unwrap(), &store.join("file"), &arguments);
-    assert!(written.status.success(), "{written:?}");
+    ]
+    .map(str::to_owned);
+    fio(
+        store.parent().unwrap(),
+        &store.join("file"),
+        &[writer.to_vec()],
+    )
+    .unwrap();
     let group = json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
     fs::write(store.join("zarr.json"), group.to_string()).unwrap();
     let array = json!({
@@ -107,19 +130,11 @@ fn every_engine_of_fio_verifies_keys_and_views() {
     let place = scratch();
     let store = place.path().join("store");
     write_store(&store);
-    let sources = [store.clone(), zip_of(&store)];
-    for source in sources {
+    let jobs = readers(place.path(), &store.join("file"));
+    for source in [store.clone(), zip_of(&store)] {
         let mount = Mount::new(&source);
         for path in ["file", "array/.zarrfs/array.bin"].map(|name| mount.join(name)) {
-            for engine in ENGINES {
-                for (order, direct) in [("read", 0), ("randread", 0), ("randread", 1)] {
-                    if direct == 1 && matches!(engine, "mmap" | "splice") {
-                        continue; // Pages of a mapping and of a pipe are those of the page cache.
-                    }
-                    let result = verifies(place.path(), &path, engine, order, direct);
-                    assert_eq!(result, Ok(()), "{path:?} {engine} {order} direct={direct}");
-                }
-            }
+            assert_eq!(fio(place.path(), &path, &jobs), Ok(()), "{source:?}");
         }
         mount.unmount();
     }
@@ -138,7 +153,11 @@ fn fio_finds_a_byte_that_is_wrong() {
     fs::write(store.join("file"), content).unwrap();
     let mount = Mount::new(&store);
     for engine in ["psync", "mmap"] {
-        let result = verifies(place.path(), &mount.join("file"), engine, "read", 0);
+        let result = fio(
+            place.path(),
+            &mount.join("file"),
+            &[reader(engine, "read", 0)],
+        );
         assert!(result.unwrap_err().contains("verify"), "{engine}");
     }
     mount.unmount();
