@@ -1,5 +1,6 @@
 //! Level: real mounts, read by test suites of other projects, which are Debian packages: fio reads with each of its
-//! engines and verifies what it wrote itself; stress-ng stresses an overlay above a mount, and a mount directly.
+//! engines and verifies what it wrote itself; stress-ng stresses an overlay above a mount. And
+//! a store that changes all the time, as several sources.
 //!
 //! Suites that have to be compiled run with `scripts/suites`, which also has the reasons why parts of them are excluded.
 
@@ -14,6 +15,7 @@
 mod support;
 
 mod fio;
+mod soak;
 mod stress;
 
 use std::process::Command;

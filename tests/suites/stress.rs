@@ -1,5 +1,5 @@
 //! stress-ng: its stressors of file systems on an overlay above a mount, where the mount is the lower directory of
-//! every lookup, and those that need no file of their own directly on a mount.
+//! every lookup. On the mount itself none runs: each begins with a directory or file that it creates.
 
 use std::process::Command;
 use std::time::Duration;
