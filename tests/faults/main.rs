@@ -29,6 +29,7 @@ mod access;
 mod bodies;
 mod changes;
 mod counters;
+mod disk_cache;
 mod failures;
 mod listings;
 mod redirects;

@@ -14,25 +14,32 @@ use crate::support::*;
 
 #[test]
 fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
-    for backend in BOTH {
-        for fault in [
-            Fault::Stall,
-            Fault::StallAfter(0),
-            Fault::StallAfter(1000),
-            Fault::Drip(Duration::from_secs(1)),
-            Fault::Late(Duration::from_secs(3600)),
-        ] {
-            let remote = Remote::new(backend);
-            let mount = remote.mount(&[]);
-            remote.server.add(on(&remote.at("a", 1)).get(), fault);
-            remote.chunk_fails(&mount, "a", 1, &[ETIMEDOUT]);
-            remote.heals(&mount, "a");
-            // Requests without a waiting caller are cancelled.
-            let given_up = || remote.server.under_way() == 0;
-            assert!(wait_until(LIMIT, given_up));
-            logged(&mount, &["a/c/1", "ETIMEDOUT"]);
+    let is_late = |backend, fault| {
+        let remote = Remote::new(backend);
+        let mount = remote.mount(&[]);
+        remote.server.add(on(&remote.at("a", 1)).get(), fault);
+        remote.chunk_fails(&mount, "a", 1, &[ETIMEDOUT]);
+        remote.heals(&mount, "a");
+        // Requests without a waiting caller are cancelled.
+        let given_up = || remote.server.under_way() == 0;
+        assert!(wait_until(LIMIT, given_up));
+        logged(&mount, &["a/c/1", "ETIMEDOUT"]);
+    };
+    let faults = [
+        Fault::Stall,
+        Fault::StallAfter(0),
+        Fault::StallAfter(1000),
+        Fault::Drip(Duration::from_secs(1)),
+        Fault::Late(Duration::from_secs(3600)),
+    ];
+    // Each waits for its own deadline, all at the same time.
+    std::thread::scope(|scope| {
+        for backend in BOTH {
+            for fault in faults.clone() {
+                scope.spawn(move || is_late(backend, fault));
+            }
         }
-    }
+    });
 }
 
 #[test]

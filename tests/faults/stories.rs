@@ -64,15 +64,15 @@ fn d21_every_failed_request_gives_its_permits_and_memory_back() {
     }
 }
 
-/// Returns the files below a directory that are longer than a header.
-fn files(directory: &Path) -> Vec<PathBuf> {
+/// Returns the files below a directory that are longer than a header. A daemon may remove files meanwhile.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
+    for entry in fs::read_dir(directory).into_iter().flatten() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false if fs::metadata(&path).unwrap().len() > 64 => found.push(path),
-            false => {}
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => found.extend(files(&path)),
+            Ok(meta) if meta.len() > 64 => found.push(path),
+            _ => {}
         }
     }
     found

@@ -17,15 +17,29 @@ fn signal(child: &Killed, signal: Signal) {
     kill_process(Pid::from_child(&child.0), signal).unwrap();
 }
 
-/// Sends a signal to a program, and asserts that it ends soon.
+/// Sends a signal to a program that hangs, and asserts that it ends soon.
 fn ends(child: &mut Killed, with: Signal, what: &str) {
-    hangs(child, what);
     let begun = Instant::now();
     signal(child, with);
     let ended = wait_for(&mut child.0, Duration::from_secs(3));
     let waited = begun.elapsed();
     assert!(ended.is_some(), "{what} stays after {with:?}");
     assert!(waited < SOON, "{what}: {waited:?}");
+}
+
+/// Asserts that all programs hang, and that each ends soon after a signal while the others still hang.
+fn all_end(children: &mut [(&str, Killed)], with: Signal) {
+    // They all start at the same time, and so need only one wait.
+    for (what, child) in children.iter_mut().take(1) {
+        hangs(child, what);
+    }
+    for (what, child) in children {
+        assert!(
+            child.0.try_wait().unwrap().is_none(),
+            "{what} does not hang"
+        );
+        ends(child, with, what);
+    }
 }
 
 #[test]
@@ -53,22 +67,22 @@ fn g02_a_process_with_a_fatal_signal_ends_while_the_store_hangs() {
     ];
     let direct = format!("if={}", hanging.join("a/direct").display());
     for with in signals {
-        ends(&mut start("cat", &[&hanging.join("a/open")]), with, "open");
-        ends(&mut start("cat", &[&hanging.join("a/read")]), with, "read");
         let arguments = [
             direct.as_ref(),
             "iflag=direct".as_ref(),
             "bs=64k".as_ref(),
             "count=1".as_ref(),
         ];
-        ends(&mut start("dd", &arguments), with, "direct read");
-        ends(
-            &mut start("stat", &[&hanging.join("f/stat")]),
-            with,
-            "lookup",
-        );
-        ends(&mut start("ls", &[&hanging.join("b")]), with, "opendir");
-        ends(&mut start("ls", &[&hanging.join("c")]), with, "readdir");
+        let started = |program, name| start(program, &[&hanging.join(name)]);
+        let mut children = [
+            ("open", started("cat", "a/open")),
+            ("read", started("cat", "a/read")),
+            ("direct read", start("dd", &arguments)),
+            ("lookup", started("stat", "f/stat")),
+            ("opendir", started("ls", "b")),
+            ("readdir", started("ls", "c")),
+        ];
+        all_end(&mut children, with);
     }
     // These calls return EINTR, and the program could continue.
     let script = "
@@ -82,6 +96,7 @@ except KeyboardInterrupt:
 ";
     for name in ["a/open", "a/read", "f/stat"] {
         let mut python = start_python(script, &hanging.join(name));
+        hangs(&mut python, name);
         ends(&mut python, Signal::INT, name);
         assert_eq!(printed(&mut python), "caught\n", "{name}");
     }
@@ -147,6 +162,7 @@ with open(sys.argv[1], 'rb') as file:
     hangs(&mut handled, "a page fault");
     signal(&handled, Signal::TERM);
     std::thread::sleep(Duration::from_millis(600));
+    hangs(&mut killed, "a killed page fault");
     ends(&mut killed, Signal::KILL, "a killed page fault");
     hangs(&mut handled, "a page fault");
     hanging.open();

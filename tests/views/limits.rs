@@ -85,7 +85,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        wait_until(Duration::from_secs(10), || fs::remove_dir(&self.0).is_ok());
+        let is_gone = || fs::remove_dir(&self.0).is_ok() || !self.0.exists();
+        wait_until(Duration::from_secs(10), is_gone);
     }
 }
 

@@ -285,22 +285,21 @@ fn a_directory_of_200_000_entries_is_one_range() {
 
 #[test]
 fn a_tail_of_any_length_yields_the_same_directory() {
-    for zip64 in [false, true] {
-        for prefix in [0, 10, 5000] {
-            let mut maker = ZipBuilder::many(30);
-            maker.zip64 = zip64;
-            if !zip64 {
-                maker.prefix = vec![0; prefix];
-            }
-            maker.comment = b"about this and that".to_vec();
-            let (remote, _) = maker.remote();
-            for tail in 0..=remote.content.len() {
-                let store = remote.open(tail).unwrap();
-                let fetched = remote.requested();
-                assert!(fetched.len() <= 2, "{tail}: {fetched:?}");
-                assert_serves(&store, &maker);
-                remote.requested();
-            }
+    for (zip64, prefix) in [(false, 0), (false, 10), (false, 5000), (true, 0)] {
+        let mut maker = ZipBuilder::many(30);
+        maker.zip64 = zip64;
+        maker.prefix = vec![0; prefix];
+        maker.comment = b"about this and that".to_vec();
+        let (remote, _) = maker.remote();
+        let size = remote.content.len();
+        // Tails that begin between the ends of a long prefix differ in nothing.
+        let within = size.saturating_sub(prefix) + 50..size.saturating_sub(50);
+        for tail in (0..=size).filter(|tail| !within.contains(tail) || tail % 100 == 0) {
+            let store = remote.open(tail).unwrap();
+            let fetched = remote.requested();
+            assert!(fetched.len() <= 2, "{tail}: {fetched:?}");
+            assert_serves(&store, &maker);
+            remote.requested();
         }
     }
 }
