@@ -150,7 +150,17 @@ fn an_unchanged_value_stays_readable_while_a_writer_has_the_database_open() {
         let (mut writer, mut output): (Killed, _) = start(write(), &["grow", kind], &path);
         assert_eq!(line(&mut output), "ready");
         let mount = Mount::with(&path, &["--ttl", "0"]);
-        let value = File::open(mount.join("v/300000")).unwrap();
+        // The writer can commit between the lookup and the open.
+        let opened = || File::open(mount.join("v/300000"));
+        let stale = |opened: &std::io::Result<File>| {
+            let error = opened.as_ref().err();
+            error.is_some_and(|error| error.kind() == std::io::ErrorKind::StaleNetworkFileHandle)
+        };
+        let mut opens = std::iter::repeat_with(opened).take(20);
+        let value = opens
+            .find(|opened| !stale(opened))
+            .expect("an open that is not stale");
+        let value = value.unwrap();
         let begun = Instant::now();
         // Its commits write checkpoints, or change pages before they are committed.
         while writer.0.try_wait().unwrap().is_none() {

@@ -10,6 +10,8 @@ use crate::support::*;
 /// Creates a control group, in which systemd behaves like the first process of a machine. `$1` is
 /// the scratch directory, `$2` the script of the namespaces.
 const OUTSIDE: &str = r#"
+    # Those of other tests: here, they would keep their daemons, and systemd would ask those that hang.
+    umount --no-canonicalize --lazy --all --types fuse.zarrfs || true
     groups="$1/groups"
     mkdir "$groups"
     mount -t cgroup2 none "$groups"

@@ -101,6 +101,7 @@ pub fn assert_results_are_whole(results: &Path, store: &Path) {
     assert_eq!((merged.code, whole.code), (Some(1), Some(1)), "{merged:?}");
     let counts = |output: &CommandOutput| {
         let document: Value = serde_json::from_str(&output.out).unwrap();
+        assert!(document["summary"].is_object(), "{output:?}");
         let counts = ["arrays", "chunks", "bad", "read_bytes"];
         let counts = counts.map(|name| document["summary"][name].clone());
         (counts, document["bad"].clone())

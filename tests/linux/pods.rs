@@ -14,6 +14,8 @@ use crate::support::*;
 
 /// Its own mounts; crun refuses a machine that has control groups of both versions.
 const INSIDE: &str = r#"
+    # Those of other tests: here, they would keep their daemons.
+    umount --no-canonicalize --lazy --all --types fuse.zarrfs || true
     mount -t cgroup2 none /sys/fs/cgroup
     exec /usr/bin/python3 "$0" "$@"
 "#;

@@ -70,9 +70,10 @@ pub(super) fn is_device(path: &Path) -> bool {
     descriptor(path).is_some() || is_socket(path)
 }
 
-/// Returns whether a path is that of a socket. The kernel answers without the daemon of a mount, which may hang.
+/// Returns whether a path is that of a socket. The kernel answers without the daemon of a mount, which may hang, and
+/// starts no automount, whose mount would take the place of this one.
 fn is_socket(path: &Path) -> bool {
-    let flags = AtFlags::STATX_DONT_SYNC;
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(rustix::fs::CWD, path, flags, StatxFlags::TYPE)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Socket)
 }
