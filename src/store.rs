@@ -117,7 +117,7 @@ pub use remote::{
     schemes_without_feature,
 };
 #[cfg(feature = "fuzzing")]
-pub use remote::{fuzz_listing, fuzz_page};
+pub use remote::{fuzz_hub_page, fuzz_listing, fuzz_page};
 pub use snapshot::{SnapshotError, SnapshotReader, SpanGuard};
 pub use source::{ListByMetadata, OpenError, OpenOptions, SourceName, open_demo};
 pub use source_info::{Extent, History, NamedVersion, Omission, SourceInfo, VersionInfo};

@@ -46,6 +46,8 @@ pub use protocol::CredentialCommand;
 #[cfg(feature = "fuzzing")]
 pub use protocol::bucket::fuzz_listing;
 pub use protocol::error::RemoteError as RemoteOpenError;
+#[cfg(feature = "fuzzing")]
+pub use protocol::hf::fuzz_hub_page;
 pub use protocol::options::{RedirectPolicy, RemoteOptions};
 pub use protocol::web::TlsOptions;
 #[cfg(feature = "fuzzing")]

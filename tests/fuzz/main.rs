@@ -139,6 +139,11 @@ fn html_pages_are_lists_of_names_or_refused() {
 }
 
 #[test]
+fn pages_of_the_hub_have_no_more_names_than_bytes() {
+    run("hub_page");
+}
+
+#[test]
 fn xml_listings_lose_all_odd_keys_at_once() {
     run("xml_listing");
 }

@@ -22,6 +22,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "consolidated" => [consolidated(), written(&CONSOLIDATED)].concat(),
         "codec_chain" => [chunks(), chains()].concat(),
         "html_page" => written(&PAGES),
+        "hub_page" => written(&HUB_PAGES),
         "xml_listing" => written(&LISTINGS),
         "dbm" => databases(),
         "icechunk" => icechunk(),
@@ -347,6 +348,16 @@ fn first_chunk(directory: &Path) -> Option<PathBuf> {
         false => Some(path),
     })
 }
+
+/// Pages of listings of Hugging Face, and headers that name the next page.
+const HUB_PAGES: [&str; 6] = [
+    r#"[{"type":"file","oid":"9f","size":3,"path":"a/zarr.json"},{"type":"directory","oid":"1","size":0,"path":"a/c"}]"#,
+    r#"[{"type":"file","oid":"9f","size":9,"path":"x","lfs":{"oid":"ab","size":9,"pointerSize":134},"xetHash":"cd"}]"#,
+    r#"[{"type":"file","path":"a/b/c","size":18446744073709551616,"xetHash":""},{"type":"submodule","path":"a/s"}]"#,
+    r#"[{"type":"file","path":"a/..","size":-1},{"type":"file","path":7},[],{"path":"ab"},{"type":"directory","path":"a/"}]"#,
+    "<http://h/api/t?cursor=a%2Fb&limit=7>; rel=\"next\"",
+    "<a>; title=\"x, <y>; rel=next\"; rel=\"prev next\", <?>; rel=next",
+];
 
 const KEY_ENCODINGS: [&str; 3] = [
     r#"{"zarr_format":3,"node_type":"array","shape":[5,7],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,3]}},"chunk_key_encoding":{"name":"suffix","configuration":{"suffix":".tiff","base_encoding":{"name":"default"}}},"fill_value":0,"codecs":["bytes"]}"#,

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use zarrfs::codec::Pipeline;
 use zarrfs::store::{
-    AccessHint, Key, Kind, ReadMode, SyncStore, ZipOptions, ZipStore, fuzz_dbm, fuzz_icechunk,
-    fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet, fuzz_stac, read_owned,
+    AccessHint, Key, Kind, ReadMode, SyncStore, ZipOptions, ZipStore, fuzz_dbm, fuzz_hub_page,
+    fuzz_icechunk, fuzz_json, fuzz_listing, fuzz_page, fuzz_parquet, fuzz_stac, read_owned,
 };
 use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 
@@ -16,13 +16,14 @@ use zarrfs::zarr::{Array, Consolidated, DataType, Documents, FillValue, Node};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets; each has a program in fuzz_targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("zip_index", zip_index),
     ("node_v2", node_v2),
     ("node_v3", node_v3),
     ("consolidated", consolidated),
     ("codec_chain", codec_chain),
     ("html_page", html_page),
+    ("hub_page", hub_page),
     ("xml_listing", xml_listing),
     ("dbm", dbm),
     ("icechunk", icechunk),
@@ -224,6 +225,12 @@ pub fn html_page(page: &[u8]) {
     let url = "http://store.example/data/?list=1".parse().unwrap();
     let names = fuzz_page(&url, page);
     assert!(names <= page.len());
+}
+
+/// A listing page of the Hub of Hugging Face, and the header that names the next page.
+pub fn hub_page(page: &[u8]) {
+    // Each name is in two lists at most.
+    assert!(fuzz_hub_page(page) <= page.len());
 }
 
 /// A listing page of S3 or Azure: the parsed keys are all valid.

@@ -176,6 +176,62 @@ fn a_revision_and_an_endpoint_of_the_command_line_are_read() {
     );
 }
 
+#[test]
+fn a_hub_or_a_network_that_fails_is_an_error_and_never_absence() {
+    const LENGTH: usize = 1000;
+    let root = scratch();
+    let array = root.path().join("x");
+    fs::create_dir_all(array.join("c")).unwrap();
+    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [40000], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 255, "codecs": ["bytes"]}"#;
+    fs::write(array.join("zarr.json"), document).unwrap();
+    for chunk in 0_u8..40 {
+        fs::write(array.join(format!("c/{chunk}")), [chunk; LENGTH]).unwrap();
+    }
+    let fault = root.path().join("fault");
+    let hub = Hub::start(root.path(), &["--fault", fault.to_str().unwrap()]);
+    let remote = hub.remote(DATASET, "").arg("--timeout").arg("3s");
+    let mounted = remote.arg("--ttl").arg("0").mount("x");
+    let (io, access) = (
+        rustix::io::Errno::IO.raw_os_error(),
+        rustix::io::Errno::ACCESS.raw_os_error(),
+    );
+    let faults = [
+        ("network 403 AccessDenied", &[io][..]),
+        ("network 404 NoSuchKey", &[io]),
+        ("network 500", &[io]),
+        ("network short", &[io]),
+        ("network other", &[io]),
+        ("network page", &[io]),
+        ("hub 429", &[io]),
+        ("hub 503", &[io]),
+        ("hub 404 RepoNotFound", &[access]),
+        ("hub 404 RevisionNotFound", &[access]),
+        ("hub 401", &[access]),
+        ("hub page", &[io]),
+    ];
+    for (chunk, (text, expected)) in (0_u8..).zip(faults) {
+        let view = mounted.join(format!(".zarrfs/chunks/c/{chunk}"));
+        fs::write(&fault, text).unwrap();
+        let found = fs::read(&view).unwrap_err().raw_os_error().unwrap();
+        assert!(expected.contains(&found), "{text}: {found}");
+        let listed = fs::read_dir(mounted.join("c")).and_then(|mut names| names.next().transpose());
+        assert!(
+            text.starts_with("network") || listed.is_err(),
+            "{text}: {listed:?}"
+        );
+        fs::remove_file(&fault).unwrap();
+        assert_eq!(fs::read(&view).unwrap(), [chunk; LENGTH], "{text}");
+        assert_eq!(
+            fs::read_dir(mounted.join("c")).unwrap().count(),
+            40,
+            "{text}"
+        );
+    }
+    mounted.unmount();
+}
+
 /// Writes a hierarchy whose file `a/big` has this content.
 fn write_store(root: &Path, byte: u8) {
     fs::create_dir_all(root.join("a")).unwrap();

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The Hub of Hugging Face over a directory: the requests that read repositories and buckets.
 
-    hub.py PORT DIR LOG [--token TOKEN] [--revision NAME=DIR]...
+    hub.py PORT DIR LOG [--token TOKEN] [--revision NAME=DIR]... [--fault FILE]
 
 `datasets/ada/ocean`, `spaces/ada/ocean`, the model `ada/ocean` and the bucket `buckets/ada/ocean` have the files of
 DIR. The branch of DIR is `main`; --revision adds another one, or a commit. The content delivery network is at
 PORT + 1, and refuses requests with a token, as signed URLs do. Files of at most 256 bytes are sent by the Hub itself,
-after a relative redirect. A page of a listing has 7 names. With --token, other tokens and none are refused. LOG gets a
+after a relative redirect. A page of a listing has 7 names. With --token, other tokens and none are refused. While FILE
+has a line `SERVER FAULT`, the `hub` or the `network` fails: with a status and its code, or as FAULTS names. LOG gets a
 line for each request: server, method, path, status, bytes, and `token` if it had one.
 """
 import argparse
@@ -24,6 +25,10 @@ REPOSITORY = "ada/ocean"
 # The network delivers by hash what the Hub has named once, as it does after a branch has moved.
 CONTENTS = {}
 HASHES = {}
+
+
+# `short` is half of a content, `other` one of another length, `page` a page for people.
+FAULTS = ("short", "other", "page")
 
 
 class Refused(Exception):
@@ -59,12 +64,26 @@ class Server(BaseHTTPRequestHandler):
         self.query = dict(urllib.parse.parse_qsl(self.url.query))
         length = int(self.headers.get("Content-Length", 0))
         self.body = self.rfile.read(length) if length else b""
+        self.fault = self.current_fault()
         try:
+            if self.fault and self.fault not in FAULTS:
+                status, _, code = self.fault.partition(" ")
+                raise Refused(int(status), code, "a fault of the tests")
+            if self.fault == "page":
+                return self.answer(200, b"<html><body>Maintenance</body></html>", "text/html")
             self.operate()
         except Refused as refused:
             self.answer(refused.status, b"", X_Error_Code=refused.code, X_Error_Message=refused.message)
 
     do_GET = do_HEAD = do_POST = handle_request
+
+    def current_fault(self):
+        try:
+            with open(self.given.fault) as file:
+                server, _, fault = file.read().partition(" ")
+        except (FileNotFoundError, TypeError):
+            return None
+        return fault if server == self.name else None
 
     def answer(self, status, body, kind="text/plain", size=None, **headers):
         length = len(body) if size is None else size
@@ -103,6 +122,11 @@ class Network(Server):
         content = CONTENTS.get(self.url.path.rsplit("/", 1)[1])
         if content is None:
             raise Refused(403, "AccessDenied", "Request has expired")
+        if self.fault == "short":
+            self.close_connection = True
+            return self.answer(200, content[: len(content) // 2], size=len(content), ETag='"of-the-network"')
+        if self.fault == "other":
+            content = b"other" + content
         self.send_content(content, ETag='"of-the-network"')
 
 
@@ -257,6 +281,7 @@ def main():
     parser.add_argument("log")
     parser.add_argument("--token")
     parser.add_argument("--revision", action="append", default=[])
+    parser.add_argument("--fault")
     given = Server.given = parser.parse_args()
     given.revisions = {"main": given.dir} | dict(revision.split("=", 1) for revision in given.revision)
     network = ThreadingHTTPServer(("127.0.0.1", given.port + 1), Network)

@@ -8,7 +8,7 @@ pub(super) mod bucket;
 mod credential_command;
 pub(super) mod error;
 mod hdfs;
-mod hf;
+pub(super) mod hf;
 #[cfg(any(feature = "mongodb", feature = "redis"))]
 mod keyvalue;
 pub(super) mod options;

@@ -33,6 +33,8 @@ use crate::store::remote::request::{
 };
 use crate::store::{Key, KeyClasses};
 use reply::Described;
+#[cfg(feature = "fuzzing")]
+pub use reply::fuzz_hub_page;
 use url::HfUrl;
 
 /// The protocol of the Hub.

@@ -194,6 +194,20 @@ pub(super) fn page(body: &[u8], path: &[u8], lists_by_text: bool) -> Result<Page
     Ok(page)
 }
 
+/// Parses a page, and its text as a header `Link`; returns the number of names.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_hub_page(body: &[u8]) -> usize {
+    let headers = http::HeaderValue::from_bytes(body);
+    if let Ok(link) = headers {
+        let _ = next_page(&HeaderMap::from_iter([(LINK, link)]));
+    }
+    let pages = [page(body, b"", false), page(body, b"a", true)];
+    let names = pages.iter().flatten();
+    names
+        .map(|page| page.objects.len() + page.prefixes.len())
+        .sum()
+}
+
 /// Returns the attributes of a listed file. A file in large storage has the hash of its content in `lfs`, and in
 /// `oid` that of its pointer; in a bucket, `xetHash` is all that it has.
 fn of_entry(entry: &Value) -> Option<Meta> {
