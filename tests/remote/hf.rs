@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::compare::*;
 use crate::servers::Hub;
@@ -222,12 +223,12 @@ fn a_hub_or_a_network_that_fails_is_an_error_and_never_absence() {
             "{text}: {listed:?}"
         );
         fs::remove_file(&fault).unwrap();
-        assert_eq!(fs::read(&view).unwrap(), [chunk; LENGTH], "{text}");
-        assert_eq!(
-            fs::read_dir(mounted.join("c")).unwrap().count(),
-            40,
-            "{text}"
-        );
+        // A failure is remembered for a moment.
+        let heals = |is_right: &dyn Fn() -> bool| wait_until(Duration::from_secs(3), is_right);
+        let is_read = || fs::read(&view).is_ok_and(|bytes| bytes == [chunk; LENGTH]);
+        assert!(heals(&is_read), "{text}: {:?}", fs::read(&view));
+        let is_listed = || fs::read_dir(mounted.join("c")).is_ok_and(|names| names.count() == 40);
+        assert!(heals(&is_listed), "{text}");
     }
     mounted.unmount();
 }

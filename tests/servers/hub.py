@@ -96,6 +96,9 @@ class Server(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
+        if self.fault == "short":
+            self.close_connection = True
+            body = body[: len(body) // 2]
         if self.command != "HEAD":
             self.wfile.write(body)
 
@@ -122,9 +125,6 @@ class Network(Server):
         content = CONTENTS.get(self.url.path.rsplit("/", 1)[1])
         if content is None:
             raise Refused(403, "AccessDenied", "Request has expired")
-        if self.fault == "short":
-            self.close_connection = True
-            return self.answer(200, content[: len(content) // 2], size=len(content), ETag='"of-the-network"')
         if self.fault == "other":
             content = b"other" + content
         self.send_content(content, ETag='"of-the-network"')

@@ -173,7 +173,8 @@ impl Hf {
             early: None,
             ..get.clone()
         };
-        let got = of_get(&linked, self.classes.is_document, response, None).await?;
+        let got = of_get(&linked, self.classes.is_document, response, None).await;
+        let got = got.map_err(|error| with_meta(error, &meta))?;
         match got.meta.size_bytes == meta.size_bytes {
             true => Ok(Got { meta, ..got }),
             false => Err(RequestError::transient(format!(
@@ -207,6 +208,20 @@ impl Hf {
         page.next = next;
         Ok(page)
     }
+}
+
+/// Gives the part of a body that broke off the version that the Hub names, with which the rest is requested.
+fn with_meta(error: RequestError, meta: &Meta) -> RequestError {
+    let RequestError::Failed(mut failed) = error else {
+        return error;
+    };
+    failed.partial = failed
+        .partial
+        .filter(|part| part.meta.size_bytes == meta.size_bytes);
+    if let Some(part) = &mut failed.partial {
+        part.meta = meta.clone();
+    }
+    RequestError::Failed(failed)
 }
 
 /// Judges the attributes of the file that a redirect leads to.
