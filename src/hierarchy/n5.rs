@@ -50,7 +50,7 @@ pub(super) async fn read_attributes_json(
 /// Returns whether a directory without Zarr metadata belongs to an N5 hierarchy.
 ///
 /// # Errors
-/// As [`read_attributes_json`].
+/// The errors of the store, unless a document can never be read.
 pub async fn is_in_n5(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {
     for above in from_root(key) {
         match dialect(store, &above).await? {
@@ -65,7 +65,7 @@ pub async fn is_in_n5(store: &dyn Store, key: &Key) -> Result<bool, StoreError> 
 /// it is in one.
 ///
 /// # Errors
-/// As [`read_attributes_json`].
+/// The errors of the store, unless a document can never be read.
 pub(super) async fn is_n5_root(store: &dyn Store, key: &Key) -> Result<bool, StoreError> {
     Ok(root_document(store, key).await?.is_some())
 }
