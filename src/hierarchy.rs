@@ -22,7 +22,7 @@ pub use key_classes::KEY_CLASSES;
 pub(crate) use listing::AssembledListing;
 pub use listing::MetadataListingStore;
 pub use n5::is_in_n5;
-pub use node_documents::{NodeDocuments, OwnVersions, UnreadableDocument, UnusedTexts};
+pub use node_documents::{LongDocument, NodeDocuments, OwnVersions, UnreadableDocument};
 pub use not_shown::{NamedMembers, NotShown, not_shown};
 pub use shard_index::{
     CachedIndex, ShardId, ShardIndexCache, ShardVersion, codec_error, read_shard_index,

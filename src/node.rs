@@ -9,7 +9,7 @@ pub use array_view::ArrayView;
 pub use error::ContentError;
 pub(crate) use number::code_points;
 pub use number::{Conversion, ConversionRule, Number, NumberKind, Value};
-pub use resolver::{Members, NodeResolver};
+pub use resolver::{Conclusion, Members, NodeResolver};
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -325,7 +325,7 @@ impl Shared {
         }
         let read = Instant::now();
         let documents = self.documents_at(key).await?;
-        if documents.texts.iter().all(Option::is_none) && documents.problem.is_none() {
+        if documents.texts.iter().all(Option::is_none) && documents.too_long.is_none() {
             match self.store.stat(key).await {
                 Ok(stat) if stat.kind == Kind::Prefix => {}
                 Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => {
@@ -462,7 +462,7 @@ impl Shared {
         documents: &NodeDocuments,
         is_text: bool,
     ) -> Result<Translation, StoreError> {
-        if let Some(problem) = &documents.problem {
+        if let Some(problem) = &documents.too_long {
             return Ok(Translation::Unsupported(problem.to_string()));
         }
         let texts = documents.texts.iter().flatten();

@@ -5,11 +5,13 @@
 //! must not be masked. xarray never writes 0 by default in v2: it writes `null`, and NaN for floats. So the arrays
 //! around an array tell whether its 0 was chosen ([`ZeroFill`]).
 
+use std::sync::Arc;
+
 use super::cf::names::{ADD_OFFSET, FILL_VALUE, MISSING_VALUE, SCALE_FACTOR};
 use super::cf::stated;
 use crate::conventions::gdal;
 use crate::conventions::text::shown;
-use crate::node::{ContentError, NodeResolver, Number, Value, ViewNode};
+use crate::node::{Conclusion, ContentError, NodeResolver, Number, Value, ViewNode};
 use crate::zarr::{ARRAY_DIMENSIONS, Array, DataType, FillValue, Scalar, ZarrFormat};
 
 /// The maximum number of groups above an array whose coordinates are read.
@@ -228,6 +230,12 @@ fn is_coordinate(node: &ViewNode, array: &Array) -> bool {
     node.is_coordinate_of(node.name(), length)
 }
 
+impl Conclusion for ZeroFill {
+    fn of_members(members: &[Arc<ViewNode>]) -> Self {
+        combined(members.iter().map(|member| evidence(member)))
+    }
+}
+
 /// Combines what several arrays tell: one coordinate with the default of zarr-python decides.
 fn combined(evidence: impl Iterator<Item = ZeroFill>) -> ZeroFill {
     evidence.fold(ZeroFill::Unknown, |known, next| match (known, next) {
@@ -267,7 +275,7 @@ pub(crate) fn zero_fill(
         return Ok(ZeroFill::Unknown);
     }
     let siblings = nodes.members(&node.key().parent(), MAX_SIBLINGS)?;
-    Ok(siblings.conclusion(|siblings| combined(siblings.iter().map(|sibling| evidence(sibling)))))
+    Ok(siblings.conclusion())
 }
 
 /// Returns the evidence of the coordinates of an array, of the nearest group that has one: the groups of an

@@ -22,8 +22,8 @@ pub struct NodeDocuments {
     pub version: u64,
     /// The time of the last modification of any document.
     pub modified: SystemTime,
-    /// Why no text is used.
-    pub problem: Option<UnusedTexts>,
+    /// The document that is too long, so that no text is used.
+    pub too_long: Option<LongDocument>,
     /// The key and version of the document that describes an array, if the node is one.
     pub array: Option<(Key, Version)>,
     /// The versions of the Zarr documents, if `version` depends on nothing else.
@@ -32,45 +32,22 @@ pub struct NodeDocuments {
     stored_zarray: Option<Vec<u8>>,
 }
 
-/// Why the texts of documents are not used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UnusedTexts {
-    /// A document has more than [`MAX_DOCUMENT_BYTES`] bytes.
-    TooLong {
-        /// The document.
-        document: Document,
-        /// Its size in bytes.
-        size_bytes: u64,
-    },
-    /// The metadata of the node need more memory than those of one node may take.
-    TooMuchMemory {
-        /// What the metadata need, in bytes.
-        memory_bytes: u64,
-        /// What they may take, in bytes.
-        most_bytes: u64,
-    },
+/// A document of more than [`MAX_DOCUMENT_BYTES`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongDocument {
+    /// The document.
+    pub document: Document,
+    /// Its size in bytes.
+    pub size_bytes: u64,
 }
 
-impl fmt::Display for UnusedTexts {
+impl fmt::Display for LongDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong {
-                document,
-                size_bytes,
-            } => write!(
-                f,
-                "{}: {size_bytes} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most",
-                document.name()
-            ),
-            Self::TooMuchMemory {
-                memory_bytes,
-                most_bytes,
-            } => write!(
-                f,
-                "its metadata need {memory_bytes} bytes of memory, those of one node may take \
-                 {most_bytes}, an eighth of the memory limit: raise --memory-limit"
-            ),
-        }
+        let (name, size) = (self.document.name(), self.size_bytes);
+        write!(
+            f,
+            "{name}: {size} bytes of metadata, {MAX_DOCUMENT_BYTES} are read at most"
+        )
     }
 }
 
@@ -113,7 +90,7 @@ impl NodeDocuments {
             texts,
             version,
             modified,
-            problem: None,
+            too_long: None,
             array: None,
             own_versions: None,
             stored_zarray: None,
@@ -129,7 +106,7 @@ impl NodeDocuments {
         read.map_err(|unreadable| unreadable.error)
     }
 
-    /// As [`NodeDocuments::read`], and names the document that cannot be read.
+    /// Reads the documents of the node at a key, and names the one that cannot be read.
     ///
     /// # Errors
     /// The first document that cannot be read.
@@ -161,13 +138,13 @@ impl NodeDocuments {
         let is_zarr = [zarr_json, zarray, zgroup].into_iter().any(Option::is_some);
         let n5 = Document::AttributesJson;
         if !is_zarr
-            && node.problem.is_none()
+            && node.too_long.is_none()
             && let Some(stored) = named(n5, n5::read_attributes_json(store, key).await)?
         {
             node.add(n5, stored, &mut hasher)?;
-        } else if !is_zarr && node.problem.is_none() {
+        } else if !is_zarr && node.too_long.is_none() {
             node.read_v1(store, key, &mut hasher).await?;
-        } else if node.complete_zarray(store, key, &mut hasher).await? && node.problem.is_none() {
+        } else if node.complete_zarray(store, key, &mut hasher).await? && node.too_long.is_none() {
             node.own_versions = Some(own_versions);
         }
         node.version = hasher.finish();
@@ -241,7 +218,7 @@ impl NodeDocuments {
         if stored.size_bytes > MAX_DOCUMENT_BYTES {
             // No other document may describe the node instead of the long one.
             self.texts = Default::default();
-            self.problem = Some(UnusedTexts::TooLong {
+            self.too_long = Some(LongDocument {
                 document,
                 size_bytes: stored.size_bytes,
             });
@@ -390,7 +367,7 @@ mod tests {
             let (remote, local) = (read(&store).unwrap(), read(&store.values).unwrap());
             assert_eq!(format!("{remote:?}"), format!("{local:?}"));
             let is_long = case.len() == 3;
-            assert_eq!(remote.problem.is_some(), is_long, "{remote:?}");
+            assert_eq!(remote.too_long.is_some(), is_long, "{remote:?}");
             assert!(!is_long || remote.texts.iter().all(Option::is_none));
         }
     }
@@ -400,7 +377,7 @@ mod tests {
         let long = vec![b' '; usize::try_from(MAX_DOCUMENT_BYTES).unwrap() + 1];
         let mut store = Remote::new(&[("a/.zarray", &long)]);
         store.denies = ".zgroup";
-        assert!(read(&store).unwrap().problem.is_some());
+        assert!(read(&store).unwrap().too_long.is_some());
         store.denies = "zarr.json";
         let error = read(&store).unwrap_err();
         assert!(matches!(error, StoreError::Denied { .. }), "{error}");

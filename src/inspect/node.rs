@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::codec::{CodecError, Pipeline};
 use crate::hierarchy::{
-    Document, MAX_DOCUMENT_BYTES, NodeDocuments, UnreadableDocument, UnusedTexts, read_document,
+    Document, MAX_DOCUMENT_BYTES, NodeDocuments, UnreadableDocument, read_document,
 };
 use crate::store::{ErrorKind, Key, Store, StoreError, Version};
 use crate::zarr::{Array, Consolidated, MetadataError, Node, ZarrFormat};
@@ -114,13 +114,9 @@ pub(super) async fn read_compared(
                 .into();
         }
     };
-    if let Some(UnusedTexts::TooLong {
-        document,
-        size_bytes,
-    }) = documents.problem
-    {
-        return DocumentError::too_long(size_bytes)
-            .into_state(document)
+    if let Some(long) = documents.too_long {
+        return DocumentError::too_long(long.size_bytes)
+            .into_state(long.document)
             .into();
     }
     let stale = copies.and_then(|(consolidated, path)| {

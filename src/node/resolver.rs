@@ -64,13 +64,17 @@ impl Members {
         &self.nodes
     }
 
-    /// Returns the result of a pure function of the members. It is kept, because each array of the group asks for it.
-    pub fn conclusion<T: Copy + Send + Sync + 'static>(
-        &self,
-        conclude: fn(&[Arc<ViewNode>]) -> T,
-    ) -> T {
-        let kept = (self.conclusion).get_or_init(|| Box::new(conclude(&self.nodes)));
-        // Only one function is kept; another one is called each time.
-        (kept.downcast_ref().copied()).unwrap_or_else(|| conclude(&self.nodes))
+    /// Returns what follows from the members. The first kind of conclusion is kept, because each array of the group
+    /// asks for it; another one is made each time.
+    pub fn conclusion<T: Conclusion>(&self) -> T {
+        let conclude = || T::of_members(&self.nodes);
+        let kept = self.conclusion.get_or_init(|| Box::new(conclude()));
+        kept.downcast_ref().copied().unwrap_or_else(conclude)
     }
+}
+
+/// What follows from the members of a group together.
+pub trait Conclusion: Copy + Send + Sync + 'static {
+    /// Concludes from arrays and groups, and from nothing else.
+    fn of_members(members: &[Arc<ViewNode>]) -> Self;
 }

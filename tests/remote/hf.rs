@@ -36,19 +36,25 @@ fn a_repository_of_hugging_face_equals_the_local_directory() {
     );
 }
 
+/// Writes an array of bytes with the fill value 9, whose chunks have the value of their number.
+fn write_array(array: &Path, length: usize, chunk_length: usize, stored: &[u8]) {
+    fs::create_dir_all(array.join("c")).unwrap();
+    let document = serde_json::json!({
+        "zarr_format": 3, "node_type": "array", "shape": [length], "data_type": "uint8", "fill_value": 9,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_length]}},
+        "chunk_key_encoding": {"name": "default"}, "codecs": ["bytes"],
+    });
+    fs::write(array.join("zarr.json"), document.to_string()).unwrap();
+    for chunk in stored {
+        fs::write(array.join(format!("c/{chunk}")), vec![*chunk; chunk_length]).unwrap();
+    }
+}
+
 #[test]
 fn an_absent_chunk_of_a_bucket_is_a_fill_value_and_no_directory() {
     let root = scratch();
-    let array = root.path().join("x");
-    fs::create_dir_all(array.join("c")).unwrap();
-    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [24], "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-        "chunk_key_encoding": {"name": "default"}, "fill_value": 9, "codecs": ["bytes"]}"#;
-    fs::write(array.join("zarr.json"), document).unwrap();
     // The keys `c/10` and `c/11` begin with the text of the absent `c/1`.
-    for chunk in [0_u8, 10, 11] {
-        fs::write(array.join(format!("c/{chunk}")), [chunk; 2]).unwrap();
-    }
+    write_array(&root.path().join("x"), 24, 2, &[0, 10, 11]);
     let hub = Hub::start(root.path(), &[]);
     let mounted = hub.remote("buckets/ada/ocean", "").mount("x");
     let absent = fs::metadata(mounted.path().join("c/1")).unwrap_err();
@@ -181,15 +187,8 @@ fn a_revision_and_an_endpoint_of_the_command_line_are_read() {
 fn a_hub_or_a_network_that_fails_is_an_error_and_never_absence() {
     const LENGTH: usize = 1000;
     let root = scratch();
-    let array = root.path().join("x");
-    fs::create_dir_all(array.join("c")).unwrap();
-    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [40000], "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000]}},
-        "chunk_key_encoding": {"name": "default"}, "fill_value": 255, "codecs": ["bytes"]}"#;
-    fs::write(array.join("zarr.json"), document).unwrap();
-    for chunk in 0_u8..40 {
-        fs::write(array.join(format!("c/{chunk}")), [chunk; LENGTH]).unwrap();
-    }
+    let chunks: Vec<u8> = (20..60).collect();
+    write_array(&root.path().join("x"), 60 * LENGTH, LENGTH, &chunks);
     let fault = root.path().join("fault");
     let hub = Hub::start(root.path(), &["--fault", fault.to_str().unwrap()]);
     let remote = hub.remote(DATASET, "").arg("--timeout").arg("3s");
@@ -212,7 +211,7 @@ fn a_hub_or_a_network_that_fails_is_an_error_and_never_absence() {
         ("hub 401", &[access]),
         ("hub page", &[io]),
     ];
-    for (chunk, (text, expected)) in (0_u8..).zip(faults) {
+    for (chunk, (text, expected)) in chunks.iter().copied().zip(faults) {
         let view = mounted.join(format!(".zarrfs/chunks/c/{chunk}"));
         fs::write(&fault, text).unwrap();
         let found = fs::read(&view).unwrap_err().raw_os_error().unwrap();

@@ -15,7 +15,7 @@ use crate::runtime::leave_session_thread;
 use crate::store::{DocumentRef, Key, Store, StoreError, Version, list_prefixes};
 use crate::zarr::{Consolidated, Node, ZarrFormat, document};
 
-/// The largest memory of parsed documents and of those rendered from them, in bytes, and the
+/// The largest memory of parsed documents and of what is made of them, in bytes, and the
 /// divisor of the memory limit that limits it too.
 const MAX_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_MEMORY_PART: u64 = 4;
@@ -178,10 +178,11 @@ pub(super) fn complete(
     }
 }
 
-/// Returns twice the approximate size of parsed documents, for the documents rendered from them.
-fn twice<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
+/// Returns the approximate size of parsed documents, of the nodes that they describe, and of the documents rendered from
+/// them: three times that of the parsed documents.
+fn memory_bytes<'a>(texts: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     let bytes = texts.into_iter().map(|text| document::memory_bytes(text));
-    (bytes.sum::<usize>() as u64).saturating_mul(2)
+    (bytes.sum::<usize>() as u64).saturating_mul(3)
 }
 
 /// Returns the part of a path below another path; `None` if it is not below it.
@@ -295,7 +296,7 @@ impl DocumentTree {
         };
         match (&group.consolidated, &documents.array) {
             (Some(consolidated), Some(document)) => {
-                budget.take_bytes(key, twice(documents.texts.iter().flatten()))?;
+                budget.take_bytes(key, memory_bytes(documents.texts.iter().flatten()))?;
                 Ok(Some((consolidated.clone(), document.clone())))
             }
             (None, _) if group.format == ZarrFormat::V2 => zmetadata_at(store, key, budget).await,
@@ -309,9 +310,9 @@ impl DocumentTree {
         budget: &mut Budget<'_>,
     ) -> Result<Self, HierarchyError> {
         budget.take_node()?;
-        let bytes = twice(node.texts.iter().flatten());
+        let bytes = memory_bytes(node.texts.iter().flatten());
         budget.modified = budget.modified.max(node.modified);
-        let problem = node.problem.as_ref().map(ToString::to_string).or_else(|| {
+        let problem = node.too_long.as_ref().map(ToString::to_string).or_else(|| {
             let is_too_large = bytes > budget.most_bytes;
             is_too_large.then(|| {
                 let name = NODE_DOCUMENT_NAMES.iter().zip(&node.texts);
@@ -343,7 +344,7 @@ impl DocumentTree {
             }
         }
         if tree.problem.is_some() {
-            tree.documents = Default::default();
+            *tree.documents_mut() = Default::default();
         }
         if tree.has_objects()
             && let Some(document) = &node.array
@@ -532,7 +533,7 @@ async fn zmetadata_at(
         Err(error) if error.is_lasting() => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let bytes = twice([&text]);
+    let bytes = memory_bytes([&text]);
     if bytes > budget.bytes {
         return Ok(None);
     }

@@ -12,7 +12,7 @@ use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
 use crate::codec::Pipeline;
-use crate::hierarchy::{NodeDocuments, UnusedTexts};
+use crate::hierarchy::NodeDocuments;
 use crate::node::{ContentError, Members, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::{DocumentStore, Key, Kind, Store, StoreError, Ttl, Version, list_prefixes};
@@ -263,13 +263,15 @@ impl Nodes {
         mut documents: NodeDocuments,
         memory_bytes: u64,
     ) -> Result<ViewNode, StoreError> {
-        self.check_memory(&mut documents, memory_bytes);
-        let memory_bytes = match documents.problem {
+        let too_large = self.drop_too_large(&mut documents, memory_bytes);
+        let unused = documents.too_long.as_ref().map(ToString::to_string);
+        let unused = too_large.or(unused);
+        let memory_bytes = match unused {
             Some(_) => 0,
             None => memory_bytes,
         };
         let memory = self.engine.reserve(key, memory_bytes).await?;
-        let mut parsed = ParsedNode::of(key, &documents);
+        let mut parsed = ParsedNode::of(key, &documents, unused);
         let elements = match &parsed.node {
             Node::Group(_) => NodeElements::None,
             Node::Array(array) => self.elements(key, array, documents.array),
@@ -313,17 +315,18 @@ impl Nodes {
         })
     }
 
-    /// Drops the documents of a node whose metadata need more memory than one node may take.
-    fn check_memory(&self, documents: &mut NodeDocuments, memory_bytes: u64) {
+    /// Drops the documents of a node whose metadata need more memory than one node may take. Returns the reason.
+    fn drop_too_large(&self, documents: &mut NodeDocuments, memory_bytes: u64) -> Option<String> {
         let most_bytes = self.engine.memory_limit_bytes() / METADATA_PART;
-        if memory_bytes.saturating_add(NODE_BYTES) > most_bytes {
-            documents.texts = Default::default();
-            documents.array = None;
-            documents.problem = Some(UnusedTexts::TooMuchMemory {
-                memory_bytes,
-                most_bytes,
-            });
+        if memory_bytes.saturating_add(NODE_BYTES) <= most_bytes {
+            return None;
         }
+        documents.texts = Default::default();
+        documents.array = None;
+        Some(format!(
+            "its metadata need {memory_bytes} bytes of memory, those of one node may take {most_bytes}, an eighth of \
+             the memory limit: raise --memory-limit"
+        ))
     }
 
     fn node_name(&self, key: &Key, node: &Node) -> String {
@@ -390,15 +393,15 @@ struct ParsedNode {
 }
 
 impl ParsedNode {
-    fn of(key: &Key, documents: &NodeDocuments) -> Self {
+    /// `unused` is the reason why the texts of the documents are not used, if they are not.
+    fn of(key: &Key, documents: &NodeDocuments, unused: Option<String>) -> Self {
         let implicit = || Node::Group(Group::implicit(ZarrFormat::V2));
-        let problem = documents.problem.as_ref().map(ToString::to_string);
         let mut parsed = Self {
             node: implicit(),
             is_implicit: true,
             problems: Vec::new(),
-            broken: problem.clone(),
-            unread_attributes: problem,
+            broken: unused.clone(),
+            unread_attributes: unused,
         };
         if let Some(detected) = documents.documents().own_node() {
             for ignored in &detected.ignored {
