@@ -16,7 +16,7 @@ use crate::zarr;
 /// The documents of a node.
 #[derive(Debug)]
 pub struct NodeDocuments {
-    /// The texts of the documents, in the order of [`NODE_DOCUMENT_NAMES`].
+    /// The texts of the documents, in the order of [`NODE_DOCUMENT_NAMES`](super::NODE_DOCUMENT_NAMES).
     pub texts: [Option<Vec<u8>>; 5],
     /// A hash of the names and versions of the documents.
     pub version: u64,
