@@ -21,6 +21,7 @@ mod read;
 mod readdir;
 mod reply;
 mod signals;
+mod small_files;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -42,6 +43,7 @@ use self::operation::{Getattr, Getxattr, Listxattr, Lookup, Open, Opendir};
 pub use self::panics::ends_session_thread;
 use self::passthrough::Backings;
 use self::readdir::DirectoryRange;
+use self::small_files::SmallFiles;
 use crate::fs::{Fs, Handle, Ino};
 use crate::sync::Mutex;
 
@@ -69,24 +71,23 @@ impl Mounted {
     /// # Errors
     /// The error of the system, if the kernel does not answer or is too old.
     pub fn start(device: OwnedFd, fs: Arc<Fs>, transport: Transport) -> io::Result<Self> {
-        let adapter = Adapter(Arc::new(Service {
+        let service = Arc::new(Service {
             fs,
             passthrough: AtomicBool::new(transport.passthrough),
             is_open_infallible: AtomicBool::new(false),
             backings: Mutex::default(),
+            small_files: SmallFiles::default(),
             tracker: RequestTracker::start(transport.deadline)?,
-        }));
+        });
+        let adapter = Adapter(Arc::clone(&service));
         let mut config = Config::default();
         config.n_threads = Some(transport.threads.max(1));
         // All threads read from one descriptor. Cloning it needs `/dev/fuse` by name, which a container without
         // the device lacks, and which belongs to another user namespace in others. It is no faster.
         config.clone_fd = false;
-        Ok(Self(Session::from_fd(
-            adapter,
-            device,
-            SessionACL::All,
-            config,
-        )?))
+        let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
+        service.small_files.set_notifier(session.notifier());
+        Ok(Self(session))
     }
 
     /// Serves until the file system is unmounted.
@@ -106,6 +107,7 @@ struct Service {
     /// Whether the kernel opens files without an open request (FUSE_NO_OPEN_SUPPORT).
     is_open_infallible: AtomicBool,
     backings: Mutex<Backings>,
+    small_files: SmallFiles,
     tracker: Arc<RequestTracker>,
 }
 
@@ -193,7 +195,7 @@ impl Filesystem for Adapter {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
@@ -203,6 +205,7 @@ impl Filesystem for Adapter {
         self.0.guard("release", || {
             if let Some(handle) = handle(fh) {
                 self.0.close_passthrough(handle);
+                self.0.small_files.closed(ino);
                 self.0.fs.release(handle);
             }
             reply.ok();

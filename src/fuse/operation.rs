@@ -16,6 +16,7 @@ use fuser::{
 use super::Service;
 use super::in_flight::{ErrorReply, RequestId};
 use super::reply::{file_attr, report, send_xattr, without_attributes};
+use super::small_files::SMALL_BYTES;
 use crate::fs::{Answer, Fs, FsAnswer, FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
 
 /// A request that has a single reply.
@@ -178,9 +179,6 @@ impl Operation for Getattr {
 /// OPEN.
 pub(super) struct Open(pub(super) INodeNo);
 
-/// The smallest file that is passed to the kernel, in bytes. Below it, the open costs more than the reads.
-const PASSTHROUGH_MIN_BYTES: u64 = 64 << 10;
-
 impl Operation for Open {
     const NAME: &'static str = "open";
     type Output = OpenedFile;
@@ -200,7 +198,7 @@ impl Operation for Open {
         let passthrough =
             service.passthrough.load(Ordering::Relaxed) || service.has_backing(self.0);
         if passthrough
-            && opened.object.size_bytes() >= PASSTHROUGH_MIN_BYTES
+            && opened.object.size_bytes() >= SMALL_BYTES
             && let Some(file) = opened.object.backing()
         {
             match service.open_passthrough(self.0, opened.handle, file.as_fd(), reply) {
@@ -208,6 +206,7 @@ impl Operation for Open {
                 Some(back) => reply = back,
             }
         }
+        service.store_small_file(self.0, &opened);
         // An inode has one content (see `tree`). `is_constant` of a view of a mutable source tells
         // whether cached pages of its inode are current.
         let flags = match opened.object.is_constant() {

@@ -14,9 +14,9 @@ thread_local! {
 
 /// Runs a handler and catches its panic.
 pub(super) fn catch_in_handler(handler: impl FnOnce()) -> thread::Result<()> {
-    IS_IN_HANDLER.set(true);
+    let is_nested = IS_IN_HANDLER.replace(true);
     let result = catch_unwind(AssertUnwindSafe(handler));
-    IS_IN_HANDLER.set(false);
+    IS_IN_HANDLER.set(is_nested);
     result
 }
 

@@ -23,4 +23,5 @@ mod links;
 mod mutation;
 mod reads;
 mod refusals;
+mod small_files;
 mod tools;
