@@ -59,7 +59,7 @@ fn pages_that_are_evicted_while_handles_are_open_are_read_again_and_no_session_t
             while Instant::now() < end {
                 let file = random(&mut state) % FILES;
                 let opened = File::open(mount.join(format!("c/{file}"))).unwrap();
-                if random(&mut state) % 2 == 0 {
+                if random(&mut state).is_multiple_of(2) {
                     rustix::fs::fadvise(&opened, 0, None, Advice::DontNeed).unwrap();
                 }
                 let mut bytes = vec![0; content(file).len()];
