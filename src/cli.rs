@@ -37,8 +37,8 @@ pub use generate::options;
 pub use help::{HelpArgs, TOPICS, Topic, help};
 pub use helper::{HelperArgs, HelperOptions};
 pub use inspection::{
-    CheckArgs, CompleteArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, SourceArgs, StatsArgs,
-    TreeArgs, key_of,
+    CheckArgs, CompleteArgs, CompletionsArgs, ExportArgs, InfoArgs, ManArgs, PreviewProtocol,
+    SourceArgs, StatsArgs, TreeArgs, key_of,
 };
 pub use man::{man, man_pages};
 pub use remote::RemoteArgs;

@@ -20,6 +20,7 @@ mod node;
 mod output;
 mod part;
 mod presence;
+mod preview;
 mod progress;
 mod prometheus;
 mod report;

@@ -40,13 +40,14 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns the cargo features of sources and codecs that this build lacks, each with what it adds.
+/// Returns the cargo features that this build lacks, each with what it adds.
 fn without_features() -> String {
     let schemes =
         store::schemes_without_feature().map(|(scheme, feature)| (feature, format!("{scheme}://")));
     let codecs = codec::without_feature().map(|(codec, feature)| (feature, codec.to_owned()));
     let mut features: Vec<(&str, Vec<String>)> = Vec::new();
-    for (feature, adds) in schemes.chain(codecs) {
+    let sixel = (!cfg!(feature = "sixel")).then(|| ("sixel", "--preview=sixel".to_owned()));
+    for (feature, adds) in schemes.chain(codecs).chain(sixel) {
         match features.last_mut() {
             Some((last, all)) if *last == feature => all.push(adds),
             _ => features.push((feature, vec![adds])),

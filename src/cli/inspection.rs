@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
 use super::{RemoteArgs, TargetArgs};
@@ -100,6 +100,25 @@ pub struct InfoArgs {
     /// One JSON document instead of lines
     #[arg(long)]
     pub json: bool,
+    /// Also show the quick look (`.png` view) on the terminal; of a group those of its arrays
+    #[arg(long, value_name = "PROTOCOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "auto", conflicts_with = "json")]
+    pub preview: Option<PreviewProtocol>,
+}
+
+/// How a terminal gets a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PreviewProtocol {
+    /// The best of these that the terminal says it has; nothing is written to a pipe.
+    Auto,
+    /// The graphics protocol of kitty.
+    Kitty,
+    /// Inline images of iTerm2.
+    Iterm,
+    /// Sixel graphics.
+    Sixel,
+    /// Half blocks as text in colours.
+    Blocks,
 }
 
 /// `zarrfs check SOURCE [KEY]`.

@@ -11,6 +11,7 @@ use super::is_listed_here;
 use super::keys::ChunkKeyParser;
 use super::node::{self, NodeState};
 use super::output::{date, document, styled_stdout};
+use super::preview;
 use super::stored::CountBudget;
 use super::values::{is_coordinate, read_ends};
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
@@ -20,7 +21,9 @@ use crate::conventions::members;
 use crate::hierarchy::{Collection, not_shown};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
-use crate::store::{History, IncompleteListing, Key, ListingSupport, NamedVersion, Store};
+use crate::store::{
+    ErrorKind, History, IncompleteListing, Key, ListingSupport, NamedVersion, Store,
+};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, Renderer};
 use crate::zarr::{Array, Node};
@@ -31,6 +34,7 @@ const MAX_COUNTED: u64 = 1_000_000;
 /// Data for the text output that the JSON document lacks.
 #[derive(Debug, Default)]
 pub(super) struct TextDetails {
+    pub(super) nodes: Option<Arc<Nodes>>,
     pub(super) node: Option<Arc<ViewNode>>,
     pub(super) dataset: Option<Dataset>,
     pub(super) values: Option<super::values::ReadValues>,
@@ -47,6 +51,9 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 }
 
 async fn show(args: &InfoArgs) -> Result<(), Failure> {
+    if let Some(protocol) = args.preview {
+        preview::check(protocol)?;
+    }
     let limit = default_memory_limit_bytes();
     let opened = OpenedSource::new(&args.source.at(&args.key), false, limit).await?;
     let history = opened.store.history().await;
@@ -113,7 +120,20 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         info_text::write(&mut out, &members, &shown)?;
         out.flush()?;
     }
-    Ok(())
+    match (args.preview, &shown.nodes, &shown.node) {
+        (Some(protocol), Some(nodes), Some(node)) => {
+            let dataset = shown.dataset.iter();
+            let arrays = dataset.flat_map(|dataset| &dataset.arrays);
+            let arrays = arrays.filter_map(|array| node.key().join(array.name.as_bytes()).ok());
+            let arrays: Vec<Key> = arrays.collect();
+            preview::write(protocol, nodes, node, &arrays).await
+        }
+        (Some(_), ..) => {
+            let message = format!("{}: no preview: neither a group nor an array", opened.root);
+            Err(ErrorKind::NoView.failure(message))
+        }
+        (None, ..) => Ok(()),
+    }
 }
 
 /// Returns the hierarchies of a collection.
@@ -204,7 +224,7 @@ async fn describe(
     if let Ok(attributes) = node.metadata().attributes() {
         members.insert("attributes".into(), attributes.clone().into());
     }
-    shown.node = Some(node);
+    (shown.nodes, shown.node) = (Some(nodes), Some(node));
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod generated;
 mod json;
 mod messages;
 mod pages;
+mod preview;
 mod remote;
 mod show;
 mod stac;

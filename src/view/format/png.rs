@@ -335,7 +335,7 @@ impl Picture {
         };
         let colours = match self.legend {
             Some(_) => {
-                "; viridis from the 2nd (dark) to the 98th percentile, no value is transparent"
+                "; viridis from the 2nd (dark) to the 98th percentile, missing values are transparent"
             }
             None => "",
         };
