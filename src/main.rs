@@ -148,6 +148,7 @@ fn mount_json(mount: &MountedSource) -> Value {
         "mountpoint": mount.mountpoint.to_string_lossy(),
         "source": mount.source,
         "pid": mount.pid,
+        "has_ended": mount.has_ended,
         "uid": mount.uid,
     })
 }
@@ -160,6 +161,9 @@ fn mount_line(mount: &MountedSource) -> String {
     let daemon = match (mount.pid, other) {
         (Some(pid), _) => format!("pid {pid}"),
         (None, Some(uid)) => format!("of the user {uid}"),
+        (None, None) if mount.has_ended => {
+            "its daemon has ended: unmount it, or mount again".into()
+        }
         (None, None) => "its daemon does not answer".into(),
     };
     let line = format!(

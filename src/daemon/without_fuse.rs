@@ -33,6 +33,8 @@ pub struct MountedSource {
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
+    /// Whether the daemon has ended without unmounting: the kernel answers all calls with ENOTCONN.
+    pub has_ended: bool,
     /// The user ID of the mount.
     pub uid: Option<u32>,
 }

@@ -243,7 +243,8 @@ fn a_group_shows_its_arrays_and_what_has_no_picture_is_an_error() {
         // The rest of the node is shown.
         assert!(output.out.contains("Views:"), "{output:?}");
     }
-    run_on("info", "demo:", &["--preview=blocks"]).failed(1, &["/: no preview: ", "no array in it"]);
+    run_on("info", "demo:", &["--preview=blocks"])
+        .failed(1, &["/: no preview: ", "no array in it"]);
 }
 
 #[test]

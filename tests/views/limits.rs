@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::stores::*;
@@ -173,6 +174,76 @@ fn e03_a_limited_address_space_is_refused_at_once_or_never_ends_the_daemon() {
         run(zarrfs().arg("umount").arg(&mountpoint));
     }
     assert!(mounted > 2, "{mounted}");
+}
+
+#[test]
+fn j02_a_daemon_that_is_killed_for_lack_of_memory_is_named_by_the_commands() {
+    let Some(cgroup) = Cgroup::new(96 * MIB) else {
+        return skipped("no control group with a limit of memory can be made here");
+    };
+    let stores = group();
+    large(&stores, 4);
+    let dir = scratch();
+    let mountpoint = dir.path().join("mnt");
+    fs::create_dir(&mountpoint).unwrap();
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", cgroup.0.display());
+    let enter = ["sh", "-c", &enter, "sh"];
+    // More than there is.
+    let limits = ["--memory-limit", "2G", "--cache-size", "1G"];
+    let mut mount = wrapped(&enter, stores.path(), &mountpoint, &dir.path().join("log"));
+    run(mount.args(limits));
+    let errnos = [Errno::NOTCONN, Errno::CONNABORTED].map(|errno| Some(errno.raw_os_error()));
+    let error = read(mountpoint.join("x/.zarrfs/x.bin")).unwrap_err();
+    assert!(errnos.contains(&error.raw_os_error()), "{error}");
+    assert!(cgroup.kills() > 0);
+    let listed = run(zarrfs().arg("mounts"));
+    let line = listed
+        .lines()
+        .find(|line| line.contains(mountpoint.to_str().unwrap()));
+    assert!(line.unwrap().contains("its daemon has ended"), "{listed}");
+    let stats = run_for(
+        zarrfs().arg("stats").arg(&mountpoint),
+        Duration::from_secs(60),
+    );
+    let text = String::from_utf8_lossy(&stats.stderr);
+    assert!(
+        stats.status.code() == Some(1) && text.contains("is gone"),
+        "{text}"
+    );
+    run(zarrfs().arg("umount").arg(&mountpoint));
+    assert!(!is_mounted(&mountpoint));
+
+    // The largest process is killed, which is the daemon.
+    let mut command = Command::new(enter[0]);
+    command
+        .args(&enter[1..])
+        .arg(zarrfs().get_program())
+        .arg("run");
+    command
+        .arg(stores.path())
+        .args(limits)
+        .args(["--", "sh", "-c"]);
+    for (end, code) in [("", 1), ("; true", 125)] {
+        let mut command = copy_of(&command);
+        let script = format!("cat \"$1\" > {}/copy{end}", dir.path().display());
+        let output = run_for(
+            command.args([&script, "sh", "{x/x.bin}"]),
+            Duration::from_secs(60),
+        );
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(
+            text.contains("zarrfs: the daemon of the mount was killed"),
+            "{text}"
+        );
+    }
+}
+
+/// Returns a command with the same program and arguments.
+fn copy_of(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    copy
 }
 
 #[test]

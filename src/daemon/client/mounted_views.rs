@@ -40,7 +40,9 @@ pub(super) struct NodeViews {
 fn gone(directory: &Path, errno: Errno) -> Option<Failure> {
     let shown = directory.display();
     match errno {
-        Errno::NOTCONN => Some(format!("{shown}: the daemon of this mount is gone")),
+        Errno::NOTCONN => Some(format!(
+            "{shown}: the daemon of this mount is gone (zarrfs umount {shown}, or mount again)"
+        )),
         Errno::TIMEDOUT => Some(format!(
             "{shown}: the daemon has not answered in {TIMEOUT:?}"
         )),

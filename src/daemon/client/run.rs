@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
 use super::mounted_views::MountedViews;
-use super::{Failure, background, kernel, placeholders, run_command};
+use super::{Failure, background, kernel, placeholders, probe, run_command};
 use crate::cli::RunArgs;
 use crate::inspect;
 use crate::sync::Mutex;
@@ -28,7 +28,7 @@ use crate::view::Format;
 
 /// Added to the number of a signal that has ended the command, as in shells.
 const SIGNALLED: u8 = 128;
-/// The time that the daemon may take to end after the unmount.
+/// The time that the daemon may take to end after the mount.
 const END: Duration = Duration::from_secs(5);
 /// The number of errors of the mount that are printed if the command fails.
 const MAX_ERRORS: usize = 5;
@@ -40,7 +40,7 @@ const MAX_ERRORS: usize = 5;
 /// If the source cannot be mounted, or a placeholder has no value.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let forwarder = Forwarder::start()?;
-    let mount = match PrivateMount::new(&forwarder) {
+    let mut mount = match PrivateMount::new(&forwarder) {
         Ok(mount) => mount,
         Err(failure) => {
             return forwarder
@@ -55,8 +55,11 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         None => forwarder.received().map_or(1, |number| SIGNALLED + number),
     };
     forwarder.finish();
-    if code != 0 {
-        mount.print_errors();
+    match (mount.early_end()?, code) {
+        (Some(end), 0) => return Err(end.into()),
+        (Some(end), _) => writeln!(io::stderr(), "zarrfs: {end}")?,
+        (None, 0) => {}
+        (None, _) => mount.print_errors(),
     }
     Ok(code)
 }
@@ -138,6 +141,25 @@ impl PrivateMount {
         }
     }
 
+    /// Returns why the daemon has ended before the command, if it has failed.
+    fn early_end(&mut self) -> io::Result<Option<String>> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(None);
+        };
+        let mut status = daemon.try_wait()?;
+        // The kernel ends the mount before the process.
+        if status.is_none() && probe::is_dead(&self.directory) {
+            status = ended(daemon)?;
+        }
+        let failed = status.filter(|status| !status.success());
+        Ok(failed.map(|status| match status.signal() {
+            Some(SIGKILL) => "the daemon of the mount was killed while the command ran, perhaps by the kernel for lack \
+                              of memory (see --memory-limit)"
+                .to_owned(),
+            _ => format!("the daemon of the mount has ended while the command ran: {status}"),
+        }))
+    }
+
     /// Prints the last errors of the mount, which may be the reason why the command failed.
     fn print_errors(&self) {
         let views = MountedViews::find(&self.directory).ok().flatten();
@@ -164,11 +186,20 @@ impl Drop for PrivateMount {
         if kernel::unmount(&self.directory, false).is_err() {
             let _ = kernel::unmount(&self.directory, true);
         }
-        let end = Instant::now() + END;
-        while !matches!(daemon.try_wait(), Ok(Some(_)) | Err(_)) && Instant::now() < end {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let _ = ended(&mut daemon);
         let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// Waits for a process that is about to end; `None` if it has not after [`END`].
+fn ended(process: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + END;
+    loop {
+        let status = process.try_wait()?;
+        if status.is_some() || Instant::now() >= end {
+            return Ok(status);
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -25,6 +25,8 @@ pub struct MountedSource {
     pub source: String,
     /// The process of the daemon; `None` if it has ended, or does not answer this user.
     pub pid: Option<i32>,
+    /// Whether the daemon has ended without unmounting: the kernel answers all calls with ENOTCONN.
+    pub has_ended: bool,
     /// The user ID of the mount.
     pub uid: Option<u32>,
 }
@@ -35,10 +37,11 @@ pub struct MountedSource {
 /// If the mount table cannot be read.
 pub fn mounts() -> Result<Vec<MountedSource>, Failure> {
     let all = mountpoint::all(kernel::FS_TYPE)?;
-    let processes = ask_all(&all, |(path, _)| probe::pid_of(path).ok().flatten());
-    let mounted = all.into_iter().zip(processes);
-    let mounted = mounted.map(|((path, entry), pid)| MountedSource {
-        pid,
+    let answers = ask_all(&all, |(path, _)| probe::pid_of(path));
+    let mounted = all.into_iter().zip(answers);
+    let mounted = mounted.map(|((path, entry), answer)| MountedSource {
+        has_ended: answer == Err(Errno::NOTCONN),
+        pid: answer.ok().flatten(),
         uid: entry.user_id,
         mountpoint: path,
         source: entry.source,
