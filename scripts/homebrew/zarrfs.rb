@@ -10,7 +10,8 @@ class Zarrfs < Formula
   depends_on :linux
 
   def install
-    system "cargo", "build", "--release", "--locked", "--features", "mongodb", "--bin", "zarrfs", "--target-dir", "target"
+    system "cargo", "build", "--release", "--locked", "--features", "mongodb",
+           "--bin", "zarrfs", "--target-dir", "target"
     ENV["DESTDIR"] = buildpath/"staged"
     ENV["PREFIX"] = "/"
     ENV["SBINDIR"] = "/sbin"
