@@ -130,6 +130,7 @@ pub enum Command {
     Mount(Box<MountArgs>),
     /// Unmount, and wait for the daemon to end
     #[command(visible_alias = "unmount")]
+    #[command(override_usage = UMOUNT_USAGE)]
     Umount(UmountArgs),
     /// List what is mounted
     Mounts(MountsArgs),
@@ -143,8 +144,10 @@ pub enum Command {
     /// Read and decode everything, and list what cannot be read
     Check(CheckArgs),
     /// Write a view, such as a NetCDF file, to a file, without a mount
+    #[command(override_usage = "zarrfs export [OPTIONS] SOURCE[:KEY] FILE")]
     Export(ExportArgs),
     /// List the views of a node, of a mount or of a source
+    #[command(override_usage = "zarrfs views [OPTIONS] SOURCE|MOUNTPOINT [KEY]")]
     Views(ViewsArgs),
     /// Print the path of one view of a mount
     Path(PathArgs),
@@ -164,13 +167,16 @@ pub enum Command {
     Help(HelpArgs),
 }
 
+/// The ways to name mounts, of which one is required.
+const UMOUNT_USAGE: &str = "zarrfs umount [--lazy] MOUNTPOINT... | --all | --all-users | --below DIR";
+
 /// The text of SOURCE, with the schemes that this build supports.
 fn source_help() -> String {
     let schemes: Vec<_> = remote_schemes().collect();
     format!(
         "A directory with a Zarr or N5 hierarchy, a zip archive or a database of one (SQLite, LMDB, GNU dbm, \
-         Berkeley DB or dbm.dumb), an Icechunk repository, or references of kerchunk, by its content: a path, or \
-         a URL ({}); `URL|zip:KEY` for a hierarchy inside an archive",
+         Berkeley DB or dbm.dumb), an Icechunk repository, or references of kerchunk: a path, or a URL ({}). \
+         zarrfs recognises the kind by the content; `URL|zip:KEY` is a hierarchy inside an archive",
         schemes.join(", ")
     )
 }
@@ -201,13 +207,13 @@ pub struct DemoArgs {
 /// `zarrfs umount MOUNTPOINT...`.
 #[derive(Debug, Args)]
 pub struct UmountArgs {
-    /// Where hierarchies are mounted
+    /// The mountpoints
     #[arg(required_unless_present_any = ["all", "all_users", "below"], value_name = "MOUNTPOINT")]
     pub mountpoints: Vec<PathBuf>,
     /// Unmount all mounts of this user, and print them
     #[arg(long, conflicts_with = "mountpoints")]
     pub all: bool,
-    /// Unmount the mounts of all users, as root, and print them
+    /// Unmount the mounts of all users (only root may), and print them
     #[arg(long, conflicts_with = "mountpoints")]
     pub all_users: bool,
     /// As --all, but only mounts at this directory or below it
@@ -221,7 +227,7 @@ pub struct UmountArgs {
 /// `zarrfs mounts`.
 #[derive(Debug, Args)]
 pub struct MountsArgs {
-    /// One JSON document instead of a table
+    /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
 }

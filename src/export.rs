@@ -233,7 +233,7 @@ impl<'a> ExportTarget<'a> {
         if file.exists() && !args.overwrite {
             return refused(
                 ErrorKind::Exists,
-                &format!("{shown}: it exists (see --overwrite)"),
+                &format!("{shown}: the file exists; --overwrite replaces it"),
             );
         }
         if !directory.is_dir() {
@@ -292,10 +292,10 @@ impl<'a> ExportTarget<'a> {
                 (Some(format), false) => {
                     format!("`{format}` is a view of an array: SOURCE:KEY names one")
                 }
-                (None, _) => format!("no suffix of a view of {key}"),
+                (None, _) => "the suffix is not that of a view".to_owned(),
             };
             let words = words();
-            let message = format!("{name}: {why}; {key} is {kind} and has with --as {words}");
+            let message = format!("{name}: {why}; {key} is {kind}, and --as chooses one of {words}");
             ErrorKind::NoView.failure(message)
         })
     }

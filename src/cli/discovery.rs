@@ -16,7 +16,7 @@ pub struct ViewsArgs {
     /// A group or an array [default: the root]
     #[arg(value_name = "KEY", conflicts_with = "path")]
     pub key: Option<OsString>,
-    /// One JSON document instead of a list
+    /// Print one JSON document instead of a list
     #[arg(long)]
     pub json: bool,
 }
@@ -39,12 +39,12 @@ pub struct PathArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PLACEHOLDERS)]
 pub struct RunArgs {
-    /// The source, as of mount
+    /// The source, as for `zarrfs mount`
     pub source: PathBuf,
     /// All options of mount.
     #[command(flatten)]
     pub options: MountOptions,
-    /// The command and its arguments, in which {...} is replaced
+    /// The command and its arguments; placeholders such as {nc} become paths of the mount
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

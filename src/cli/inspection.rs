@@ -77,13 +77,13 @@ pub struct TreeArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// A node of the hierarchy: as --path
+    /// A group or an array, such as `air/temp`; the same as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
     pub key: Option<OsString>,
-    /// Levels below the first node; 0 is that node alone [default: all]
+    /// Levels to show below the first node; 0 shows that node alone [default: all]
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
-    /// One JSON document instead of a tree
+    /// Print one JSON document instead of a tree
     #[arg(long)]
     pub json: bool,
 }
@@ -94,13 +94,14 @@ pub struct InfoArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// A node of the hierarchy: as --path
+    /// A group or an array, such as `air/temp`; the same as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
     pub key: Option<OsString>,
-    /// One JSON document instead of lines
+    /// Print one JSON document instead of lines
     #[arg(long)]
     pub json: bool,
-    /// Also show the quick look (`.png` view) on the terminal; of a group those of its arrays
+    /// Also show a picture of the array or image (its `.png` view) on the terminal; for a group, those of its
+    /// arrays
     #[arg(long, value_name = "PROTOCOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "auto", conflicts_with = "json")]
     pub preview: Option<PreviewProtocol>,
@@ -127,19 +128,19 @@ pub struct CheckArgs {
     /// The source.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// A node of the hierarchy: as --path
+    /// A group or an array, such as `air/temp`; the same as --path
     #[arg(value_name = "KEY", conflicts_with = "path")]
     pub key: Option<OsString>,
-    /// Check only the part I of N of the keys; N processes, each with another I, check all of them
+    /// Check only part I of N of the keys; N processes, one for each I, check all of them
     #[arg(long, value_name = "I/N")]
     pub part: Option<Part>,
-    /// Add up the JSON documents of all parts, which are the arguments instead of a source
+    /// Add up the JSON documents of all parts, which are given instead of a source
     #[arg(long, conflicts_with_all = ["part", "path"])]
     pub merge: bool,
     /// More results of parts.
     #[arg(hide = true, requires = "merge")]
     pub more_results: Vec<PathBuf>,
-    /// Chunks that are decoded concurrently [default: one per core, at least 16 for a
+    /// Chunks to decode at the same time [default: one per core, at least 16 for a
     /// remote source]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
@@ -149,7 +150,7 @@ pub struct CheckArgs {
     /// Memory limit for all decoding together [default: 1/2 of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_limit)]
     pub memory_limit: Option<u64>,
-    /// One JSON document instead of lines
+    /// Print one JSON document instead of lines
     #[arg(long)]
     pub json: bool,
 }
@@ -165,7 +166,7 @@ pub struct ExportArgs {
     /// The file, if the argument before it is a key, as in other commands.
     #[arg(hide = true, conflicts_with = "path")]
     pub file_after_key: Option<PathBuf>,
-    /// The format, whatever the suffix of the file is, such as nc, tif or npy
+    /// The format, such as nc, tif or npy [default: that of the suffix of FILE]
     #[arg(long = "as", value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Replace an existing file
@@ -174,10 +175,10 @@ pub struct ExportArgs {
     /// Continue an export that was interrupted; the source must not have changed since
     #[arg(long)]
     pub resume: bool,
-    /// Write only the part I of N of the file; N processes, each with another I, write all of it
+    /// Write only part I of N of the file; N processes, one for each I, write all of it
     #[arg(long, value_name = "I/N", conflicts_with = "resume")]
     pub part: Option<Part>,
-    /// One JSON document about the file on standard output
+    /// Print one JSON document that describes the file
     #[arg(long)]
     pub json: bool,
     /// Assume WGS 84 in a raster or NetCDF file: EPSG:4326 for latitudes and longitudes in degrees if no
@@ -192,16 +193,16 @@ pub struct ExportArgs {
 /// `zarrfs stats [MOUNTPOINT]`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// Where a hierarchy is mounted [default: all mounts that this user may ask]
+    /// The mountpoint [default: all mounts whose metrics this user may read]
     pub mountpoint: Option<PathBuf>,
     /// Print the metrics again after each TIME, with the rates since the time before
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "2s", value_parser = parse_timeout)]
     pub watch: Option<Duration>,
-    /// One JSON document instead of text; with --watch one on each line
+    /// Print one JSON document instead of text; with --watch one on each line
     #[arg(long)]
     pub json: bool,
-    /// The text format of Prometheus; a mount whose daemon does not answer has zarrfs_up 0
+    /// Print the text format of Prometheus; a mount whose daemon does not answer has zarrfs_up 0
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     pub prometheus: bool,
 }

@@ -76,8 +76,8 @@ impl Default for ZipOptions {
 pub enum ZipError {
     /// The file has no end-of-central-directory record: it is not a zip archive, or a truncated one.
     #[error(
-        "no end of central directory: not a zip archive, or a truncated one (what can be mounted \
-         is a directory with a Zarr hierarchy, or a zip archive of one)"
+        "no end of central directory: not a zip archive, or a truncated one (a source is a \
+         directory with a Zarr hierarchy, a zip archive of one, or another kind: `zarrfs help sources`)"
     )]
     NoDirectory,
     /// The directory contradicts its end record.

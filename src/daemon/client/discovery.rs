@@ -157,8 +157,10 @@ fn text(list: &Value) -> String {
 pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let shown = args.mount.display();
     let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
-        let message =
-            format!("{shown}: not a directory of a mount of zarrfs, or of one without views");
+        let message = format!(
+            "{shown}: not a directory of a mount of zarrfs with views (`zarrfs mounts` lists the mounts; without one, \
+             `zarrfs export SOURCE FILE` writes a view)"
+        );
         ErrorKind::NotMounted.failure(message)
     })?;
     let key = args.key.as_deref().unwrap_or_default();

@@ -157,7 +157,7 @@ fn read_all() -> Result<Documents, Failure> {
     }
     match documents.is_empty() {
         true => {
-            let message = "no mount of zarrfs answers this user (`zarrfs mounts` lists all)";
+            let message = "there is no mount whose metrics this user may read (`zarrfs mounts` lists all mounts)";
             Err(ErrorKind::NotMounted.failure(message))
         }
         false => Ok(documents),

@@ -34,8 +34,8 @@ pub(super) fn choose(source: &Source, is_foreground: bool) -> Result<Chosen, Fai
     let directory = directory().ok_or_else(|| {
         let example = format!("/tmp/{}", String::from_utf8_lossy(&name));
         format!(
-            "no MOUNTPOINT is given, and XDG_RUNTIME_DIR, where one is made otherwise, is not set; \
-             give an empty directory behind SOURCE, such as {} --mkdir",
+            "no MOUNTPOINT is given, and XDG_RUNTIME_DIR, in which zarrfs creates one, is not set; \
+             name an empty directory after SOURCE, such as {} --mkdir",
             shell_quoted(&example)
         )
     })?;
