@@ -168,7 +168,8 @@ pub enum Command {
 }
 
 /// The ways to name mounts, of which one is required.
-const UMOUNT_USAGE: &str = "zarrfs umount [--lazy] MOUNTPOINT... | --all | --all-users | --below DIR";
+const UMOUNT_USAGE: &str =
+    "zarrfs umount [--lazy] MOUNTPOINT... | --all | --all-users | --below DIR";
 
 /// The text of SOURCE, with the schemes that this build supports.
 fn source_help() -> String {

@@ -295,7 +295,8 @@ impl<'a> ExportTarget<'a> {
                 (None, _) => "the suffix is not that of a view".to_owned(),
             };
             let words = words();
-            let message = format!("{name}: {why}; {key} is {kind}, and --as chooses one of {words}");
+            let message =
+                format!("{name}: {why}; {key} is {kind}, and --as chooses one of {words}");
             ErrorKind::NoView.failure(message)
         })
     }

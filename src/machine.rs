@@ -2,6 +2,7 @@
 
 mod cgroup;
 pub mod mountinfo;
+pub mod terminal;
 
 use std::fs::File;
 use std::io::{self, Read};

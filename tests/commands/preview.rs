@@ -235,7 +235,10 @@ fn a_group_shows_its_arrays_and_what_has_no_picture_is_an_error() {
         .collect();
     assert_eq!(names, ["t2m:", "t2m_sharded:"]);
     for (key, reason) in [
-        ("v3/lat", "v3/lat: no preview: a picture needs two axes, and the array has 1"),
+        (
+            "v3/lat",
+            "v3/lat: no preview: a picture needs two axes, and the array has 1",
+        ),
         ("v3/time", "no preview"),
     ] {
         let output = run_on("info", "demo:", &[key, "--preview=blocks"]);

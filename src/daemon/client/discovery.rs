@@ -158,8 +158,8 @@ pub fn path(args: &PathArgs) -> Result<(), Failure> {
     let shown = args.mount.display();
     let mounted = MountedViews::find(&args.mount)?.ok_or_else(|| {
         let message = format!(
-            "{shown}: not a directory of a mount of zarrfs with views (`zarrfs mounts` lists the mounts; without one, \
-             `zarrfs export SOURCE FILE` writes a view)"
+            "{shown}: not a directory of a mount of zarrfs, or of one without views (`zarrfs mounts` lists mounts; \
+             `zarrfs export SOURCE FILE` writes a view without one)"
         );
         ErrorKind::NotMounted.failure(message)
     })?;

@@ -5,19 +5,11 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::process::getpgrp;
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcgetwinsize,
-    tcsetattr, ttyname,
-};
+use std::time::Duration;
 
 use super::super::Failure;
 use crate::cli::PreviewProtocol;
+use crate::machine::terminal;
 use crate::store::ErrorKind;
 
 /// The requests: a picture in the protocol of kitty, the version (XTVERSION), the size of a cell, and the device
@@ -25,8 +17,6 @@ use crate::store::ErrorKind;
 const REQUESTS: &[u8] = b"\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[>q\x1b[16t\x1b[c";
 /// The time limit for the answers.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// The largest size of the answers, in bytes.
-const MAX_ANSWERS: usize = 4096;
 /// The number of the device attribute of sixel.
 const SIXEL: &str = "4";
 /// Terminals with inline images of iTerm2, by their version.
@@ -84,24 +74,17 @@ pub(in crate::inspect) fn check(protocol: PreviewProtocol) -> Result<(), Failure
 impl Terminal {
     /// Returns the terminal, which is asked for its protocol if `protocol` leaves that open.
     pub(super) fn of_stdout(protocol: PreviewProtocol) -> Self {
-        let stdout = io::stdout();
-        let size = tcgetwinsize(&stdout).ok();
-        let of = |number: u16, default: u32| {
-            Some(u32::from(number))
-                .filter(|n| *n > 0)
-                .unwrap_or(default)
+        let size = terminal::size_of_stdout().unwrap_or_default();
+        let known = |number: u32, default: u32| match number {
+            0 => default,
+            number => number,
         };
-        let columns = size.map_or(SIZE.0, |size| of(size.ws_col, SIZE.0));
-        let rows = size.map_or(SIZE.1, |size| of(size.ws_row, SIZE.1));
-        let cell = size.map(|size| {
-            (
-                u32::from(size.ws_xpixel) / columns,
-                u32::from(size.ws_ypixel) / rows,
-            )
-        });
+        let columns = known(size.columns, SIZE.0);
+        let rows = known(size.rows, SIZE.1);
+        let cell = Some((size.width / columns, size.height / rows));
         let (protocol, told) = match protocol {
             PreviewProtocol::Auto => {
-                let answers = ask(stdout.as_fd()).unwrap_or_default();
+                let answers = ask().unwrap_or_default();
                 (answers.protocol(), answers.cell)
             }
             PreviewProtocol::Kitty => (Protocol::Kitty, None),
@@ -171,77 +154,15 @@ impl Answers {
     }
 }
 
-/// The modes of a terminal, which are restored at the end.
-struct Restored<'a> {
-    terminal: BorrowedFd<'a>,
-    modes: Termios,
-}
-
-impl Drop for Restored<'_> {
-    fn drop(&mut self) {
-        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.modes);
-    }
-}
-
-/// Sends the requests to the terminal of `stdout`. Returns its answers; `None` if it cannot be asked or does not answer
-/// in time.
-fn ask(stdout: BorrowedFd<'_>) -> Option<Answers> {
+/// Asks the terminal of standard output; `None` if it cannot be asked or does not answer in time.
+fn ask() -> Option<Answers> {
     let term = env::var("TERM").unwrap_or_default();
     if WITHOUT_REQUESTS.iter().any(|name| term.starts_with(name)) {
         return None;
     }
-    // Standard input may be a file.
-    let name = ttyname(stdout, Vec::new()).ok()?;
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let terminal: OwnedFd = open(name, flags, Mode::empty()).ok()?;
-    // Another process would get the answers, or this one a signal that stops it.
-    if tcgetpgrp(&terminal).ok()? != getpgrp() {
-        return None;
-    }
-    let modes = tcgetattr(&terminal).ok()?;
-    let mut changed = modes.clone();
-    // With signals, Ctrl-C would leave a terminal that shows no input.
-    changed
-        .local_modes
-        .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-    changed.special_codes[SpecialCodeIndex::VMIN] = 0;
-    changed.special_codes[SpecialCodeIndex::VTIME] = 0;
-    let restored = Restored {
-        terminal: terminal.as_fd(),
-        modes,
-    };
-    tcsetattr(&terminal, OptionalActions::Now, &changed).ok()?;
-    let answers = exchange(&terminal);
-    drop(restored);
-    answers
-}
-
-fn exchange(terminal: &OwnedFd) -> Option<Answers> {
-    let mut requests = REQUESTS;
-    while !requests.is_empty() {
-        let count = rustix::io::retry_on_intr(|| rustix::io::write(terminal, requests)).ok()?;
-        requests = requests.get(count..)?;
-    }
-    let deadline = Instant::now() + TIME_LIMIT;
-    let mut received = Vec::new();
-    while received.len() < MAX_ANSWERS {
-        let left = deadline.checked_duration_since(Instant::now())?;
-        let left = Timespec::try_from(left).ok()?;
-        let mut ready = [PollFd::new(terminal, PollFlags::IN)];
-        if rustix::io::retry_on_intr(|| poll(&mut ready, Some(&left))).ok()? == 0 {
-            return None;
-        }
-        let mut bytes = [0; 256];
-        let count = rustix::io::retry_on_intr(|| rustix::io::read(terminal, &mut bytes)).ok()?;
-        // The terminal is gone.
-        let bytes = bytes.get(..count).filter(|bytes| !bytes.is_empty())?;
-        received.extend(bytes);
-        let answers = Answers::parse(&received);
-        if answers.is_complete {
-            return Some(answers);
-        }
-    }
-    None
+    let is_complete = |answers: &[u8]| Answers::parse(answers).is_complete;
+    let answers = terminal::ask_stdout(REQUESTS, TIME_LIMIT, is_complete)?;
+    Some(Answers::parse(&answers))
 }
 
 #[cfg(test)]

@@ -179,7 +179,9 @@ fn plane_of(
     let shape = context.view.shape();
     let rank = shape.len();
     if rank < 2 {
-        return Err(format!("a picture needs two axes, and the array has {rank}"));
+        return Err(format!(
+            "a picture needs two axes, and the array has {rank}"
+        ));
     }
     if shape.contains(&0) {
         return Err("an array without elements has no picture".into());
