@@ -185,8 +185,11 @@ pub struct ZipStore {
     label: String,
 }
 
-/// Limit of cached decoded bytes; they only serve consecutive reads of the kernel, which caches the rest.
-const DECODED_MAX_BYTES: u64 = 256 << 20;
+/// Limit of cached decoded bytes; they only serve consecutive reads of the kernel, which caches the rest. That is room
+/// for two entries of each of a dozen readers, since a usual chunk has a few MiB.
+const LOCAL_DECODED_MAX_BYTES: u64 = 96 << 20;
+/// As [`LOCAL_DECODED_MAX_BYTES`], for a remote archive, whose entries are fetched ahead.
+const REMOTE_DECODED_MAX_BYTES: u64 = 256 << 20;
 /// Limit in bytes of the cache of compressed entries: two entries of the largest size that is decoded whole.
 const COMPRESSED_MAX_BYTES: u64 = 2 * WHOLE_MAX_BYTES;
 /// Size limit in bytes of stored entries that are fetched whole, as other keys of remote sources.
@@ -246,9 +249,13 @@ impl ZipStore {
             }
             warn!("{label}: {note}");
         }
+        let most = match bytes {
+            ArchiveBytes::Local(_) => LOCAL_DECODED_MAX_BYTES,
+            ArchiveBytes::Remote(_) => REMOTE_DECODED_MAX_BYTES,
+        };
         let decoded_bytes = options
             .cache_bytes
-            .min(DECODED_MAX_BYTES)
+            .min(most)
             .min(options.memory_limit_bytes / 8);
         let compressed_bytes = COMPRESSED_MAX_BYTES.min(options.memory_limit_bytes / 8);
         let archive = Archive {
