@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use futures_util::future::join;
 
 use super::{
     AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version,
@@ -60,9 +61,32 @@ pub trait Freshness: Send + Sync {
     async fn drop_value(&self, _value: &Key) {}
 }
 
+/// Reads a document and, at the same time, another value that belongs to it, such as the attributes of an array. `read`
+/// returns `None` if the absence of a key is proven.
+///
+/// An array that is replaced can have the same keys. If the store has cached attributes of the value from before the
+/// document was written, the value is read again.
+pub async fn read_with_document<'a, T, F>(
+    store: &dyn Store,
+    document: &'a Key,
+    value: &'a Key,
+    read: impl Fn(&'a Key) -> F,
+) -> [Result<Option<T>, StoreError>; 2]
+where
+    F: Future<Output = Result<Option<T>, StoreError>>,
+{
+    let (found, mut belonging) = join(read(document), read(value)).await;
+    if let Ok(Some(_)) = &found
+        && drop_older(store, value, document)
+    {
+        belonging = read(value).await;
+    }
+    [found, belonging]
+}
+
 /// Drops cached attributes of a value from before its document was written. Returns whether there were any, so that
 /// the value has to be read again.
-pub fn drop_older(store: &dyn Store, value: &Key, document: &Key) -> bool {
+fn drop_older(store: &dyn Store, value: &Key, document: &Key) -> bool {
     let freshness = store.freshness();
     freshness.is_some_and(|freshness| freshness.drop_older(value, document))
 }

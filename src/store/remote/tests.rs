@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use http::header::{DATE, HeaderMap};
 
+use super::bytes::FetchedValue;
 use super::client::{Client, Shared};
 use super::known::{AsOf, Attrs, CachedAttrs, MODIFIED_TIME_WINDOW};
 use super::protocol::Protocol;
@@ -16,7 +17,7 @@ use super::request::transfer_stats::headers_received;
 use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
 use super::store::RemoteSource;
 use crate::runtime::{self, block_on};
-use crate::store::{Freshness, Key, KeyClasses};
+use crate::store::{Freshness, Key, KeyClasses, StoreError, read_with_document};
 use crate::sync::Mutex;
 
 /// A source of two keys, the document `d` and the chunk `c`.
@@ -28,6 +29,7 @@ struct FakeRemote {
     document: Mutex<&'static str>,
     has_chunk: bool,
     asked_for_document: AtomicUsize,
+    asked_for_chunk: AtomicUsize,
 }
 
 impl FakeRemote {
@@ -38,6 +40,7 @@ impl FakeRemote {
             document: Mutex::new("\"1\""),
             has_chunk,
             asked_for_document: AtomicUsize::new(0),
+            asked_for_chunk: AtomicUsize::new(0),
         }
     }
 
@@ -52,7 +55,10 @@ impl FakeRemote {
                 self.asked_for_document.fetch_add(1, Ordering::Relaxed);
                 *self.document.lock()
             }
-            b"c" if self.has_chunk => "\"chunk\"",
+            b"c" if self.has_chunk => {
+                self.asked_for_chunk.fetch_add(1, Ordering::Relaxed);
+                "\"chunk\""
+            }
             _ => return Err(RequestError::NotFound),
         };
         Ok(Meta {
@@ -192,5 +198,28 @@ fn attributes_from_before_a_document_was_written_are_dropped() {
             source.names.trusted(&chunk).is_none(),
             "the document is another one"
         );
+    });
+}
+
+#[test]
+fn a_value_that_is_cached_from_before_its_document_was_written_is_read_again() {
+    let (source, fake) = source("s3", FakeRemote::new(true, 60, true));
+    let (document, value) = (key("d"), key("c"));
+    let read = async |key: &Key| source.bytes.read_whole(key, 9).await.map(Some);
+    let requests_after = |_: [Result<Option<FetchedValue>, StoreError>; 2]| {
+        fake.asked_for_chunk.load(Ordering::Relaxed)
+    };
+    block_on(async {
+        for _ in 0..2 {
+            let both = read_with_document(&source, &document, &value, read).await;
+            assert_eq!(requests_after(both), 1, "the document is older");
+        }
+        *fake.document.lock() = "\"2\"";
+        let changed = source.names.attrs_as_of(&document, AsOf::Now).await;
+        changed.unwrap();
+        for _ in 0..2 {
+            let both = read_with_document(&source, &document, &value, read).await;
+            assert_eq!(requests_after(both), 2, "the document is another one");
+        }
     });
 }
