@@ -77,18 +77,12 @@ where
 {
     let (found, mut belonging) = join(read(document), read(value)).await;
     if let Ok(Some(_)) = &found
-        && drop_older(store, value, document)
+        && let Some(freshness) = store.freshness()
+        && freshness.drop_older(value, document)
     {
         belonging = read(value).await;
     }
     [found, belonging]
-}
-
-/// Drops cached attributes of a value from before its document was written. Returns whether there were any, so that
-/// the value has to be read again.
-fn drop_older(store: &dyn Store, value: &Key, document: &Key) -> bool {
-    let freshness = store.freshness();
-    freshness.is_some_and(|freshness| freshness.drop_older(value, document))
 }
 
 /// What was made of values that were read from a store, with the proof that their document did not change meanwhile.
@@ -219,7 +213,7 @@ impl DocumentStore {
         key: &Key,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        self.drop_older(key);
+        self.current().drop_older(key);
         let opened = self.store.open(key, hint).await;
         self.check_absence(key, opened).await
     }
@@ -229,16 +223,9 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open_stored`].
     pub async fn stat_stored(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.drop_older(key);
+        self.current().drop_older(key);
         let found = self.store.stat(key).await;
         self.check_absence(key, found).await
-    }
-
-    /// Drops what the store has cached of a value before its document was written.
-    fn drop_older(&self, key: &Key) {
-        if let Some((document, _)) = &self.document {
-            drop_older(&*self.store, key, document);
-        }
     }
 
     async fn check_absence<T>(
@@ -383,6 +370,13 @@ impl<'a> DocumentRef<'a> {
         (read, checked)
     }
 
+    /// Drops what the store has cached of a value before its document was written.
+    fn drop_older(self, value: &Key) {
+        if let (Some((document, _)), Some(freshness)) = (self.document, self.store.freshness()) {
+            freshness.drop_older(value, document);
+        }
+    }
+
     async fn check(self, values: &[Key]) -> Result<(), StoreError> {
         let Some((key, version)) = self.document else {
             return Ok(());
@@ -447,7 +441,7 @@ impl DocumentReads<'_> {
     /// # Errors
     /// As [`Store::list`].
     pub async fn list_prefix_of(&self, key: &Key) -> Result<(), StoreError> {
-        self.drop_older(key);
+        self.of.drop_older(key);
         match list_prefixes(self.of.store, &key.parent(), usize::MAX).await {
             Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -469,13 +463,7 @@ impl DocumentReads<'_> {
                 _ => *looked_up = LookedUp::Many,
             }
         }
-        self.drop_older(key);
-    }
-
-    fn drop_older(&self, key: &Key) {
-        if let Some((document, _)) = self.of.document {
-            drop_older(self.of.store, key, document);
-        }
+        self.of.drop_older(key);
     }
 }
 
