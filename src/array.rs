@@ -36,8 +36,9 @@ mod version_memory;
 mod version_record;
 
 pub use chunk_table::ChunkTable;
-pub use chunks::{ArrayChunks, not_a_chunk};
+pub use chunks::ArrayChunks;
 pub use engine::{Engine, EngineOptions};
+pub use fetch::not_a_chunk;
 pub use memory_limit::Reservation;
 pub use readahead::OpenReader;
 pub use reader::{ArrayReader, Selection};

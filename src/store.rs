@@ -86,7 +86,7 @@ pub use dir::{DirOptions, DirStore};
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 use document_store::Freshness;
 pub use document_store::{
-    DocumentReads, DocumentRef, DocumentStore, Fetched, Presence, drop_older, now_ms,
+    DocumentReads, DocumentRef, DocumentStore, Fetched, Presence, now_ms, read_with_document,
 };
 pub use error::StoreError;
 pub use error_kind::ErrorKind;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::chunks::{ArrayChunks, open_chunk};
+use super::chunks::ArrayChunks;
+use super::fetch::open_chunk;
 use super::memory_limit::Reservation;
 use super::reader::{ArrayReader, Selection};
 use crate::codec::{Pipeline, Sharding, StoredForm};

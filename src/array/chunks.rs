@@ -10,10 +10,7 @@ use super::pipelines::Pipelines;
 use crate::codec::{self, Pipeline, Sharding};
 use crate::hierarchy::codec_error;
 use crate::runtime::{leave_session_thread, may_block};
-use crate::store::{
-    AccessHint, DocumentReads, DocumentStore, Key, Object, Presence, Stat, Store, StoreError, Ttl,
-    Version,
-};
+use crate::store::{DocumentStore, Key, Presence, Store, StoreError, Ttl, Version};
 use crate::zarr::{self, ChunkGrid, ChunkKeys, FillValue, Fixed};
 
 /// The keys, grid and pipelines of the chunks of one array, and of the inner chunks of its shards.
@@ -301,23 +298,6 @@ impl ArrayChunks {
         self.store.is_trusted(presence, chunk.checked_ms())
     }
 
-    /// Returns the attributes of a stored chunk; `None` if the chunk is absent.
-    ///
-    /// # Errors
-    /// The errors of the store.
-    pub(super) async fn present_stat(
-        &self,
-        reads: &DocumentReads<'_>,
-        chunk: u64,
-    ) -> Result<Option<Stat>, StoreError> {
-        let key = self.stored_key(chunk)?;
-        match reads.stat(&key).await {
-            Ok(stat) => Ok(Some(stat)),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(not_a_chunk(error)),
-        }
-    }
-
     /// Fills `target` with fill values, starting at byte `offset` of a read chunk.
     pub(super) fn fill(&self, offset: u64, target: &mut [u8]) {
         match self.fill.first() {
@@ -342,41 +322,6 @@ impl ArrayChunks {
     /// Returns whether the store is known to have other metadata by now. Sends no request.
     pub fn is_outdated(&self) -> bool {
         self.store.is_outdated()
-    }
-}
-
-/// Opens a chunk; `None` if its absence is proven.
-pub(super) async fn open_chunk(
-    reads: &DocumentReads<'_>,
-    key: &Key,
-    hint: AccessHint,
-) -> Result<Option<Arc<dyn Object>>, StoreError> {
-    present(reads.open(key, hint).await)
-}
-
-/// Converts the result of opening a chunk; `None` if its absence is proven.
-pub(super) fn present(
-    opened: Result<Arc<dyn Object>, StoreError>,
-) -> Result<Option<Arc<dyn Object>>, StoreError> {
-    match opened {
-        Ok(object) => Ok(Some(object)),
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(not_a_chunk(error)),
-    }
-}
-
-/// Converts the error of a chunk: what else has its key does not prove that the chunk is absent.
-pub fn not_a_chunk(error: StoreError) -> StoreError {
-    match error {
-        StoreError::NotAPrefix { key } => StoreError::Corrupt {
-            key,
-            what: "a directory, or a file in place of one, is where the chunk should be".into(),
-        },
-        StoreError::NotAFile { key, what } => StoreError::Corrupt {
-            key,
-            what: format!("{what} is where the chunk should be"),
-        },
-        error => error,
     }
 }
 

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::chunk_cache::{Chunk, ChunkId};
-use super::chunks::{ArrayChunks, open_chunk};
+use super::chunks::ArrayChunks;
 use super::engine::Engine;
+use super::fetch::open_chunk;
 use super::memory_limit::Reservation;
 use super::raw::with_bytes;
 use crate::codec::{Pipeline, Sharding};

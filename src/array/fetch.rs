@@ -1,12 +1,14 @@
-//! How chunks are fetched from a remote store: whole, or with their neighbours.
+//! Opens chunks, and fetches them from a remote store: whole, or with their neighbours.
+
+use std::sync::Arc;
 
 use super::chunk_cache::ChunkId;
-use super::chunks::{ArrayChunks, open_chunk};
+use super::chunks::ArrayChunks;
 use super::decode::most_encoded_bytes;
 use super::engine::Engine;
 use super::memory_limit::Reservation;
 use crate::codec::IndexLocation;
-use crate::store::{AccessHint, DocumentReads, Key, StoreError};
+use crate::store::{AccessHint, DocumentReads, Key, Object, Stat, StoreError};
 
 /// Added to 9/8 of the decoded size, this is the size up to which a value is fetched whole, in bytes.
 const FETCH_SLACK_BYTES: u64 = 64 << 10;
@@ -53,6 +55,23 @@ impl ArrayChunks {
         }
     }
 
+    /// Returns the attributes of a stored chunk; `None` if the chunk is absent.
+    ///
+    /// # Errors
+    /// The errors of the store.
+    pub(super) async fn present_stat(
+        &self,
+        reads: &DocumentReads<'_>,
+        chunk: u64,
+    ) -> Result<Option<Stat>, StoreError> {
+        let key = self.stored_key(chunk)?;
+        match reads.stat(&key).await {
+            Ok(stat) => Ok(Some(stat)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(not_a_chunk(error)),
+        }
+    }
+
     /// Fetches inner chunks of one chunk together from a remote store. Errors are reported when the
     /// inner chunks are decoded.
     pub(super) async fn prefetch(&self, ids: &[ChunkId], engine: &Engine) {
@@ -87,5 +106,40 @@ impl ArrayChunks {
         if let Ok(_memory) = engine.reserve(&key, needed_bytes).await {
             object.prefetch(&ranges).await;
         }
+    }
+}
+
+/// Opens a chunk; `None` if its absence is proven.
+pub(super) async fn open_chunk(
+    reads: &DocumentReads<'_>,
+    key: &Key,
+    hint: AccessHint,
+) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    present(reads.open(key, hint).await)
+}
+
+/// Converts the result of opening a chunk; `None` if its absence is proven.
+pub(super) fn present(
+    opened: Result<Arc<dyn Object>, StoreError>,
+) -> Result<Option<Arc<dyn Object>>, StoreError> {
+    match opened {
+        Ok(object) => Ok(Some(object)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(not_a_chunk(error)),
+    }
+}
+
+/// Converts the error of a chunk: what else has its key does not prove that the chunk is absent.
+pub fn not_a_chunk(error: StoreError) -> StoreError {
+    match error {
+        StoreError::NotAPrefix { key } => StoreError::Corrupt {
+            key,
+            what: "a directory, or a file in place of one, is where the chunk should be".into(),
+        },
+        StoreError::NotAFile { key, what } => StoreError::Corrupt {
+            key,
+            what: format!("{what} is where the chunk should be"),
+        },
+        error => error,
     }
 }

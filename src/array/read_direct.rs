@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::chunk_cache::ChunkId;
-use super::chunks::{ArrayChunks, open_chunk};
+use super::chunks::ArrayChunks;
 use super::engine::Engine;
+use super::fetch::open_chunk;
 use super::geometry::Run;
 use super::raw::with_bytes;
 use super::reader::{ArrayReader, ReadRun};

@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 
 use super::chunk_cache::ChunkId;
 use super::chunk_table::{ChunkTable, StoredChunk};
-use super::chunks::open_chunk;
+use super::fetch::open_chunk;
 use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
 use crate::store::{

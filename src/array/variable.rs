@@ -1,7 +1,8 @@
 //! Arrays with elements of variable size, which are decoded whole, within a limit.
 
-use super::chunks::{open_chunk, stored_key};
+use super::chunks::stored_key;
 use super::engine::Engine;
+use super::fetch::open_chunk;
 use super::memory_limit::Reservation;
 use super::pipelines::Pipelines;
 use super::raw::with_bytes;

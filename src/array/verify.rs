@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::chunk_cache::ChunkId;
-use super::chunks::{ArrayChunks, present, stored_key};
+use super::chunks::{ArrayChunks, stored_key};
 use super::engine::Engine;
+use super::fetch::present;
 use super::pipelines::Pipelines;
 use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};

@@ -110,13 +110,22 @@ pub async fn read_document(
     node: &Key,
     document: Document,
 ) -> Result<Option<StoredDocument>, StoreError> {
-    let Ok(key) = node.join(document.name().as_bytes()) else {
-        return Ok(None);
-    };
-    let object = match store
-        .open(&key, AccessHint::Whole(MAX_DOCUMENT_BYTES))
-        .await
-    {
+    match node.join(document.name().as_bytes()) {
+        Ok(key) => read_stored(store, &key).await,
+        Err(_) => Ok(None),
+    }
+}
+
+/// Reads a document by its key. `None` if the store proves that it does not exist.
+///
+/// # Errors
+/// The errors of opening the document.
+pub(super) async fn read_stored(
+    store: &dyn Store,
+    key: &Key,
+) -> Result<Option<StoredDocument>, StoreError> {
+    let hint = AccessHint::Whole(MAX_DOCUMENT_BYTES);
+    let object = match store.open(key, hint).await {
         Ok(object) => object,
         Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => return Ok(None),
         // The node has a document, so that it does not look like one without.
@@ -129,7 +138,7 @@ pub async fn read_document(
         Err(error) => return Err(error),
     };
     let modified = object.stat()?.modified;
-    let text = match read_to_end(&*object, &key, MAX_DOCUMENT_BYTES).await {
+    let text = match read_to_end(&*object, key, MAX_DOCUMENT_BYTES).await {
         // The document was removed after it was opened, which does not prove absence.
         Err(StoreError::NotFound { key }) => Err(StoreError::Stale {
             key,
@@ -142,7 +151,7 @@ pub async fn read_document(
         modified,
         size_bytes: object.size_bytes(),
         text,
-        key,
+        key: key.clone(),
     }))
 }
 

@@ -164,19 +164,6 @@ impl MetadataListingStore {
         found
     }
 
-    /// Returns the meaning of a key by cached metadata. The own documents of a node decide, if they were compared.
-    fn cached_meaning(&self, key: &Key) -> Option<(Arc<PrefixMetadata>, KeyMeaning)> {
-        let (at, metadata, meaning) = self.copied_meaning(key)?;
-        let node = CopiedNode::of(key, &at, &metadata).map(|node| node.key);
-        match node.and_then(|node| Some((self.loader.own(&node)?, node))) {
-            Some((OwnDocuments::Other(own), node)) => {
-                let meaning = own.classify(below(key, &node), true);
-                Some((own, meaning))
-            }
-            _ => Some((metadata, meaning)),
-        }
-    }
-
     /// Returns the meaning of a key by the consolidated metadata of a prefix above it: the first from the root
     /// that name the key. They are loaded, so that the result does not depend on what is cached.
     ///
@@ -375,9 +362,18 @@ impl MetadataListingStore {
             // Programs often open documents that do not exist.
             self.load(&Key::root(), Depth::Node).await?;
         }
-        match self.cached_meaning(key) {
-            Some((_, KeyMeaning::AbsentDocument)) => Err(StoreError::NotFound { key: key.clone() }),
-            Some((_, KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..))) => {
+        let Some((at, metadata, mut meaning)) = self.copied_meaning(key) else {
+            return Ok(());
+        };
+        // The own documents of a node decide, if they were compared.
+        if let Some(CopiedNode { key: node, .. }) = CopiedNode::of(key, &at, &metadata)
+            && let Some(OwnDocuments::Other(own)) = self.loader.own(&node)
+        {
+            meaning = own.classify(below(key, &node), true);
+        }
+        match meaning {
+            KeyMeaning::AbsentDocument => Err(StoreError::NotFound { key: key.clone() }),
+            KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..) => {
                 Err(StoreError::NotAPrefix { key: key.clone() })
             }
             _ => Ok(()),

@@ -5,12 +5,15 @@ use std::fmt;
 use std::hash::Hasher;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::future::join3;
 use siphasher::sip::SipHasher13;
 
-use super::document::{Document, MAX_DOCUMENT_BYTES, StoredDocument, read_document, read_v1};
+use super::document::{
+    Document, MAX_DOCUMENT_BYTES, StoredDocument, read_document, read_stored, read_v1,
+};
 use super::n5;
 use super::separator::with_separator;
-use crate::store::{Key, Kind, Store, StoreError, Version, drop_older, map_concurrent};
+use crate::store::{Key, Kind, Store, StoreError, Version, read_with_document};
 use crate::zarr;
 
 /// The documents of a node.
@@ -115,15 +118,7 @@ impl NodeDocuments {
         let mut own_versions = OwnVersions::default();
         let mut hasher = SipHasher13::new();
         let [own @ .., _] = Document::ALL;
-        let read = |document| read_document(store, key, document);
-        let mut documents = map_concurrent(own, read).await;
-        // Attributes that are cached from before the array was written may be those of another array.
-        if let [_, Ok(Some(zarray)), _, zattrs] = &mut documents[..]
-            && let Ok(attributes) = key.join(Document::Zattrs.name().as_bytes())
-            && drop_older(store, &attributes, &zarray.key)
-        {
-            *zattrs = read(Document::Zattrs).await;
-        }
+        let documents = read_own(store, key).await;
         for ((document, stored), version) in own.into_iter().zip(documents).zip(&mut own_versions.0)
         {
             let Some(stored) = named(document, stored)? else {
@@ -260,6 +255,29 @@ impl NodeDocuments {
         }
         documents
     }
+}
+
+/// Reads the documents of [`OwnVersions`] at the same time.
+async fn read_own(
+    store: &dyn Store,
+    node: &Key,
+) -> [Result<Option<StoredDocument>, StoreError>; 4] {
+    let read = |document| read_document(store, node, document);
+    // Attributes from before the array was written may be those of another array.
+    let array = async {
+        let [zarray, zattrs] =
+            [Document::Zarray, Document::Zattrs].map(|it| node.join(it.name().as_bytes()));
+        match (&zarray, &zattrs) {
+            (Ok(zarray), Ok(zattrs)) => {
+                read_with_document(store, zarray, zattrs, |key| read_stored(store, key)).await
+            }
+            // Both names have the same length.
+            _ => [Ok(None), Ok(None)],
+        }
+    };
+    let (zarr_json, zgroup) = (read(Document::ZarrJson), read(Document::Zgroup));
+    let (zarr_json, [zarray, zattrs], zgroup) = join3(zarr_json, array, zgroup).await;
+    [zarr_json, zarray, zgroup, zattrs]
 }
 
 /// Names the document whose reading failed.

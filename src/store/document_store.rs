@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use futures_util::future::join;
 
 use super::{
     AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version,
@@ -60,11 +61,28 @@ pub trait Freshness: Send + Sync {
     async fn drop_value(&self, _value: &Key) {}
 }
 
-/// Drops cached attributes of a value from before its document was written. Returns whether there were any, so that
-/// the value has to be read again.
-pub fn drop_older(store: &dyn Store, value: &Key, document: &Key) -> bool {
-    let freshness = store.freshness();
-    freshness.is_some_and(|freshness| freshness.drop_older(value, document))
+/// Reads a document and, at the same time, another value that belongs to it, such as the attributes of an array. `read`
+/// returns `None` if the absence of a key is proven.
+///
+/// An array that is replaced can have the same keys. If the store has cached attributes of the value from before the
+/// document was written, the value is read again.
+pub async fn read_with_document<'a, T, F>(
+    store: &dyn Store,
+    document: &'a Key,
+    value: &'a Key,
+    read: impl Fn(&'a Key) -> F,
+) -> [Result<Option<T>, StoreError>; 2]
+where
+    F: Future<Output = Result<Option<T>, StoreError>>,
+{
+    let (found, mut belonging) = join(read(document), read(value)).await;
+    if let Ok(Some(_)) = &found
+        && let Some(freshness) = store.freshness()
+        && freshness.drop_older(value, document)
+    {
+        belonging = read(value).await;
+    }
+    [found, belonging]
 }
 
 /// What was made of values that were read from a store, with the proof that their document did not change meanwhile.
@@ -195,7 +213,7 @@ impl DocumentStore {
         key: &Key,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        self.drop_older(key);
+        self.current().drop_older(key);
         let opened = self.store.open(key, hint).await;
         self.check_absence(key, opened).await
     }
@@ -205,16 +223,9 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open_stored`].
     pub async fn stat_stored(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.drop_older(key);
+        self.current().drop_older(key);
         let found = self.store.stat(key).await;
         self.check_absence(key, found).await
-    }
-
-    /// Drops what the store has cached of a value before its document was written.
-    fn drop_older(&self, key: &Key) {
-        if let Some((document, _)) = &self.document {
-            drop_older(&*self.store, key, document);
-        }
     }
 
     async fn check_absence<T>(
@@ -359,6 +370,13 @@ impl<'a> DocumentRef<'a> {
         (read, checked)
     }
 
+    /// Drops what the store has cached of a value before its document was written.
+    fn drop_older(self, value: &Key) {
+        if let (Some((document, _)), Some(freshness)) = (self.document, self.store.freshness()) {
+            freshness.drop_older(value, document);
+        }
+    }
+
     async fn check(self, values: &[Key]) -> Result<(), StoreError> {
         let Some((key, version)) = self.document else {
             return Ok(());
@@ -423,7 +441,7 @@ impl DocumentReads<'_> {
     /// # Errors
     /// As [`Store::list`].
     pub async fn list_prefix_of(&self, key: &Key) -> Result<(), StoreError> {
-        self.drop_older(key);
+        self.of.drop_older(key);
         match list_prefixes(self.of.store, &key.parent(), usize::MAX).await {
             Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -445,13 +463,7 @@ impl DocumentReads<'_> {
                 _ => *looked_up = LookedUp::Many,
             }
         }
-        self.drop_older(key);
-    }
-
-    fn drop_older(&self, key: &Key) {
-        if let Some((document, _)) = self.of.document {
-            drop_older(self.of.store, key, document);
-        }
+        self.of.drop_older(key);
     }
 }
 

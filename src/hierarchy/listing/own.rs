@@ -156,8 +156,8 @@ impl MetadataListingStore {
         matches!(own, Some(OwnDocuments::Other(own)) if !own.is_node())
     }
 
-    /// Returns the meaning of a key as [`MetadataListingStore::cached_meaning`] does; `None` if the answer must wait
-    /// for a comparison that needs no request.
+    /// Returns the meaning of a key by cached metadata. The own documents of a node decide, if they were compared; `None`
+    /// if the answer must wait for a comparison that needs no request.
     pub(super) fn compared_meaning(
         &self,
         key: &Key,

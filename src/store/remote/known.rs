@@ -17,7 +17,6 @@ pub(super) use attr_cache::{Attrs, CachedAttrs};
 pub(super) use disk::SourceDisk;
 pub(super) use identity::SourceIdentity;
 pub(super) use listing::RemoteListing;
-pub(super) use revalidate::AsOf;
 #[cfg(test)]
 pub(super) use revalidate::MODIFIED_TIME_WINDOW;
 
@@ -121,6 +120,18 @@ impl KnownNames {
     /// Whether a document at the root was found when the source was opened.
     pub(super) fn has_root_document(&self) -> bool {
         self.root.get().is_some()
+    }
+
+    /// Returns the attributes of a key for users, which are the same for all prefixes.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for an absent key.
+    pub(super) fn stat_of(&self, key: &Key, attrs: Attrs) -> Result<Stat, StoreError> {
+        match attrs {
+            Attrs::Prefix => Ok(self.prefix_stat()),
+            Attrs::Object(meta) => Ok(meta.stat()),
+            Attrs::Absent => Err(StoreError::NotFound { key: key.clone() }),
+        }
     }
 
     /// Returns the attributes of a prefix, which are the same for all prefixes.

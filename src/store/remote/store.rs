@@ -1,16 +1,15 @@
 //! A remote tree of keys as a [`Store`].
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 
 use super::bytes::{FetchedValue, KnownBytes, RemoteObject};
-use super::known::{AsOf, Attrs, KnownNames, RemoteListing, SourceIdentity};
+use super::known::{Attrs, KnownNames, RemoteListing, SourceIdentity};
 use super::request::transfer_stats::TransferStats;
 use crate::store::{
     AccessHint, Capabilities, Freshness, Key, Listing, ListingSupport, Object, Prefetch,
-    SourceInfo, Stat, Store, StoreError, Version,
+    SourceInfo, Stat, Store, StoreError,
 };
 
 /// A remote tree of keys. Clones share the state.
@@ -19,54 +18,6 @@ pub(super) struct RemoteSource {
     pub(super) identity: Arc<SourceIdentity>,
     pub(super) names: Arc<KnownNames>,
     pub(super) bytes: Arc<KnownBytes>,
-}
-
-impl RemoteSource {
-    fn stat_of(&self, key: &Key, attrs: Attrs) -> Result<Stat, StoreError> {
-        match attrs {
-            Attrs::Prefix => Ok(self.names.prefix_stat()),
-            Attrs::Object(meta) => Ok(meta.stat()),
-            Attrs::Absent => Err(StoreError::NotFound { key: key.clone() }),
-        }
-    }
-}
-
-#[async_trait]
-impl Freshness for RemoteSource {
-    async fn stat_after(
-        &self,
-        document: &Key,
-        version: Version,
-        values: &[Key],
-    ) -> Result<Stat, StoreError> {
-        let stat = |attrs| self.stat_of(document, attrs);
-        if self.names.never_change() {
-            return stat(self.bytes.attrs(document).await?);
-        }
-        if values.is_empty() {
-            return stat(self.names.attrs_as_of(document, AsOf::Now).await?);
-        }
-        // One request is enough for all values.
-        let answered = Instant::now();
-        let mut found = None;
-        for value in values {
-            let as_of = AsOf::Answer(value, answered);
-            let own = stat(self.names.attrs_as_of(document, as_of).await?)?;
-            if own.version != version {
-                return Ok(own);
-            }
-            found = Some(own);
-        }
-        found.ok_or_else(|| StoreError::internal("a document that was not checked"))
-    }
-
-    fn drop_older(&self, value: &Key, document: &Key) -> bool {
-        self.names.invalidate_before(value, document)
-    }
-
-    async fn drop_value(&self, value: &Key) {
-        self.names.invalidate(value);
-    }
 }
 
 #[async_trait]
@@ -93,12 +44,16 @@ impl Store for RemoteSource {
         Some(self)
     }
 
+    fn freshness(&self) -> Option<&dyn Freshness> {
+        Some(&self.names)
+    }
+
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.stat_of(key, self.bytes.attrs(key).await?)
+        self.names.stat_of(key, self.bytes.attrs(key).await?)
     }
 
     fn try_stat(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
-        Some(self.stat_of(key, self.names.cached(key)?))
+        Some(self.names.stat_of(key, self.names.cached(key)?))
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
@@ -143,10 +98,6 @@ impl Store for RemoteSource {
         }
         let listing = RemoteListing::open(&self.names, prefix).await?;
         Ok(Box::new(listing))
-    }
-
-    fn freshness(&self) -> Option<&dyn Freshness> {
-        Some(self)
     }
 
     async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {

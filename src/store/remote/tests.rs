@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use http::header::{DATE, HeaderMap};
 
+use super::bytes::FetchedValue;
 use super::client::{Client, Shared};
-use super::known::{AsOf, Attrs, CachedAttrs, MODIFIED_TIME_WINDOW};
+use super::known::{Attrs, CachedAttrs, MODIFIED_TIME_WINDOW};
 use super::protocol::Protocol;
 use super::protocol::options::RemoteOptions;
 use super::request::transfer_stats::headers_received;
 use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
 use super::store::RemoteSource;
 use crate::runtime::{self, block_on};
-use crate::store::{Freshness, Key, KeyClasses};
+use crate::store::{Freshness, Key, KeyClasses, StoreError, Version, read_with_document};
 use crate::sync::Mutex;
 
 /// A source of two keys, the document `d` and the chunk `c`.
@@ -28,6 +29,7 @@ struct FakeRemote {
     document: Mutex<&'static str>,
     has_chunk: bool,
     asked_for_document: AtomicUsize,
+    asked_for_chunk: AtomicUsize,
 }
 
 impl FakeRemote {
@@ -38,6 +40,7 @@ impl FakeRemote {
             document: Mutex::new("\"1\""),
             has_chunk,
             asked_for_document: AtomicUsize::new(0),
+            asked_for_chunk: AtomicUsize::new(0),
         }
     }
 
@@ -52,7 +55,10 @@ impl FakeRemote {
                 self.asked_for_document.fetch_add(1, Ordering::Relaxed);
                 *self.document.lock()
             }
-            b"c" if self.has_chunk => "\"chunk\"",
+            b"c" if self.has_chunk => {
+                self.asked_for_chunk.fetch_add(1, Ordering::Relaxed);
+                "\"chunk\""
+            }
             _ => return Err(RequestError::NotFound),
         };
         Ok(Meta {
@@ -107,12 +113,12 @@ fn checks(scheme: &str, has_date: bool, age: u64, has_chunk: bool) -> usize {
     let (source, fake) = source(scheme, FakeRemote::new(has_date, age, has_chunk));
     block_on(async {
         source.bytes.attrs(&key("d")).await.unwrap();
-        let chunk_key = key("c");
         for _ in 0..2 {
             let chunk = source.bytes.read_whole(&key("c"), 9).await;
             assert_eq!(chunk.is_ok(), has_chunk);
-            let as_of = AsOf::Answer(&chunk_key, Instant::now());
-            source.names.attrs_as_of(&key("d"), as_of).await.unwrap();
+            let (document, chunks) = (key("d"), [key("c")]);
+            let checked = source.names.stat_after(&document, Version(0), &chunks);
+            checked.await.unwrap();
         }
     });
     fake.asked_for_document.load(Ordering::Relaxed) - 1
@@ -155,15 +161,15 @@ fn callers_share_a_request_that_starts_after_their_calls() {
         source.bytes.attrs(&key("d")).await.unwrap();
         *fake.document.lock() = "\"2\"";
         let document = key("d");
-        let calls = (0..8).map(|_| source.names.attrs_as_of(&document, AsOf::Now));
+        let calls = (0..8).map(|_| source.names.stat_after(&document, Version(0), &[]));
         join_all(calls).await
     });
-    for attrs in versions {
-        let tag = match attrs.unwrap() {
-            Attrs::Object(meta) => meta.etag,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(tag.as_deref(), Some("\"2\""));
+    let Attrs::Object(meta) = source.names.trusted(&key("d")).unwrap().attrs else {
+        panic!("no document");
+    };
+    assert_eq!(meta.etag.as_deref(), Some("\"2\""));
+    for stat in versions {
+        assert_eq!(stat.unwrap().version, meta.version());
     }
     // The first call sends a request, and all others share the next one.
     assert_eq!(fake.asked_for_document.load(Ordering::Relaxed), 3);
@@ -176,21 +182,41 @@ fn attributes_from_before_a_document_was_written_are_dropped() {
         let (document, chunk) = (key("d"), key("c"));
         source.bytes.attrs(&document).await.unwrap();
         source.bytes.read_whole(&chunk, 9).await.unwrap();
-        source.drop_older(&chunk, &document);
+        source.names.drop_older(&chunk, &document);
         assert!(
             source.names.trusted(&chunk).is_some(),
             "the document is older"
         );
         *fake.document.lock() = "\"2\"";
-        source
-            .names
-            .attrs_as_of(&document, AsOf::Now)
-            .await
-            .unwrap();
-        source.drop_older(&chunk, &document);
+        let changed = source.names.stat_after(&document, Version(0), &[]).await;
+        changed.unwrap();
+        source.names.drop_older(&chunk, &document);
         assert!(
             source.names.trusted(&chunk).is_none(),
             "the document is another one"
         );
+    });
+}
+
+#[test]
+fn a_value_that_is_cached_from_before_its_document_was_written_is_read_again() {
+    let (source, fake) = source("s3", FakeRemote::new(true, 60, true));
+    let (document, value) = (key("d"), key("c"));
+    let read = async |key: &Key| source.bytes.read_whole(key, 9).await.map(Some);
+    let requests_after = |_: [Result<Option<FetchedValue>, StoreError>; 2]| {
+        fake.asked_for_chunk.load(Ordering::Relaxed)
+    };
+    block_on(async {
+        for _ in 0..2 {
+            let both = read_with_document(&source, &document, &value, read).await;
+            assert_eq!(requests_after(both), 1, "the document is older");
+        }
+        *fake.document.lock() = "\"2\"";
+        let changed = source.names.stat_after(&document, Version(0), &[]).await;
+        changed.unwrap();
+        for _ in 0..2 {
+            let both = read_with_document(&source, &document, &value, read).await;
+            assert_eq!(requests_after(both), 2, "the document is another one");
+        }
     });
 }

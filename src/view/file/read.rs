@@ -63,23 +63,18 @@ impl VirtualFile {
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let (start, length) = self.whole_blocks(offset, size);
-        let data = self.read_segments(start, length, served).await?;
-        Ok(data.cut(in_memory(offset - start)?, size))
-    }
-
-    /// Returns the blocks that contain a range, which fail as a whole: their offset and length.
-    fn whole_blocks(&self, offset: u64, size: usize) -> (u64, usize) {
-        let start = offset - offset % self.block_bytes.max(1);
+        if self.block_bytes <= 1 {
+            return self.read_segments(offset, size, served).await;
+        }
+        // The blocks that contain the range, which fail as a whole.
+        let start = offset - offset % self.block_bytes;
         let end = offset
             .saturating_add(size as u64)
             .checked_next_multiple_of(self.block_bytes)
             .unwrap_or(u64::MAX);
         let length = usize::try_from(end - start).unwrap_or(size);
-        match self.block_bytes {
-            0 | 1 => (offset, size),
-            _ => (start, length),
-        }
+        let data = self.read_segments(start, length, served).await?;
+        Ok(data.cut(in_memory(offset - start)?, size))
     }
 
     async fn read_segments(

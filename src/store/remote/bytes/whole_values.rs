@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::KnownBytes;
 use crate::store::remote::known::{Attrs, CachedAttrs};
-use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Got, Meta, RequestError, panicked};
+use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Meta, RequestError, panicked};
 use crate::store::{Key, StoreError};
 
 /// The content of a response.
@@ -26,6 +26,14 @@ pub(in crate::store::remote) enum LoadPurpose {
     Lookup(EarlyMeta),
     /// A read will most likely follow.
     Prefetch,
+}
+
+/// Bytes of a value, and where they are from.
+enum Loaded {
+    /// A response.
+    Fetched(FetchedValue),
+    /// A cache; the source has the same version.
+    Confirmed(FetchedValue),
 }
 
 /// The range that identifies a load of a whole value, whatever its limit.
@@ -118,11 +126,11 @@ impl KnownBytes {
             let bytes = Some(bytes);
             return Ok(FetchedValue { meta, bytes });
         }
-        let cached = self.last_version(key, |meta| 0..meta.size_bytes);
-        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
-        match (response, cached) {
-            (Ok(got), _) => {
-                let value = self.insert_value(key, got);
+        match self
+            .get_unless_current(get, |meta| 0..meta.size_bytes)
+            .await
+        {
+            Ok(Loaded::Fetched(value)) => {
                 let bytes = value.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 // Recorded before any reader gets the value.
                 if is_prefetched {
@@ -133,13 +141,12 @@ impl KnownBytes {
                 }
                 Ok(value)
             }
-            (Err(RequestError::NotModified), Some(value)) => {
-                self.confirm(key, &value.meta, requested_at);
-                Ok(value)
+            Ok(Loaded::Confirmed(value)) => Ok(value),
+            Err((error, requested_at)) if is_lookup => {
+                self.refused_lookup(key, error, requested_at).await
             }
-            (Err(error), _) if is_lookup => self.refused_lookup(key, error, requested_at).await,
-            (Err(RequestError::TooLong(meta)), _) => Ok(FetchedValue { meta, bytes: None }),
-            (Err(error), _) => Err(self.names.absent_or(key, error, requested_at).await),
+            Err((RequestError::TooLong(meta), _)) => Ok(FetchedValue { meta, bytes: None }),
+            Err((error, requested_at)) => Err(self.names.absent_or(key, error, requested_at).await),
         }
     }
 
@@ -170,46 +177,49 @@ impl KnownBytes {
         }
     }
 
-    /// Returns the last known version of a value, if it can be revalidated and the range of it is cached.
-    fn last_version(&self, key: &Key, range: impl Fn(&Meta) -> Range<u64>) -> Option<FetchedValue> {
-        let last = self.names.last_meta(key);
-        let meta = last.or_else(|| self.disk.last_meta(key))?;
-        if !self.identity.is_immutable() && meta.etag.is_none() {
-            return None;
-        }
-        let bytes = Some(self.cached(key, &meta, &range(&meta))?);
-        Some(FetchedValue { meta, bytes })
-    }
-
-    /// Sends a request, and when. [`RequestError::NotModified`] means that the `cached` version is current; an
-    /// immutable one needs no request.
-    async fn get_unless_cached(
+    /// Requests bytes of a value, unless the same range of its last version is cached and still current: that of an
+    /// immutable source is, and another source confirms it by the ETag. `range` returns the wanted range of a version.
+    ///
+    /// # Errors
+    /// The failure of the request, and when it was sent.
+    async fn get_unless_current(
         &self,
         mut get: Get,
-        cached: Option<&FetchedValue>,
-    ) -> (Result<Got, RequestError>, Instant) {
+        range: impl Fn(&Meta) -> Range<u64>,
+    ) -> Result<Loaded, (RequestError, Instant)> {
+        let key = get.key.clone();
+        let is_immutable = self.identity.is_immutable();
+        let last = self.names.last_meta(&key);
+        let last = last.or_else(|| self.disk.last_meta(&key));
+        let last = last.filter(|meta| is_immutable || meta.etag.is_some());
+        let cached = last.and_then(|meta| {
+            let bytes = Some(self.cached(&key, &meta, &range(&meta))?);
+            Some(FetchedValue { meta, bytes })
+        });
         let requested_at = Instant::now();
-        if self.identity.is_immutable() && cached.is_some() {
-            return (Err(RequestError::NotModified), requested_at);
+        let response = match &cached {
+            Some(_) if is_immutable => Err(RequestError::NotModified),
+            _ => {
+                get.cached = cached.as_ref().map(|value| value.meta.clone());
+                self.names.get(get).await
+            }
+        };
+        match (response, cached) {
+            (Ok(got), _) => {
+                let bytes = Arc::new(got.bytes.into_bytes());
+                self.insert(&key, &got.meta, got.start, &bytes);
+                let (meta, bytes) = (got.meta, Some(bytes));
+                Ok(Loaded::Fetched(FetchedValue { meta, bytes }))
+            }
+            (Err(RequestError::NotModified), Some(value)) => {
+                let current = Attrs::Object(value.meta.clone());
+                let current = CachedAttrs::new(current, requested_at);
+                self.names.insert(&key, current);
+                self.requests.counters().hit(&key);
+                Ok(Loaded::Confirmed(value))
+            }
+            (Err(error), _) => Err((error, requested_at)),
         }
-        get.cached = cached.map(|value| value.meta.clone());
-        (self.names.get(get).await, requested_at)
-    }
-
-    /// Records that a cached version is current.
-    fn confirm(&self, key: &Key, meta: &Meta, requested_at: Instant) {
-        let attrs = Attrs::Object(meta.clone());
-        self.names
-            .insert(key, CachedAttrs::new(attrs, requested_at));
-        self.requests.counters().hit(key);
-    }
-
-    /// Caches the bytes of a response.
-    fn insert_value(&self, key: &Key, got: Got) -> FetchedValue {
-        let bytes = Arc::new(got.bytes.into_bytes());
-        self.insert(key, &got.meta, got.start, &bytes);
-        let (meta, bytes) = (got.meta, Some(bytes));
-        FetchedValue { meta, bytes }
     }
 
     /// Fetches a value that will most likely be read; returns whether memory was available.
@@ -271,15 +281,9 @@ impl KnownBytes {
     ) -> Result<FetchedValue, StoreError> {
         let get = Get::new(key, ByteRange::Suffix(bytes));
         let tail = |meta: &Meta| meta.size_bytes.saturating_sub(bytes)..meta.size_bytes;
-        let cached = self.last_version(key, tail);
-        let (response, requested_at) = self.get_unless_cached(get, cached.as_ref()).await;
-        match (response, cached) {
-            (Ok(got), _) => Ok(self.insert_value(key, got)),
-            (Err(RequestError::NotModified), Some(value)) => {
-                self.confirm(key, &value.meta, requested_at);
-                Ok(value)
-            }
-            (Err(error), _) => Err(self.names.absent_or(key, error, requested_at).await),
+        match self.get_unless_current(get, tail).await {
+            Ok(Loaded::Fetched(value) | Loaded::Confirmed(value)) => Ok(value),
+            Err((error, requested_at)) => Err(self.names.absent_or(key, error, requested_at).await),
         }
     }
 }

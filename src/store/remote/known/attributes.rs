@@ -129,9 +129,4 @@ impl KnownNames {
         self.attrs.invalidate(key);
         self.listings.invalidate(&key.parent());
     }
-
-    /// Whether attributes are never outdated.
-    pub(in crate::store::remote) fn never_change(&self) -> bool {
-        self.attrs.never_expires()
-    }
 }

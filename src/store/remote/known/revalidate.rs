@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::attr_cache::{Attrs, CachedAttrs};
 use super::{KnownNames, RootDocument};
 use crate::store::remote::request::{ByteRange, Get, Meta, RequestError, panicked};
-use crate::store::{Key, StoreError};
+use crate::store::{Freshness, Key, Stat, StoreError, Version};
 
 /// Added to the time of a value, because times have whole seconds, and servers of one source differ.
 const CLOCK_MARGIN: Duration = Duration::from_secs(2);
@@ -23,30 +24,64 @@ pub(in crate::store::remote) const MODIFIED_TIME_WINDOW: Duration = Duration::fr
 /// had the same keys for a while would be decoded with the metadata of the array that was restored.
 const UNCHECKED_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// A point in time for [`KnownNames::attrs_as_of`].
-#[derive(Debug, Clone, Copy)]
-pub(in crate::store::remote) enum AsOf<'a> {
-    /// The call.
-    Now,
-    /// When the source last answered about this key, which was before a moment; or any earlier time, if the
-    /// value of this key was written before it.
-    Answer(&'a Key, Instant),
-}
+#[async_trait]
+impl Freshness for Arc<KnownNames> {
+    async fn stat_after(
+        &self,
+        document: &Key,
+        version: Version,
+        values: &[Key],
+    ) -> Result<Stat, StoreError> {
+        let called_at = Instant::now();
+        // A document that never changes needs no request.
+        let is_after_call =
+            |own: &CachedAttrs| self.attrs.never_expires() || own.requested_at >= called_at;
+        if values.is_empty() || self.attrs.never_expires() {
+            return self.stat_of(document, self.revalidated(document, is_after_call).await?);
+        }
+        let mut stat = None;
+        for value in values {
+            // When the source last answered about the value; or any earlier time, if it was written before that.
+            let answer = self.last_known(value);
+            let is_recent = |own: &CachedAttrs| match &answer {
+                Some(answer) => {
+                    own.requested_at >= answer.received_at
+                        || self.is_older(answer, own.requested_at)
+                }
+                None => is_after_call(own),
+            };
+            // One request at most is sent for all values, because their answers are older than it.
+            let own = self.stat_of(document, self.revalidated(document, is_recent).await?)?;
+            if let Some(answer) = &answer {
+                self.attrs.mark_checked(value, answer.received_at);
+            }
+            if own.version != version {
+                return Ok(own);
+            }
+            stat = Some(own);
+        }
+        stat.ok_or_else(|| StoreError::internal("a document that was not checked"))
+    }
 
-impl KnownNames {
-    /// Drops cached attributes of a value from before its document was written, and those after which the
-    /// document was not checked: it may have been another one in between. Returns whether there were any.
-    pub(in crate::store::remote) fn invalidate_before(&self, key: &Key, document: &Key) -> bool {
-        let is_expired = !self.identity.is_document(key)
+    fn drop_older(&self, value: &Key, document: &Key) -> bool {
+        // Values after whose response no document was checked are dropped too: the document may have been another one
+        // in between.
+        let is_expired = !self.identity.is_document(value)
             && !self.attrs.never_expires()
-            && self.attrs.expire_unchecked(key, UNCHECKED_MAX_AGE);
+            && self.attrs.expire_unchecked(value, UNCHECKED_MAX_AGE);
         let Some(written) = self.write_times.get(document) else {
             return is_expired;
         };
-        self.listings.invalidate_before(key, written);
-        self.attrs.invalidate_before(key, written) || is_expired
+        self.listings.invalidate_before(value, written);
+        self.attrs.invalidate_before(value, written) || is_expired
     }
 
+    async fn drop_value(&self, value: &Key) {
+        self.invalidate(value);
+    }
+}
+
+impl KnownNames {
     /// Caches attributes, and when the document was written if they are of a new version of one.
     pub(in crate::store::remote) fn insert(&self, key: &Key, entry: CachedAttrs) {
         if let Attrs::Object(meta) = &entry.attrs
@@ -114,32 +149,6 @@ impl KnownNames {
         }
     }
 
-    /// Returns the attributes of a document as of a point in time.
-    pub(in crate::store::remote) async fn attrs_as_of(
-        self: &Arc<Self>,
-        document: &Key,
-        as_of: AsOf<'_>,
-    ) -> Result<Attrs, StoreError> {
-        let (other, moment) = match as_of {
-            AsOf::Now => (None, Instant::now()),
-            AsOf::Answer(key, before) => {
-                let other = self.last_known(key);
-                (other, before)
-            }
-        };
-        let is_recent = |entry: &CachedAttrs| match &other {
-            Some(other) => {
-                entry.requested_at >= other.received_at || self.is_older(other, entry.requested_at)
-            }
-            None => entry.requested_at >= moment,
-        };
-        let attrs = self.revalidated(document, is_recent).await?;
-        if let (AsOf::Answer(key, _), Some(other)) = (as_of, &other) {
-            self.attrs.mark_checked(key, other.received_at);
-        }
-        Ok(attrs)
-    }
-
     /// Whether a value was written before `time`, and not only seen later.
     ///
     /// The time of a value is trusted only if the value was seen soon after `time`: a file on a server can have
@@ -166,7 +175,7 @@ impl KnownNames {
         }
         let load = || {
             let (own, wanted) = (Arc::clone(self), key.clone());
-            own.request_attrs(wanted)
+            own.revalidate(wanted)
         };
         let run = || self.revalidations.run(key.clone(), load, panicked());
         let entry = run().await?;
@@ -178,65 +187,66 @@ impl KnownNames {
     }
 
     /// Requests the attributes of a key that most likely has not changed.
-    fn request_attrs(
+    ///
+    /// The future is boxed, because an absent key revalidates the document at the root.
+    fn revalidate(
         self: Arc<Self>,
         key: Key,
     ) -> BoxFuture<'static, Result<CachedAttrs, StoreError>> {
-        async move { self.revalidate(&key).await }.boxed()
-    }
-
-    async fn revalidate(self: &Arc<Self>, key: &Key) -> Result<CachedAttrs, StoreError> {
-        let last = match self.last_known(key) {
-            Some(CachedAttrs {
-                attrs: Attrs::Object(meta),
-                ..
-            }) => Some(meta),
-            _ => None,
-        };
-        let tagged = last.as_ref().filter(|meta| meta.etag.is_some());
-        let (requested_at, response) = match tagged {
-            // Not HEAD, because a signed URL is valid for GET only.
-            Some(meta) => {
-                let _reserved = self.requests.reserve(key, meta.size_bytes).await?;
-                let mut get = Get::new(key, ByteRange::Whole(meta.size_bytes));
-                get.cached = Some(meta.clone());
-                let requested_at = Instant::now();
-                let response = match self.requests.get(get).await {
-                    Ok(got) => Ok(got.meta),
-                    Err(RequestError::NotModified) => Ok(meta.clone()),
-                    // A longer value is another one.
-                    Err(RequestError::TooLong(meta)) => Ok(meta),
-                    Err(error) => Err(error),
-                };
-                (requested_at, response)
+        async move {
+            let last = match self.last_known(&key) {
+                Some(CachedAttrs {
+                    attrs: Attrs::Object(meta),
+                    ..
+                }) => Some(meta),
+                _ => None,
+            };
+            let tagged = last.as_ref().filter(|meta| meta.etag.is_some());
+            let (requested_at, response) = match tagged {
+                // Not HEAD, because a signed URL is valid for GET only.
+                Some(meta) => {
+                    let _reserved = self.requests.reserve(&key, meta.size_bytes).await?;
+                    let mut get = Get::new(&key, ByteRange::Whole(meta.size_bytes));
+                    get.cached = Some(meta.clone());
+                    let requested_at = Instant::now();
+                    let response = match self.requests.get(get).await {
+                        Ok(got) => Ok(got.meta),
+                        Err(RequestError::NotModified) => Ok(meta.clone()),
+                        // A longer value is another one.
+                        Err(RequestError::TooLong(meta)) => Ok(meta),
+                        Err(error) => Err(error),
+                    };
+                    (requested_at, response)
+                }
+                None => (Instant::now(), self.requests.meta(&key).await),
+            };
+            let received_at = Instant::now();
+            let attrs = match response {
+                Ok(meta) => Attrs::Object(meta),
+                Err(RequestError::IsPrefix) => Attrs::Prefix,
+                Err(RequestError::NotFound) => {
+                    self.check_source_exists(&key, received_at).await?;
+                    Attrs::Absent
+                }
+                Err(error) => return Err(error.of(&key)),
+            };
+            let is_changed = |last: &Meta| match &attrs {
+                Attrs::Object(meta) => !meta.is_same(last),
+                Attrs::Prefix | Attrs::Absent => true,
+            };
+            if last.as_ref().is_some_and(is_changed) {
+                self.listings.invalidate(&key.parent());
             }
-            None => (Instant::now(), self.requests.meta(key).await),
-        };
-        let received_at = Instant::now();
-        let attrs = match response {
-            Ok(meta) => Attrs::Object(meta),
-            Err(RequestError::IsPrefix) => Attrs::Prefix,
-            Err(RequestError::NotFound) => {
-                self.check_source_exists(key, received_at).await?;
-                Attrs::Absent
-            }
-            Err(error) => return Err(error.of(key)),
-        };
-        let is_changed = |last: &Meta| match &attrs {
-            Attrs::Object(meta) => !meta.is_same(last),
-            Attrs::Prefix | Attrs::Absent => true,
-        };
-        if last.as_ref().is_some_and(is_changed) {
-            self.listings.invalidate(&key.parent());
+            let entry = CachedAttrs {
+                attrs,
+                requested_at,
+                received_at,
+                is_checked: false,
+            };
+            self.insert(&key, entry.clone());
+            Ok(entry)
         }
-        let entry = CachedAttrs {
-            attrs,
-            requested_at,
-            received_at,
-            is_checked: false,
-        };
-        self.insert(key, entry.clone());
-        Ok(entry)
+        .boxed()
     }
 }
 
