@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -11,6 +11,7 @@ use super::chunk_cache::ChunkCache;
 use super::closed_records::ClosedRecords;
 use super::memory_limit::{MemoryLimit, Reservation, ReserveError};
 use super::raw::share_scratch;
+use crate::clock::Instant;
 use crate::hierarchy::ShardIndexCache;
 use crate::runtime;
 use crate::store::{Key, StoreError};

@@ -1,13 +1,13 @@
 //! A remote tree of keys as a [`Store`].
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 
 use super::bytes::{FetchedValue, KnownBytes, RemoteObject};
 use super::known::{AsOf, Attrs, KnownNames, RemoteListing, SourceIdentity};
 use super::request::transfer_stats::TransferStats;
+use crate::clock::Instant;
 use crate::store::{
     AccessHint, Capabilities, Freshness, Key, Listing, ListingSupport, Object, Prefetch,
     SourceInfo, Stat, Store, StoreError, Version,

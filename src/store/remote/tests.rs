@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -15,6 +15,7 @@ use super::protocol::options::RemoteOptions;
 use super::request::transfer_stats::headers_received;
 use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
 use super::store::RemoteSource;
+use crate::clock::Instant;
 use crate::runtime::{self, block_on};
 use crate::store::{Freshness, Key, KeyClasses};
 use crate::sync::Mutex;

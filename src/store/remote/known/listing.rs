@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::KnownNames;
 use super::attr_cache::{Attrs, CachedAttrs};
 use crate::cache::WeightedLru;
+use crate::clock::Instant;
 use crate::store::remote::request::{Depth, List, MAX_EMPTY_PAGES, Meta, Page, RequestError};
 use crate::store::{Key, Kind, Listed, Listing, StoreError, Visit, Visited};
 use crate::sync::Mutex;

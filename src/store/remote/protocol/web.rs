@@ -18,7 +18,7 @@ mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -44,6 +44,7 @@ pub(in crate::store) use scope::is_public;
 pub(in crate::store) use storage::{may_be_redirected, redirected_storage};
 pub use tls::TlsOptions;
 
+use crate::clock::Instant;
 use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits, label};
