@@ -10,6 +10,8 @@
 mod handles;
 mod local_io;
 mod read;
+#[cfg(test)]
+mod simulation;
 mod stats;
 pub mod xattr;
 

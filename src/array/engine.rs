@@ -125,6 +125,22 @@ impl Engine {
         self.memory.limit_bytes()
     }
 
+    /// Evicts all decoded chunks and returns what is in use; nothing if no read is in flight.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> Vec<String> {
+        while self.cache.evict(u64::MAX) {}
+        let mut used = Vec::new();
+        match self.memory.used_bytes() {
+            0 => {}
+            bytes => used.push(format!("{bytes} bytes for decoding")),
+        }
+        let readers = Self::most_readers(self.parallel) - self.readers.available_permits();
+        if readers > 0 {
+            used.push(format!("{readers} admitted reads"));
+        }
+        used
+    }
+
     /// Returns gauges for the statistics: reserved bytes and their limit, decoded chunks, and
     /// chunks that readers found in the cache.
     pub fn gauges(&self) -> [(&'static str, u64); 4] {

@@ -37,6 +37,8 @@ use failure::{has_proxy, sending};
 pub use index::fuzz_page;
 use redirects::{Redirects, is_redirect};
 use resolve::Reach;
+#[cfg(test)]
+pub(in crate::store::remote) use response::of_head;
 pub(in crate::store::remote) use response::{
     body, is_markup, of_get, refusal, retry_after, wanted,
 };

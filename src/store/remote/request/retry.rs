@@ -12,6 +12,8 @@ use super::transfer_stats::Counters;
 use super::{ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::clock::Instant;
 use crate::runtime;
+#[cfg(test)]
+use crate::runtime::simulated::{Mutation, is_mutated};
 use crate::store::Key;
 
 /// Upper limit of the first pause; the limit doubles with each further pause.
@@ -162,10 +164,13 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
         ByteRange::Whole(_) | ByteRange::Suffix(_) => have.meta.size_bytes,
         ByteRange::Bounded(range) => range.end.min(have.meta.size_bytes),
     };
+    let expected = Some(have.meta.clone());
+    #[cfg(test)]
+    let expected = expected.filter(|_| !is_mutated(Mutation::MixedVersions));
     (at < end).then(|| Get {
         key: get.key.clone(),
         range: ByteRange::Bounded(at..end),
-        expected: Some(have.meta.clone()),
+        expected,
         cached: None,
         piece_bytes: get.piece_bytes,
         early: None,
