@@ -17,6 +17,7 @@
 mod content;
 mod program;
 mod session;
+mod view_read;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -208,6 +209,8 @@ fn run_programs(simulation: &Simulation, world: &Arc<World>) {
         let own = Arc::clone(world);
         programs.push(runtime::spawn(async move { own.run(4 + below(10)).await }));
     }
+    let writer = Arc::clone(&world.writer);
+    programs.push(runtime::spawn(async move { writer.run_hot().await }));
     let (writer, changes) = (Arc::clone(&world.writer), below(3) * below(10));
     programs.push(runtime::spawn(async move {
         if changes > 0 {
@@ -302,7 +305,7 @@ fn a_seed_has_the_same_trace_each_time() {
     }
 }
 
-/// Returns the first seed that finds a bug.
+/// Returns the first seed that finds a bug, of those of an ordinary run.
 fn first_seed_that_finds(mutation: Mutation) -> Option<u64> {
     (0..DEFAULT_SEEDS).find(|seed| !simulate(*seed, Some(mutation)).0.is_empty())
 }

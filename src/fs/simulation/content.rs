@@ -201,6 +201,10 @@ pub(super) struct Writer {
     is_consolidated: bool,
     arrays: Mutex<[ArrayState; 3]>,
     blobs: Mutex<u32>,
+    /// The blocks of most versions of the blob.
+    blob_blocks: u64,
+    /// The array whose first chunk is written again and again, as is the blob.
+    hot: Option<Array>,
 }
 
 async fn pause(most_millis: u64) {
@@ -225,6 +229,8 @@ impl Writer {
             is_consolidated,
             arrays: Mutex::new([state(below(6)), state(below(6)), state(below(6))]),
             blobs: Mutex::default(),
+            blob_blocks: 1 + below(if below(4) == 0 { 1200 } else { 60 }),
+            hot: (below(3) == 0).then(|| ARRAYS[usize::try_from(below(3)).expect("short")]),
         };
         let group = json!({"zarr_format": 3, "node_type": "group"});
         server.write("g/zarr.json", Some(text(&group)));
@@ -278,7 +284,11 @@ impl Writer {
     fn write_blob(&self) {
         let mut blobs = self.blobs.lock();
         *blobs += 1;
-        let blocks = 1 + below(if below(4) == 0 { 1200 } else { 60 });
+        // Another version can have the same size.
+        let blocks = match below(4) {
+            0 => 1 + below(2 * self.blob_blocks),
+            _ => self.blob_blocks,
+        };
         let mut bytes = Vec::new();
         for block in 0..blocks {
             let mut own = [u8::try_from(*blobs & 0xff).expect("a byte"); 256];
@@ -338,6 +348,24 @@ impl Writer {
             pause(200).await;
             if below(6) > 0 {
                 self.write_chunk(array, number);
+            }
+        }
+    }
+
+    /// Returns the array whose first chunk is written again and again.
+    pub(super) fn hot(&self) -> Option<Array> {
+        self.hot
+    }
+
+    /// Writes the first chunk of an array and the blob many times.
+    pub(super) async fn run_hot(&self) {
+        let Some(array) = self.hot else { return };
+        for _ in 0..below(150) {
+            pause(150).await;
+            match below(3) {
+                0 => self.write_blob(),
+                _ if self.state(array).exists => self.write_chunk(array, 0),
+                _ => {}
             }
         }
     }

@@ -1,19 +1,20 @@
 //! A program that reads a mount, and checks what it gets against the history of the source.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::content::{ARRAYS, Array, BLOB, ELEMENT_BYTES, Element, Writer};
+use super::content::{ARRAYS, Array, BLOB, Writer};
 use super::session::{End, Session};
+use super::view_read::{HEADER_BYTES, ViewRead};
 use crate::clock;
 use crate::fs::{FsError, Handle, Ino, Node, StoreError};
 use crate::hierarchy::KEY_CLASSES;
 use crate::runtime;
 use crate::runtime::simulated::{below, record};
 use crate::store::Kind;
-use crate::store::simulated::{SimulatedServer, Value};
+use crate::store::simulated::SimulatedServer;
 use crate::sync::Mutex;
 
 /// What all programs share.
@@ -36,7 +37,7 @@ pub(super) struct Stopped;
 
 type Result<T> = std::result::Result<T, Stopped>;
 
-/// An operation: what it reads, when it began, and how many requests the server had got by then.
+/// An operation: what it reads, and when it began.
 #[derive(Debug, Clone, Copy)]
 struct Operation<'a> {
     path: &'a str,
@@ -341,11 +342,7 @@ impl World {
             begun: now(),
         };
         let from = self.since(operation.begun);
-        let mut seen = ViewRead {
-            array,
-            epoch: None,
-            chunks: BTreeMap::new(),
-        };
+        let mut seen = ViewRead::new(array);
         let check = |_: &Node, offset: u64, _: usize, bytes: &[u8]| {
             let present = self.writer.present_elements(array);
             let elements = bytes.get(usize::try_from(HEADER_BYTES).expect("short")..);
@@ -443,9 +440,11 @@ impl World {
 
     /// Does one thing that a program may do.
     async fn act(&self) {
-        let array = ARRAYS[usize::try_from(below(3)).expect("short")];
+        let hot = self.writer.hot().filter(|_| below(2) == 0);
+        let array = hot.unwrap_or(ARRAYS[usize::try_from(below(3)).expect("short")]);
         let path = match below(4) {
             0 => array.document(),
+            _ if hot.is_some() => array.chunk_key(0),
             _ => array.chunk_key(below(8)),
         };
         let done = match below(12) {
@@ -512,89 +511,6 @@ impl World {
             if self.list(directory).await.is_err() {
                 self.breaks(format!("{directory} is not listed"));
             }
-        }
-    }
-}
-
-/// What the reads of one open view have returned.
-struct ViewRead {
-    array: Array,
-    epoch: Option<u32>,
-    /// The version of each chunk; `None` for fill values.
-    chunks: BTreeMap<u64, Option<u32>>,
-}
-
-/// The length of the header of a `.npy` file with one axis.
-const HEADER_BYTES: u64 = 128;
-
-impl ViewRead {
-    /// Returns what is wrong with bytes of the view.
-    fn check(
-        &mut self,
-        server: &SimulatedServer,
-        time: (Duration, Duration),
-        offset: u64,
-        bytes: &[u8],
-    ) -> Option<String> {
-        let length = |bytes: u64| usize::try_from(bytes).expect("short");
-        let mut at = length(offset.saturating_sub(HEADER_BYTES));
-        let mut elements = bytes.get(length(HEADER_BYTES.saturating_sub(offset))..)?;
-        let first = elements.get(at.next_multiple_of(ELEMENT_BYTES) - at..)?;
-        let first = Element::of(*first.first_chunk()?);
-        if first.array != self.array.number {
-            return Some(format!("of another array: {first:?}"));
-        }
-        let epoch = *self.epoch.get_or_insert(first.epoch);
-        let chunk_bytes = length(self.array.chunk) * ELEMENT_BYTES;
-        while !elements.is_empty() {
-            let (chunk, from) = (at / chunk_bytes, at % chunk_bytes);
-            let own;
-            (own, elements) = elements.split_at(elements.len().min(chunk_bytes - from));
-            if let Some(what) = self.check_chunk(server, time, (chunk as u64, epoch), (from, own)) {
-                return Some(format!("chunk {chunk}: {what}, metadata {epoch}: {own:?}"));
-            }
-            at += own.len();
-        }
-        None
-    }
-
-    /// Returns what is wrong with the bytes of a chunk from a position in it on.
-    fn check_chunk(
-        &mut self,
-        server: &SimulatedServer,
-        (since, to): (Duration, Duration),
-        (chunk, epoch): (u64, u32),
-        (from, bytes): (usize, &[u8]),
-    ) -> Option<String> {
-        let key = self.array.chunk_key(chunk);
-        let versions = server.history(|history| {
-            let version = |value: &Value| {
-                let first = Element::of(*value.bytes.first_chunk()?);
-                // Decoded with other metadata than its own, a chunk has no version.
-                Some(first).filter(|first| first.epoch == epoch)?.version
-            };
-            let states = history.states(&key, since, to);
-            let versions = states.into_iter().filter_map(|state| match state {
-                Some(value) => version(value).map(Some),
-                None => Some(None),
-            });
-            versions.collect::<BTreeSet<Option<u32>>>()
-        });
-        let is_own = |version: &Option<u32>| {
-            let elements = self.array.elements(epoch, *version);
-            elements.get(from..from + bytes.len()) == Some(bytes)
-        };
-        let matching: Vec<Option<u32>> = versions.into_iter().filter(is_own).collect();
-        match (self.chunks.get(&chunk), &matching[..]) {
-            (_, []) => Some("of no version".into()),
-            (Some(seen), all) if !all.contains(seen) => {
-                Some(format!("of another version than {seen:?}"))
-            }
-            (None, [one]) => {
-                self.chunks.insert(chunk, *one);
-                None
-            }
-            _ => None,
         }
     }
 }
