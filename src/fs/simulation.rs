@@ -263,8 +263,12 @@ fn run_seeds(seeds: u64) -> Vec<Failure> {
                     if seed >= seeds || failures.lock().len() >= 20 {
                         return;
                     }
+                    if seed > 0 && seed % 10_000 == 0 {
+                        println!("{seed} seeds");
+                    }
                     let (broken, _) = simulate(seed, None);
                     if !broken.is_empty() {
+                        println!("seed {seed}: {}", broken.join("; "));
                         failures.lock().push(Failure { seed, broken });
                     }
                 }

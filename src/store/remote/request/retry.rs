@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_pause_that_exceeds_the_deadline_is_not_started() {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let later = RequestError::Failed(Failed {
             what: "429".into(),
             is_transient: true,
