@@ -84,8 +84,15 @@ impl World {
     }
 
     /// Returns the start of the time in which a version that an operation sees was current.
+    ///
+    /// The attributes of a value are trusted for `--ttl`, and so is a chunk that was decoded from it since. An operation
+    /// can join a request that was sent before, at most a deadline ago. In the calm time there are none.
     fn since(&self, begun: Duration) -> Duration {
-        begun.saturating_sub(self.ttl)
+        let age = match self.is_calm() {
+            true => self.ttl,
+            false => 2 * self.ttl + self.session.timeout,
+        };
+        begun.saturating_sub(age)
     }
 
     /// Returns the result of a request, or checks its failure.
