@@ -247,15 +247,7 @@ impl SimulatedServer {
         let (is_down, fault, is_slow) = {
             let mut state = self.state.lock();
             state.last_event = now();
-            let count = state.in_flight.entry(request.clone()).or_insert(0);
-            *count += 1;
-            // A check has to begin after some moment, and a listing after its call: they cannot join one in flight.
-            let may_repeat = request.starts_with("LIST") || request.contains(" if-none-match ");
-            if *count > 1 && !may_repeat {
-                state
-                    .broken
-                    .push(format!("in flight twice at once: {request}"));
-            }
+            *state.in_flight.entry(request.clone()).or_insert(0) += 1;
             let is_slow = state.faults.is_slow();
             (now() < state.down_until, state.faults.next(), is_slow)
         };
@@ -266,6 +258,21 @@ impl SimulatedServer {
             is_slow,
         };
         sent.latency().await;
+        // By now, a request that was cancelled when this one was sent is gone. A check has to begin after some moment,
+        // and a listing after its call: they cannot join one in flight.
+        let may_repeat =
+            sent.request.starts_with("LIST") || sent.request.contains(" if-none-match ");
+        let mut state = self.state.lock();
+        if !may_repeat
+            && state
+                .in_flight
+                .get(&sent.request)
+                .is_some_and(|count| *count > 1)
+        {
+            let broken = format!("in flight twice at once: {}", sent.request);
+            state.broken.push(broken);
+        }
+        drop(state);
         let failed = |what: &str, kind, after| {
             RequestError::Failed(Failed {
                 what: what.into(),
