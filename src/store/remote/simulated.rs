@@ -262,17 +262,18 @@ impl SimulatedServer {
         // and a listing after its call: they cannot join one in flight.
         let may_repeat =
             sent.request.starts_with("LIST") || sent.request.contains(" if-none-match ");
-        let mut state = self.state.lock();
-        if !may_repeat
-            && state
-                .in_flight
-                .get(&sent.request)
-                .is_some_and(|count| *count > 1)
         {
-            let broken = format!("in flight twice at once: {}", sent.request);
-            state.broken.push(broken);
+            let mut state = self.state.lock();
+            if !may_repeat
+                && state
+                    .in_flight
+                    .get(&sent.request)
+                    .is_some_and(|count| *count > 1)
+            {
+                let broken = format!("in flight twice at once: {}", sent.request);
+                state.broken.push(broken);
+            }
         }
-        drop(state);
         let failed = |what: &str, kind, after| {
             RequestError::Failed(Failed {
                 what: what.into(),
