@@ -10,6 +10,8 @@
 mod handles;
 mod local_io;
 mod read;
+#[cfg(test)]
+mod simulation;
 mod stats;
 pub mod xattr;
 
@@ -18,7 +20,7 @@ pub use stats::Stats;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::sync::Mutex;
@@ -26,6 +28,7 @@ use tokio::sync::Mutex;
 pub use crate::store::{Data, Kind, StoreError, Visited};
 pub use crate::tree::{Answer, Entry, Ino, Node};
 
+use crate::clock::Instant;
 use crate::recent_errors::RecentErrors;
 use crate::store::{Key, ListingSupport, MAX_COMPONENT_BYTES, Object, Stat};
 use crate::sync;

@@ -4,7 +4,7 @@
 //! below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main → cli, daemon → fuse → fs → tree → view → conventions → node → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → sync
+//! main → cli, daemon → fuse → fs → tree → view → conventions → node → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → clock, sync
 //! ```
 //!
 //! - [`cli`] declares the options.
@@ -22,7 +22,7 @@
 //! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
 //! - [`store`] reads the bytes of keys from directories, zips, databases, web servers and buckets, and follows
 //!   references; it is the only module with I/O to a source.
-//! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`sync`] the locks.
+//! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`clock`] the time, [`sync`] the locks.
 //!
 //! # A request
 //!
@@ -53,6 +53,7 @@
 pub mod array;
 pub mod cache;
 pub mod cli;
+pub mod clock;
 pub mod codec;
 pub mod conventions;
 #[cfg(feature = "mount")]

@@ -7,11 +7,17 @@
 //!
 //! Both executors start on first use and live as long as the process. Nothing in this module may
 //! block on a future, except [`block_on`] on the own thread of a command.
+//!
+//! In unit tests, a thread can be its own executor, with a virtual clock (`simulated`).
+
+#[cfg(test)]
+pub(crate) mod simulated;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -207,6 +213,10 @@ pub fn compute<T: Send + 'static>(
 
 /// As [`compute`], for a job whose result is not awaited.
 pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return simulated::run(job);
+    }
     let Some(pool) = cpu_pool() else { return };
     let mut queues = pool.lock();
     match priority {
@@ -222,11 +232,19 @@ pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
 
 /// Returns whether the queue has space for `jobs` more prefetch jobs.
 pub fn accepts_prefetch(jobs: usize) -> bool {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return jobs <= MAX_PREFETCH_JOBS;
+    }
     cpu_pool().is_some_and(|pool| pool.lock().prefetch.len() + jobs <= MAX_PREFETCH_JOBS)
 }
 
 /// Moves queued prefetch jobs to the demand queue, because a request now waits for one of them.
 pub fn promote_prefetch() {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return;
+    }
     if let Some(pool) = cpu_pool() {
         let mut queues = pool.lock();
         let mut prefetch = std::mem::take(&mut queues.prefetch);
@@ -251,6 +269,10 @@ pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static
 }
 
 fn schedule(runnable: Runnable) {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return simulated::schedule(runnable);
+    }
     if let Some(pool) = cpu_pool() {
         pool.lock().woken.push_back(runnable);
         pool.ready.notify_one();
@@ -288,20 +310,44 @@ pub async fn leave_session_thread() {
 
 /// A task of the network runtime, aborted on drop.
 #[derive(Debug)]
-struct AbortOnDrop<T>(JoinHandle<T>);
+enum NetworkTask<T> {
+    Runtime(JoinHandle<T>),
+    /// The task cancels itself on drop.
+    #[cfg(test)]
+    Simulated(Task<T>),
+}
 
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
+impl<T: Send + 'static> NetworkTask<T> {
+    fn spawn(future: impl Future<Output = T> + Send + 'static) -> io::Result<Self> {
+        #[cfg(test)]
+        if simulated::is_running() {
+            return Ok(Self::Simulated(simulated::on_network(future)));
+        }
+        Ok(Self::Runtime(network()?.spawn(future)))
     }
 }
 
-impl<T> Future for AbortOnDrop<T> {
+impl<T> Drop for NetworkTask<T> {
+    fn drop(&mut self) {
+        match self {
+            Self::Runtime(task) => task.abort(),
+            #[cfg(test)]
+            Self::Simulated(_) => {}
+        }
+    }
+}
+
+impl<T> Future for NetworkTask<T> {
     type Output = Result<T, Abandoned>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let joined = Pin::new(&mut self.0).poll(context);
-        joined.map(|result| result.map_err(|_| Abandoned))
+        match &mut *self {
+            Self::Runtime(task) => Pin::new(task)
+                .poll(context)
+                .map(|result| result.map_err(|_| Abandoned)),
+            #[cfg(test)]
+            Self::Simulated(task) => Pin::new(task).poll(context).map(Ok),
+        }
     }
 }
 
@@ -309,7 +355,7 @@ impl<T> Future for AbortOnDrop<T> {
 pub fn on_network<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, Abandoned>> + Send {
-    let task = network().map(|network| AbortOnDrop(network.spawn(future)));
+    let task = NetworkTask::spawn(future);
     async move {
         match task {
             Ok(task) => task.await,
@@ -320,6 +366,10 @@ pub fn on_network<T: Send + 'static>(
 
 /// Awaits a future for at most `limit`; returns `None` after that.
 pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return simulated::timeout(limit, future).await;
+    }
     let Ok(network) = network() else {
         return Some(future.await);
     };
@@ -333,6 +383,16 @@ pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Opt
 /// Waits for `time`.
 pub async fn sleep(time: Duration) {
     let _ = timeout(time, std::future::pending::<()>()).await;
+}
+
+/// Returns a random number; in a simulation, the next one of its seed.
+pub fn random() -> u64 {
+    #[cfg(test)]
+    if simulated::is_running() {
+        return simulated::random();
+    }
+    // Each state has keys of its own.
+    RandomState::new().build_hasher().finish()
 }
 
 /// Blocks this thread until a future is ready. Only the thread of a command or of a test may do so,

@@ -111,6 +111,8 @@ pub use readahead::{Readahead, Window};
 pub use reference::{AllowedTarget, ReferenceError, TargetOptions};
 #[cfg(feature = "fuzzing")]
 pub use reference::{fuzz_json, fuzz_parquet};
+#[cfg(test)]
+pub(crate) use remote::simulated;
 pub use remote::{
     CredentialCommand, RedirectPolicy, RemoteMemory, RemoteOpenError, RemoteOptions, TlsOptions,
     TransferCounters, TransferStats, has_escaped_path, is_remote_url, remote_schemes,

@@ -41,7 +41,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use siphasher::sip::SipHasher13;
@@ -59,6 +59,7 @@ use self::shards::InnerChunkOpener;
 use self::source_consolidated::CachedSourceConsolidated;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
+use crate::clock::Instant;
 use crate::hierarchy::{Document, NodeDocuments};
 use crate::runtime::leave_session_thread;
 use crate::store::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -11,6 +11,7 @@ use super::chunk_cache::ChunkCache;
 use super::closed_records::ClosedRecords;
 use super::memory_limit::{MemoryLimit, Reservation, ReserveError};
 use super::raw::share_scratch;
+use crate::clock::Instant;
 use crate::hierarchy::ShardIndexCache;
 use crate::runtime;
 use crate::store::{Key, StoreError};
@@ -122,6 +123,22 @@ impl Engine {
     /// Returns the largest total memory of decoding in bytes.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.memory.limit_bytes()
+    }
+
+    /// Evicts all decoded chunks and returns what is in use; nothing if no read is in flight.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> Vec<String> {
+        while self.cache.evict(u64::MAX) {}
+        let mut used = Vec::new();
+        match self.memory.used_bytes() {
+            0 => {}
+            bytes => used.push(format!("{bytes} bytes for decoding")),
+        }
+        let readers = Self::most_readers(self.parallel) - self.readers.available_permits();
+        if readers > 0 {
+            used.push(format!("{readers} admitted reads"));
+        }
+        used
     }
 
     /// Returns gauges for the statistics: reserved bytes and their limit, decoded chunks, and

@@ -1,10 +1,11 @@
 //! The memory limit of decoding: bytes are reserved before they are allocated.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::clock::Instant;
 use crate::runtime;
 use crate::sync::{Mutex, MutexGuard};
 

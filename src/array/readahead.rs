@@ -6,13 +6,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::chunk_batch::ChunkBatch;
 use super::chunk_cache::{ChunkLookup, Interest, LoadWaiter};
 use super::geometry::Geometry;
 use super::order::ElementOrder;
 use super::reader::ArrayReader;
+use crate::clock::Instant;
 use crate::runtime::{self, Priority, accepts_prefetch};
 use crate::store::Window;
 use crate::sync::Mutex;

@@ -13,7 +13,7 @@
 //! Lock order: a thread that holds a lock takes no other lock.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
@@ -25,6 +25,7 @@ use super::version_memory::PageReservation;
 use super::version_record::{
     Admission, Comparison, PAGE_BYTES, PageId, ServedChunk, VersionRecord, version_code,
 };
+use crate::clock::Instant;
 use crate::runtime::leave_session_thread;
 use crate::store::{DocumentReads, Fetched, Key, StoreError, Version};
 use crate::sync::{Mutex, MutexGuard};

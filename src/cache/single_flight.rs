@@ -50,6 +50,16 @@ impl<K, V, E> fmt::Debug for SingleFlight<K, V, E> {
     }
 }
 
+#[cfg(test)]
+impl<K: fmt::Debug, V, E> SingleFlight<K, V, E> {
+    /// Returns the loads in flight; `None` if there are none.
+    pub(crate) fn in_use(&self, what: &str) -> Option<String> {
+        let loads = self.0.lock();
+        let keys: Vec<String> = loads.by_key.keys().map(|key| format!("{key:?}")).collect();
+        (!keys.is_empty()).then(|| format!("loads of {what}: {}", keys.join(", ")))
+    }
+}
+
 /// A caller that waits for a load. Dropping the last waiter of a load ends the load.
 #[derive(Debug)]
 #[must_use = "a load runs only while it is awaited"]

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::Fs;
+use crate::clock::Instant;
 use crate::latency::{Latencies, LatencyCounts};
 use crate::recent_errors::RecentError;
 use crate::store::{DiskCounters, TransferCounters};

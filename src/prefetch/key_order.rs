@@ -6,9 +6,10 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cache::WeightedLru;
+use crate::clock::Instant;
 use crate::hierarchy::is_document;
 use crate::store::{Index, Key, Kind, Listed, Store, Visited};
 use crate::sync::Mutex;

@@ -13,11 +13,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_task::Task;
 
 use super::key_order::{KeyOrder, KeyOrders, Step};
+use crate::clock::Instant;
 use crate::hierarchy::is_document;
 use crate::runtime;
 use crate::store::{Key, Object, Prefetch, Store};

@@ -18,9 +18,7 @@
 //! **Architecture Invariant:** only this module makes a [`Fetched`], after the check.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::future::join;
@@ -29,6 +27,7 @@ use super::{
     AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version,
     list_prefixes,
 };
+use crate::clock;
 use crate::sync::Mutex;
 use crate::units::FOREVER;
 
@@ -123,11 +122,10 @@ impl Presence {
     }
 }
 
-/// Returns the milliseconds since the first call in this process, plus 1; never 0.
+/// Returns the milliseconds of [`clock::uptime`], plus 1; never 0.
 pub fn now_ms() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed().as_millis();
-    u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+    let uptime = clock::uptime().as_millis();
+    u64::try_from(uptime).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// A store as the source of the values that one version of a document describes.

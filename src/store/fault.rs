@@ -6,7 +6,7 @@ mod replaced;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -14,6 +14,7 @@ use super::{
     AccessHint, Capabilities, Data, Freshness, Key, Listing, LocalObject, LocalReadError, Object,
     ReadMode, Stat, Store, StoreError, Version, Visit, Visited,
 };
+use crate::clock::Instant;
 use crate::runtime;
 use crate::sync::Mutex;
 

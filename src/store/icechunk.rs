@@ -36,7 +36,7 @@ pub(super) use open::{detect_local, open};
 pub(super) use refs::{Layout, detect};
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 
@@ -48,6 +48,7 @@ use self::refs::{MAIN, Refs};
 use super::reference::{Entry, Page, References};
 use super::{History, Key, Omission, Store, StoreError};
 use crate::cache::SingleFlight;
+use crate::clock::Instant;
 use crate::sync::Mutex;
 
 /// Options for opening a repository.

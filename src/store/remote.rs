@@ -35,6 +35,8 @@ mod open;
 mod protocol;
 mod reference_target;
 mod request;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod store;
 #[cfg(test)]
 mod tests;

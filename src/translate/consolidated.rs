@@ -1,7 +1,7 @@
 //! Consolidated metadata of a translated hierarchy, rendered on first use.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -9,6 +9,7 @@ use super::hierarchy::{self, Hierarchy, HierarchyError, MAX_NODES};
 use super::node::Translation;
 use super::{NodeView, Shared, Target};
 use crate::array::Reservation;
+use crate::clock::Instant;
 use crate::hierarchy::Document;
 use crate::store::{Kind, StoreError};
 

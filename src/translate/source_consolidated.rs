@@ -5,11 +5,12 @@
 //! read.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use super::Shared;
 use super::hierarchy;
 use crate::array::Reservation;
+use crate::clock::Instant;
 use crate::hierarchy::{NODE_DOCUMENT_NAMES, NodeDocuments};
 use crate::store::{Key, StoreError, Version};
 use crate::zarr::Consolidated;

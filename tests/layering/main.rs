@@ -36,6 +36,19 @@ const INODES: &[&str] = &["fuse", "fs", "tree"];
 const SYSTEM: &[&str] = &[
     "main", "daemon", "export", "fuse", "errno", "store", "cache", "machine",
 ];
+/// The files and folders that may name the clock of the system: those that no simulation runs. Others take the time
+/// from `clock`.
+const SYSTEM_CLOCK: &[&str] = &[
+    "clock",
+    "daemon",
+    "fs/local_io",
+    "fuse",
+    "inspect",
+    "main",
+    "runtime/simulated",
+    "store/database",
+    "store/disk",
+];
 /// What the store uses to compare values with the document that describes them. Modules above read through
 /// `DocumentStore`, so that no value is used without a comparison.
 const FRESHNESS: &[&str] = &[
@@ -273,6 +286,25 @@ fn only_permitted_modules_name_the_transport_inodes_and_the_system() {
             if is_named && !modules.contains(&source.module.as_str()) {
                 wrong.insert(format!("{}: {what}", source.path.display()));
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn code_that_a_simulation_runs_takes_the_time_from_its_clock() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = BTreeSet::new();
+    for source in sources() {
+        let path = source.path.strip_prefix(&src).unwrap().with_extension("");
+        let is_allowed = SYSTEM_CLOCK.iter().any(|allowed| path.starts_with(allowed));
+        let mut imports = source.words.split(|word| word == ";");
+        let is_system = imports.any(|import| {
+            let has = |words: &[&str]| import.windows(words.len()).any(|own| own == words);
+            has(&["std", ":", ":", "time"]) && import.iter().any(|word| word == "Instant")
+        });
+        if is_system && !is_allowed {
+            wrong.insert(path);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

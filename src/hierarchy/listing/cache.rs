@@ -1,11 +1,12 @@
 //! The cache of the metadata of prefixes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::metadata::PrefixMetadata;
 use super::own::ComparedDocuments;
 use crate::cache::WeightedLru;
+use crate::clock::Instant;
 use crate::store::{Key, Stat};
 use crate::sync::Mutex;
 

@@ -1,7 +1,6 @@
 //! The loader of the metadata of prefixes, which fetches and parses documents.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::sync::Mutex;
 
@@ -9,6 +8,7 @@ use super::cache::MetadataCache;
 use super::documents::{Documents, FetchedDocument, fetch};
 use super::metadata::PrefixMetadata;
 use super::own::OwnDocuments;
+use crate::clock::Instant;
 use crate::hierarchy::document::Document;
 use crate::hierarchy::n5::from_root;
 use crate::runtime::leave_session_thread;

@@ -12,12 +12,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::documents::{Documents, FetchedDocument, fetch};
 use super::loader::Depth;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 use super::{MetadataListingStore, ResolvedKey, below};
+use crate::clock::Instant;
 use crate::hierarchy::document::{Document, is_document};
 use crate::store::{Key, Kind, Stat, StoreError, Version};
 use crate::sync::Mutex;

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use hashbrown::HashMap;
 
 use super::bytes::{Blocks, PinnedObject};
 use super::request::transfer_stats::TransferStats;
+use crate::clock::Instant;
 use crate::runtime;
 use crate::store::{Data, SnapshotError, SnapshotReader, SpanGuard, StoreError};
 use crate::sync::Mutex;

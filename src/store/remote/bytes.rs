@@ -86,6 +86,20 @@ impl KnownBytes {
         }
     }
 
+    /// Returns what is in use; nothing if no request is in flight.
+    #[cfg(test)]
+    pub(super) fn in_use(&self, parallel: usize) -> Vec<String> {
+        let lookups = (parallel / 2).max(1) - self.value_lookups.available_permits();
+        let lookups = (lookups > 0).then(|| format!("{lookups} lookups of values"));
+        let loads = [
+            self.attr_loads.in_use("attributes"),
+            self.value_loads.in_use("values"),
+            self.range_loads.in_use("ranges"),
+            lookups,
+        ];
+        loads.into_iter().flatten().collect()
+    }
+
     /// Identifies a range of a version of an object, for caches and loads.
     fn range_key(&self, key: &Key, meta: &Meta, range: &Range<u64>) -> RangeKey {
         RangeKey {

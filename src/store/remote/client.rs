@@ -19,6 +19,8 @@ use super::request::{Remote, Requests};
 use super::store::RemoteSource;
 use crate::runtime;
 use crate::store::KeyClasses;
+#[cfg(test)]
+use crate::sync::Mutex;
 
 /// The sender of requests to a source, and the names of the source.
 #[derive(Debug, Clone)]
@@ -147,12 +149,15 @@ impl Client {
 }
 
 /// State that several sources can share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Shared {
     ranges: Arc<RangeCache>,
     body_budget: Arc<BodyBudget>,
     counters: Arc<Counters>,
     prefetches: Arc<Semaphore>,
+    /// The bounds of requests in flight, which a simulation checks.
+    #[cfg(test)]
+    limits: Arc<Mutex<Vec<Arc<Limited>>>>,
 }
 
 impl Shared {
@@ -163,14 +168,16 @@ impl Shared {
             body_budget,
             counters: Arc::new(Counters::new(classes)),
             prefetches: Arc::new(Semaphore::new((options.parallel / 2).max(1))),
+            #[cfg(test)]
+            limits: Arc::default(),
         }
     }
 
     /// Returns the same state with counters of its own, which count no array separately.
-    pub(super) fn with_own_counters(self) -> Self {
+    pub(super) fn with_own_counters(&self) -> Self {
         Self {
             counters: Arc::new(Counters::new(KeyClasses::default())),
-            ..self
+            ..self.clone()
         }
     }
 
@@ -188,6 +195,22 @@ impl Shared {
         }
     }
 
+    /// Returns what is in use; nothing if no request is in flight.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> Vec<String> {
+        let mut used = Vec::new();
+        let limits = self.limits.lock();
+        used.extend(limits.iter().filter_map(|limited| limited.in_use()));
+        used.extend(self.body_budget.in_use());
+        used
+    }
+
+    /// Returns the number of free permits for prefetches.
+    #[cfg(test)]
+    pub(super) fn free_prefetches(&self) -> usize {
+        self.prefetches.available_permits()
+    }
+
     /// Returns the sender of requests of a client, with all decorators on top of it.
     fn requests(
         &self,
@@ -202,7 +225,10 @@ impl Shared {
             Arc::clone(counters),
             Arc::clone(&clock),
         ));
-        remote = Arc::new(Limited::new(remote, options.parallel, classes));
+        let limited = Arc::new(Limited::new(remote, options.parallel, classes));
+        #[cfg(test)]
+        self.limits.lock().push(Arc::clone(&limited));
+        remote = limited;
         let (retries, timeout) = (options.retries, options.timeout);
         remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(counters)));
         if !options.missing_statuses.is_empty() {

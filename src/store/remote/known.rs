@@ -96,6 +96,14 @@ impl KnownNames {
         }
     }
 
+    /// Returns what is in use; nothing if no request is in flight.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> Vec<String> {
+        let revalidations = self.revalidations.in_use("attributes again");
+        let listings = self.repeated_listings.in_use("listings again");
+        revalidations.into_iter().chain(listings).collect()
+    }
+
     /// Whether all keys below a prefix can be listed.
     pub(super) fn can_list(&self) -> bool {
         self.can_list.load(Ordering::Relaxed)

@@ -61,13 +61,24 @@ pub(in crate::store) async fn open(
     classes: KeyClasses,
 ) -> Result<OpenedSource, RemoteError> {
     let client = Client::new(url, options, classes)?;
+    let shared = Shared::new(options, classes);
+    let source = client.clone().source(options, classes, &shared)?;
+    open_source(client, source, &shared, is_zip, options).await
+}
+
+/// As [`open`], given the client of the URL and the source of its keys.
+pub(super) async fn open_source(
+    client: Client,
+    source: RemoteSource,
+    shared: &Shared,
+    is_zip: bool,
+    options: &RemoteOptions,
+) -> Result<OpenedSource, RemoteError> {
     let (traits, label) = (client.protocol.traits, client.label.clone());
     let failed = |error: StoreError| RemoteError::Failed {
         label: label.clone(),
         error,
     };
-    let shared = Shared::new(options, classes);
-    let source = client.clone().source(options, classes, &shared)?;
     if !traits.reads_ranges {
         return open_keys(&client, is_zip, &source).await;
     }

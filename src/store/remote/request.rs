@@ -21,11 +21,11 @@ pub(super) use requests::{MAX_EMPTY_PAGES, Requests, panicked};
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
+use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
 use body::Body;

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use url::Url;
 
 use super::document::{Asset, AssetKind};
+use crate::clock::Instant;
 use crate::runtime::leave_session_thread;
 use crate::store::reference::{BaseLocation, TargetError, TargetLocation, TargetPolicy};
 use crate::store::remote::{lists_all_names, target_options};

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::find::find_child;
 use super::view::{View, ViewKind};
+use crate::clock::Instant;
 use crate::runtime;
 use crate::store::Key;
 use crate::view::{Format, Nodes};

@@ -7,13 +7,14 @@
 //! elements, and a file whose beginning can be read stays small.
 
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use lru::LruCache;
 
 use super::nodes::{FileId, Nodes};
 use super::view_file::ViewFile;
+use crate::clock::Instant;
 use crate::runtime;
 use crate::store::{Object, StoreError};
 use crate::sync::Mutex;

@@ -1,11 +1,12 @@
 //! The content of a node in each format.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::layout::VirtualFile;
 use super::nodes::FileId;
 use crate::array::{ArrayReader, Reservation};
+use crate::clock::Instant;
 use crate::zarr::chunk_names::ChunkNames;
 
 /// The content of a node in one format.

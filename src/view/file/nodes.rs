@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -11,6 +10,7 @@ use super::content::{CachedFile, CachedText};
 use super::source_name::source_name;
 use crate::array::{ArrayReader, Engine};
 use crate::cache::{SingleFlight, WeightedLru};
+use crate::clock::Instant;
 use crate::codec::Pipeline;
 use crate::hierarchy::NodeDocuments;
 use crate::node::{ContentError, Members, NodeElements, ViewNode};

@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -12,6 +12,7 @@ use super::content::{CachedFile, Content, ContentId, InputTime};
 use super::layout::VirtualFile;
 use super::nodes::{FileId, Nodes};
 use crate::array::ArrayReader;
+use crate::clock::Instant;
 use crate::node::{ArrayView, ContentError, NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;

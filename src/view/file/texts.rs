@@ -2,13 +2,13 @@
 
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::time::Instant;
 
 use siphasher::sip::SipHasher13;
 
 use super::content::{CachedText, ContentId};
 use super::nodes::Nodes;
 use crate::array::read_elements;
+use crate::clock::Instant;
 use crate::node::{NodeElements, ViewNode};
 use crate::runtime::leave_session_thread;
 use crate::store::StoreError;

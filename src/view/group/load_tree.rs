@@ -5,13 +5,13 @@ mod grid_mappings;
 mod proof;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::column::GroupColumn;
 use super::tree::{DecodedTexts, GroupArray, GroupTree, TreeScope};
+use crate::clock::Instant;
 use crate::conventions::cf::grid_mapping::DEFAULT_GRID_MAPPING;
 use crate::conventions::description::DeclaredAxes;
 use crate::conventions::georef::grid::Grid;

@@ -1,13 +1,14 @@
 //! Lookups that need a request. If a read will most likely follow, the request also fetches the value.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
 use tokio::sync::oneshot;
 
 use super::whole_values::LoadPurpose;
 use super::{FetchedValue, KnownBytes};
+use crate::clock::Instant;
 use crate::runtime::{self, leave_session_thread};
 use crate::store::remote::known::{Attrs, CachedAttrs};
 use crate::store::remote::request::{EarlyMeta, Meta, RequestError, panicked};

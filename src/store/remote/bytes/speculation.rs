@@ -7,10 +7,11 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lru::LruCache;
 
+use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
 

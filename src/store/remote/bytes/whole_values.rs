@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::KnownBytes;
+use crate::clock::Instant;
 use crate::store::remote::known::{Attrs, CachedAttrs};
 use crate::store::remote::request::{ByteRange, EarlyMeta, Get, Meta, RequestError, panicked};
 use crate::store::{Key, StoreError};

@@ -1,10 +1,11 @@
 //! Caches attributes of single keys for as long as they are trusted. Failures are never cached.
 
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lru::LruCache;
 
+use crate::clock::Instant;
 use crate::store::Key;
 use crate::store::remote::request::Meta;
 use crate::sync::{Mutex, MutexGuard};

@@ -1,11 +1,11 @@
 //! Attributes of keys: from listings and earlier responses.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::KnownNames;
 use super::attr_cache::{Attrs, CachedAttrs};
 use super::listing::RemoteListing;
+use crate::clock::Instant;
 use crate::store::remote::request::{Get, Got, Meta, RequestError, panicked};
 use crate::store::{Key, Listing, StoreError};
 

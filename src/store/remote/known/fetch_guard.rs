@@ -1,9 +1,10 @@
 //! A single flight between processes: of the mounts that share a disk cache, one fetches a value, and the
 //! others wait and find it in the cache.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::disk::SourceDisk;
+use crate::clock::Instant;
 use crate::runtime;
 use crate::store::disk::{FetchLock, TryLock};
 

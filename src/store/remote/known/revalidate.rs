@@ -2,7 +2,7 @@
 //! when the chunk was fetched or found absent, and absence counts only if the source itself still existed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 
 use super::attr_cache::{Attrs, CachedAttrs};
 use super::{KnownNames, RootDocument};
+use crate::clock::Instant;
 use crate::store::remote::request::{ByteRange, Get, Meta, RequestError, panicked};
 use crate::store::{Freshness, Key, Stat, StoreError, Version};
 

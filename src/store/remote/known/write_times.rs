@@ -3,10 +3,10 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use lru::LruCache;
 
+use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
 

@@ -35,6 +35,13 @@ impl BodyBudget {
         }
     }
 
+    /// Returns the reserved memory; `None` if there is none.
+    #[cfg(test)]
+    pub(in crate::store::remote) fn in_use(&self) -> Option<String> {
+        let used = self.units as usize - self.free.available_permits();
+        (used > 0).then(|| format!("{used} units of memory for bodies"))
+    }
+
     /// Returns the number of units; a body that is larger than the limit reserves all of the memory.
     fn units(&self, bytes: u64) -> u32 {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -28,6 +28,7 @@ use build::{Provider, S3Clients};
 pub use names::fuzz_listing;
 use service::{RequestKind, ResponseInfo, watched};
 
+use crate::clock::Instant;
 use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::request::body::Body;
 use crate::store::remote::request::{

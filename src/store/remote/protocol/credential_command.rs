@@ -12,7 +12,7 @@
 use std::fmt;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use chrono::DateTime;
 use http::HeaderMap;
@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use super::{subprocess, web};
+use crate::clock::Instant;
 
 /// How long before they expire credentials are renewed, if they last longer than ten times this.
 const EARLY: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -37,6 +37,8 @@ use failure::{has_proxy, sending};
 pub use index::fuzz_page;
 use redirects::{Redirects, is_redirect};
 use resolve::Reach;
+#[cfg(test)]
+pub(in crate::store::remote) use response::of_head;
 pub(in crate::store::remote) use response::{
     body, is_markup, of_get, refusal, retry_after, wanted,
 };
@@ -44,6 +46,7 @@ pub(in crate::store) use scope::is_public;
 pub(in crate::store) use storage::{may_be_redirected, redirected_storage};
 pub use tls::TlsOptions;
 
+use crate::clock::Instant;
 use crate::store::remote::protocol::credential_command::CredentialCommand;
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits, label};

@@ -13,6 +13,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
+#[cfg(test)]
+use crate::runtime::simulated::{Mutation, is_mutated};
 use crate::store::Key;
 use crate::store::KeyClasses;
 use crate::sync::Mutex;
@@ -94,6 +96,16 @@ impl Limited {
         }
     }
 
+    /// Returns the permits in use; `None` if there are none.
+    #[cfg(test)]
+    pub(in crate::store::remote) fn in_use(&self) -> Option<String> {
+        let limit = self.limit.lock();
+        let values = limit.values - self.values.available_permits();
+        let names = limit.names - self.names.available_permits();
+        let used = format!("permits for {values} values and {names} names");
+        (values + names > 0).then_some(used)
+    }
+
     fn semaphore(&self, class: Class) -> &Semaphore {
         match class {
             Class::Value => &self.values,
@@ -116,6 +128,11 @@ impl Limited {
             permit: Some(permit),
         };
         let response = request.await;
+        #[cfg(test)]
+        if response.is_err() && is_mutated(Mutation::LeakedPermit) {
+            std::mem::forget(in_flight);
+            return response;
+        }
         match &response {
             Err(RequestError::Failed(Failed {
                 kind: FailureKind::Throttled,

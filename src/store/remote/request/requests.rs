@@ -1,12 +1,13 @@
 //! Sends the requests of one source on the network runtime, and reserves memory for their responses.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::transfer_stats::{Counters, ServerClock};
 use super::{ByteRange, Depth, Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::clock::Instant;
 use crate::runtime;
 use crate::store::remote::memory::{BodyBudget, ReservedBody};
 use crate::store::{Key, StoreError};

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{DATE, HeaderMap};
 
 use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use crate::clock::Instant;
 use crate::latency::{Latencies, LatencyCounts};
 use crate::store::{DiskCounters, Key, KeyClasses};
 use crate::sync::Mutex;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use reqsign_core::{Error, ErrorKind, ProvideCredential};
 use tokio::sync::Mutex;
 
 use super::service::record_no_credentials;
+use crate::clock::Instant;
 use crate::store::remote::protocol::subprocess;
 
 /// How long credentials are used before they are requested again. Credential services renew them some

@@ -3,10 +3,11 @@
 //! Keys that are no file names are left out. A value whose key is also a prefix of other keys is
 //! hidden by that prefix, as in a local database. The log has one example of each.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
+use crate::clock::Instant;
 use crate::store::Key;
 use crate::store::remote::request::{Depth, List, Meta, Page, RequestError};
 

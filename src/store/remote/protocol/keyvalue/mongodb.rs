@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -22,6 +22,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::clock::Instant;
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, Protocol};
 use crate::store::remote::request::{Failed, FailureKind, Refusal, Remote, RequestError};

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -24,6 +24,7 @@ use tokio::sync::Mutex;
 
 use super::url::{Address, RedisUrl};
 use super::{KeyLookup, KeyValueClient, KeyValueOptions, Keys, ReadValue, TRAITS, source};
+use crate::clock::Instant;
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::web::TlsOptions;
 use crate::store::remote::protocol::{Location, Protocol};

@@ -114,7 +114,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), RequestError> {
 }
 
 /// Parses the response to HEAD; `None` if another request is needed.
-pub(super) fn of_head(response: &Response) -> Result<Option<Meta>, RequestError> {
+pub(in crate::store::remote) fn of_head(response: &Response) -> Result<Option<Meta>, RequestError> {
     let headers = response.headers();
     match response.status().as_u16() {
         200 => {
