@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use super::bytes::{FetchedValue, KnownBytes, RemoteObject};
 use super::known::{Attrs, KnownNames, RemoteListing, SourceIdentity};
 use super::request::transfer_stats::TransferStats;
-use crate::clock::Instant;
 use crate::store::{
     AccessHint, Capabilities, Freshness, Key, Listing, ListingSupport, Object, Prefetch,
     SourceInfo, Stat, Store, StoreError,

@@ -16,7 +16,6 @@ use super::protocol::options::RemoteOptions;
 use super::request::transfer_stats::headers_received;
 use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
 use super::store::RemoteSource;
-use crate::clock::Instant;
 use crate::runtime::{self, block_on};
 use crate::store::{Freshness, Key, KeyClasses, StoreError, Version, read_with_document};
 use crate::sync::Mutex;
