@@ -371,10 +371,10 @@ impl Shared {
             Translation::Group(Some(texts)) | Translation::Array(texts, _) => &texts[..],
             _ => &[],
         };
-        let texts: Vec<DocumentText> = rendered
+        let texts = rendered
             .iter()
-            .map(|(name, document)| (*name, Arc::new(hierarchy::text(document))))
-            .collect();
+            .map(|(name, document)| Ok((*name, Arc::new(hierarchy::text(document, key)?))))
+            .collect::<Result<Vec<DocumentText>, StoreError>>()?;
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         Ok(NodeView {
             // A parsed document takes several times the memory of its text.

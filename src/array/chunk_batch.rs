@@ -41,7 +41,11 @@ impl ChunkBatch {
                 if chunks.len() == most {
                     return ControlFlow::Break(());
                 }
-                positions.add(run.chunk, chunks.len());
+                // Without memory for more chunks, the batch has those that it has.
+                let has_space = chunks.try_reserve(1).is_ok();
+                if !has_space || positions.add(run.chunk, chunks.len()).is_none() {
+                    return ControlFlow::Break(());
+                }
                 chunks.push(run.chunk);
             }
             first.get_or_insert(run);
@@ -57,12 +61,13 @@ impl ChunkBatch {
         }
     }
 
-    pub(super) fn positions(&self) -> ChunkPositions {
+    /// Returns the indexes of the chunks; `None` if the system has no memory for them.
+    pub(super) fn positions(&self) -> Option<ChunkPositions> {
         let mut positions = ChunkPositions::default();
         for (place, chunk) in self.chunks.iter().enumerate() {
-            positions.add(*chunk, place);
+            positions.add(*chunk, place)?;
         }
-        positions
+        Some(positions)
     }
 }
 
@@ -75,9 +80,12 @@ pub(super) struct ChunkPositions {
 }
 
 impl ChunkPositions {
-    fn add(&mut self, chunk: u64, place: usize) {
+    /// Adds a chunk; `None` if the system has no memory for it.
+    fn add(&mut self, chunk: u64, place: usize) -> Option<()> {
+        self.places.try_reserve(1).ok()?;
         self.places.insert(chunk, place);
         self.last = Some((chunk, place));
+        Some(())
     }
 
     pub(super) fn get(&mut self, chunk: u64) -> Option<usize> {

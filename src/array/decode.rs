@@ -196,7 +196,14 @@ impl ArrayChunks {
             limit_bytes: engine.memory_limit_bytes(),
         };
         let length = usize::try_from(decoded_bytes).map_err(|_| too_large())?;
-        let mut decoded = engine.buffers.take(length).ok_or_else(too_large)?;
+        let mut decoded = engine
+            .buffers
+            .take(length)
+            .ok_or_else(|| StoreError::TooLarge {
+                key: key.clone(),
+                need_bytes: decoded_bytes,
+                limit_bytes: 0,
+            })?;
         with_bytes(object, key, range, |bytes| {
             pipeline
                 .decode(bytes, &mut decoded)

@@ -351,11 +351,15 @@ impl ArrayReader {
     /// Returns a buffer for a reply, with arbitrary content.
     pub(super) fn buffer(&self, need_bytes: u64) -> Result<ReadBuffer, StoreError> {
         let buffer = ReadBuffer::new(in_memory(need_bytes)?);
-        buffer.ok_or_else(|| StoreError::TooLarge {
+        buffer.ok_or_else(|| self.no_memory(need_bytes))
+    }
+
+    fn no_memory(&self, need_bytes: u64) -> StoreError {
+        StoreError::TooLarge {
             key: self.key().clone(),
             need_bytes,
             limit_bytes: 0,
-        })
+        }
     }
 
     /// Returns the bytes of a decoded chunk that contains the whole run; `None` for other runs.
@@ -399,7 +403,8 @@ impl ArrayReader {
         mut target: &mut [u8],
     ) -> Result<(), StoreError> {
         let evicts = self.evicts_after_read(run.order);
-        let mut positions = batch.batch.positions();
+        let positions = batch.batch.positions();
+        let mut positions = positions.ok_or_else(|| self.no_memory(target.len() as u64))?;
         let geometry = &run.geometry;
         let flow = geometry.runs(batch.at, batch.batch.end, |run| {
             let place = positions.get(run.chunk);

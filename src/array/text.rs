@@ -55,7 +55,7 @@ pub async fn holds_text(
 ) -> Result<bool, StoreError> {
     match read_elements(source, key, array, pipeline, most_bytes, engine).await {
         Ok(elements) => Ok(texts(array, elements.value().iter()).is_some()),
-        Err(StoreError::TooLarge { .. }) => Ok(false),
+        Err(error @ StoreError::TooLarge { .. }) if error.is_lasting() => Ok(false),
         Err(error) => Err(error),
     }
 }

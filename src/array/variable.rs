@@ -95,7 +95,7 @@ async fn elements_under(
     let mut elements = Vec::new();
     elements
         .try_reserve_exact(length)
-        .map_err(|_| too_large(key, budget.result_bytes, budget.limit_bytes))?;
+        .map_err(|_| too_large(key, budget.result_bytes, 0))?;
     elements.resize(length, fill);
     let mut value_bytes = 0_u64;
     for chunk in 0..parts.grid.chunk_count() {

@@ -6,6 +6,9 @@ use super::error::DecodeError;
 use super::stage::Decode;
 use super::streams::{Step, Stream, decode_all};
 
+/// The memory of a decoder in bytes, at most (bzip2(1), "MEMORY MANAGEMENT").
+const MEMORY_BYTES: usize = 3_700_000;
+
 /// Decodes `bz2`.
 #[derive(Debug)]
 pub(super) struct Bz2;
@@ -26,6 +29,12 @@ impl Stream for Decompress {
         let status = self
             .decompress(src, dst)
             .map_err(|error| DecodeError::corrupt(format!("bzip2: {error}")))?;
+        if status == Status::MemNeeded {
+            return Err(DecodeError::Memory {
+                needed: MEMORY_BYTES,
+                limit: 0,
+            });
+        }
         Ok(Step {
             consumed: (self.total_in() - before.0) as usize,
             produced: (self.total_out() - before.1) as usize,

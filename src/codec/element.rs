@@ -90,10 +90,7 @@ impl Budget {
         self.take(needed)?;
         let mut list = Vec::new();
         list.try_reserve_exact(count)
-            .map_err(|_| DecodeError::Memory {
-                needed,
-                limit: self.limit as u64,
-            })?;
+            .map_err(|_| DecodeError::Memory { needed, limit: 0 })?;
         Ok(list)
     }
 }

@@ -132,8 +132,9 @@ impl StoreError {
             Self::NotAFile { .. }
             | Self::Denied { .. }
             | Self::Corrupt { .. }
-            | Self::Unsupported { .. }
-            | Self::TooLarge { .. } => true,
+            | Self::Unsupported { .. } => true,
+            // The system may have memory again.
+            Self::TooLarge { limit_bytes, .. } => *limit_bytes > 0,
             Self::NotFound { .. }
             | Self::NotAPrefix { .. }
             | Self::Stale { .. }
@@ -240,5 +241,21 @@ impl StoreError {
                 source: Arc::new(source),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_readable_again_when_the_system_has_memory_again() {
+        let too_large = |limit_bytes| StoreError::TooLarge {
+            key: Key::root(),
+            need_bytes: 2,
+            limit_bytes,
+        };
+        assert!(too_large(1).is_lasting());
+        assert!(!too_large(0).is_lasting());
     }
 }

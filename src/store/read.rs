@@ -77,7 +77,12 @@ pub async fn read_to_end(
     if size > limit_bytes {
         return Err(too_large());
     }
-    let mut bytes = bytemuck::try_zeroed_vec(length).map_err(|()| too_large())?;
+    let no_memory = |()| StoreError::TooLarge {
+        key: key.clone(),
+        need_bytes: size,
+        limit_bytes: 0,
+    };
+    let mut bytes = bytemuck::try_zeroed_vec(length).map_err(no_memory)?;
     read_into(object, key, 0, &mut bytes).await?;
     Ok(bytes)
 }

@@ -106,24 +106,29 @@ impl Shared {
             Err(_) => Vec::new(),
         };
         let document = match hierarchy {
-            Ok(hierarchy) => hierarchy.tree.translated(self.target).map(|mut tree| {
-                for (path, documents) in complete {
-                    tree.replace(&path, documents);
-                }
-                let document = match self.target {
-                    Target::V2 => tree.zmetadata(),
-                    Target::V3 | Target::Unsharded => {
-                        let document = texts.first().map(|(_, document)| document.clone());
-                        let mut document = document.unwrap_or_default();
-                        if let Some(members) = document.as_object_mut() {
-                            let consolidated = tree.consolidated_metadata();
-                            members.insert("consolidated_metadata".into(), consolidated);
-                        }
-                        document
+            Ok(hierarchy) => hierarchy
+                .tree
+                .translated(self.target)
+                .map(|mut tree| -> Result<_, StoreError> {
+                    for (path, documents) in complete {
+                        tree.replace(&path, documents);
                     }
-                };
-                (Arc::new(hierarchy::text(&document)), hierarchy.modified)
-            }),
+                    let document = match self.target {
+                        Target::V2 => tree.zmetadata(),
+                        Target::V3 | Target::Unsharded => {
+                            let document = texts.first().map(|(_, document)| document.clone());
+                            let mut document = document.unwrap_or_default();
+                            if let Some(members) = document.as_object_mut() {
+                                let consolidated = tree.consolidated_metadata();
+                                members.insert("consolidated_metadata".into(), consolidated);
+                            }
+                            document
+                        }
+                    };
+                    let text = hierarchy::text(&document, &self.root)?;
+                    Ok((Arc::new(text), hierarchy.modified))
+                })
+                .transpose()?,
             Err(HierarchyError::Absent(why)) => {
                 log::info!("{} has no consolidated metadata: {why}", self.target.name());
                 None

@@ -107,10 +107,13 @@ fn from_error(error: StoreError) -> FetchedDocument {
 
 /// Returns whether the document exists, but no further attempt can read it.
 fn is_unreadable(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Corrupt { .. } | StoreError::Unsupported { .. } | StoreError::TooLarge { .. }
-    )
+    error.is_lasting()
+        && matches!(
+            error,
+            StoreError::Corrupt { .. }
+                | StoreError::Unsupported { .. }
+                | StoreError::TooLarge { .. }
+        )
 }
 
 async fn stat(

@@ -100,12 +100,8 @@ pub(in crate::store) async fn detect(store: &dyn Store) -> Result<Option<Layout>
         Ok(file) if file.bytes(&[])?.trim_ascii_start().starts_with(b"{") => {
             Ok(Some(Layout::Files))
         }
-        Ok(_)
-        | Err(
-            StoreError::NotFound { .. }
-            | StoreError::NotAPrefix { .. }
-            | StoreError::TooLarge { .. },
-        ) => Ok(None),
+        Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(None),
+        Err(error @ StoreError::TooLarge { .. }) if error.is_lasting() => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -18,6 +18,7 @@ use super::Precondition;
 use super::span::{SpanObject, check_span, target_error};
 pub(in crate::store) use super::target_policy::BaseLocation;
 use super::target_policy::{AllowedTarget, TargetError, TargetLocation, TargetPolicy};
+use crate::cache::bounded_lru;
 use crate::runtime::leave_session_thread;
 use crate::store::remote::{self, FirstRead, RemoteTarget, RemoteTargets};
 use crate::store::{
@@ -163,7 +164,7 @@ impl Targets {
             written: written.filter(|_| !targets.allow_newer),
             dir: options.dir,
             remote: RemoteTargets::new(&options.remote, options.classes, policy),
-            open: Mutex::new(LruCache::new(MAX_OPEN)),
+            open: Mutex::new(bounded_lru(MAX_OPEN)),
             versions: Mutex::default(),
             directories: Mutex::default(),
         }

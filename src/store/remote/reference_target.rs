@@ -27,6 +27,7 @@ use super::protocol::options::{RedirectPolicy, RemoteOptions};
 use super::protocol::web::Address;
 use super::request::panicked;
 use super::request::transfer_stats::TransferStats;
+use crate::cache::bounded_lru;
 use crate::runtime;
 use crate::store::{Data, Key, KeyClasses, Object, Stat, StoreError, Version, in_memory};
 use crate::sync::Mutex;
@@ -69,7 +70,7 @@ impl RemoteTargets {
             redirects,
             classes,
             shared: Shared::new(options, classes),
-            origins: Mutex::new(LruCache::new(MAX_ORIGINS)),
+            origins: Mutex::new(bounded_lru(MAX_ORIGINS)),
         }
     }
 

@@ -63,8 +63,9 @@ fn the_object_model_has_the_content_of_documents_and_members() {
     }});
     let zom = |path: &str| block_on(zom_json(&store, &key(path), &engine()));
     let zmetadata = |path: &str| block_on(zmetadata_json(&store, &key(path), &engine()));
-    let parsed =
-        |whole: &HierarchyDocument| -> Value { serde_json::from_slice(&whole.text()).unwrap() };
+    let parsed = |whole: &HierarchyDocument| -> Value {
+        serde_json::from_slice(&whole.text(&Key::root()).unwrap()).unwrap()
+    };
     let found = zom("").unwrap();
     assert_eq!(parsed(&found), expected);
     assert_eq!(found.notes, ["without broken: its document is no object"]);
@@ -142,8 +143,9 @@ fn consolidated_metadata_of_a_parent_describe_inner_groups_of_remote_stores() {
                 let read = block_on(Hierarchy::read_documents(store, &key(path), &engine()));
                 HierarchyDocument::of(&read, &key(path), make)
             });
-            let [local, remote]: [Value; 2] = [local, remote]
-                .map(|whole| serde_json::from_slice(&whole.unwrap().text()).unwrap());
+            let [local, remote]: [Value; 2] = [local, remote].map(|whole| {
+                serde_json::from_slice(&whole.unwrap().text(&Key::root()).unwrap()).unwrap()
+            });
             assert_eq!(local, remote, "{path}");
         }
     }
@@ -300,7 +302,7 @@ fn a_node_of_invalid_json_is_named_in_notes_and_has_no_consolidated_copy() {
     values.push((key("b/.zarray"), zarray().to_string().into_bytes()));
     let store = MemoryStore::new(values);
     let whole = block_on(zom_json(&store, &Key::root(), &engine())).unwrap();
-    let model: Value = serde_json::from_slice(&whole.text()).unwrap();
+    let model: Value = serde_json::from_slice(&whole.text(&Key::root()).unwrap()).unwrap();
     assert_eq!(model["members"].as_object().unwrap().len(), 1);
     assert_eq!(
         whole.notes,

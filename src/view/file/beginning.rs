@@ -14,6 +14,7 @@ use lru::LruCache;
 
 use super::nodes::{FileId, Nodes};
 use super::view_file::ViewFile;
+use crate::cache::bounded_lru;
 use crate::clock::Instant;
 use crate::runtime;
 use crate::store::{Object, StoreError};
@@ -37,7 +38,7 @@ pub(in crate::view) struct FilesWithGap(Mutex<LruCache<FileId, Instant>>);
 
 impl Default for FilesWithGap {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MAX_FILES)))
+        Self(Mutex::new(bounded_lru(MAX_FILES)))
     }
 }
 
@@ -63,7 +64,8 @@ impl ViewFile {
     /// Reads the beginning of an opened file, if programs need it to open the file.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] if it cannot be read: its name leads to another file from now on.
+    /// [`StoreError::Stale`] if it cannot be read: its name leads to another file from now on;
+    /// [`StoreError::TooLarge`] if the system has no memory.
     pub async fn check_beginning(&self, opened: &dyn Object) -> Result<(), StoreError> {
         let Some((nodes, file, last)) = self.netcdf() else {
             return Ok(());
@@ -85,6 +87,10 @@ impl ViewFile {
                 return Ok(());
             }
             Some(Err(stale @ StoreError::Stale { .. })) => return Err(stale),
+            // The system may have memory again, and the elements are readable.
+            Some(Err(full @ StoreError::TooLarge { .. })) if !full.is_lasting() => {
+                return Err(full);
+            }
             Some(Err(error)) => error.to_string(),
             None => format!(
                 "its first {end} bytes take more than {} ms",

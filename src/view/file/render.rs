@@ -226,7 +226,7 @@ impl Nodes {
                 let (store, engine) = (self.store(), self.engine());
                 let read = Hierarchy::read_documents(&**store, &node.key, engine).await;
                 let whole = HierarchyDocument::of(&read, &node.key, make)?;
-                let text = whole.text();
+                let text = whole.text(&node.key)?;
                 Ok(VirtualFile {
                     notes: whole.notes,
                     ..VirtualFile::text(text)

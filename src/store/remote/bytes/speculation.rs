@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lru::LruCache;
 
+use crate::cache::bounded_lru;
 use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
@@ -71,7 +72,7 @@ impl Default for Speculation {
             lookups_without_open: AtomicU32::new(0),
             typical_bytes: AtomicU64::new(0),
             unread: Mutex::new(Unread {
-                values: LruCache::new(MAX_UNREAD),
+                values: bounded_lru(MAX_UNREAD),
                 bytes: 0,
             }),
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lru::LruCache;
 
+use crate::cache::bounded_lru;
 use crate::clock::Instant;
 use crate::store::Key;
 use crate::store::remote::request::Meta;
@@ -60,7 +61,7 @@ pub(in crate::store::remote) struct AttrCache {
 impl AttrCache {
     pub(in crate::store::remote) fn new(ttl: Duration, absent_ttl: Duration) -> Self {
         Self {
-            entries: Mutex::new(LruCache::new(MAX_KEYS)),
+            entries: Mutex::new(bounded_lru(MAX_KEYS)),
             ttl,
             absent_ttl,
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lru::LruCache;
 
+use crate::cache::bounded_lru;
 use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
@@ -24,7 +25,7 @@ pub(in crate::store::remote) struct DocumentWriteTimes {
 impl Default for DocumentWriteTimes {
     fn default() -> Self {
         Self {
-            documents: Mutex::new(LruCache::new(MAX_DOCUMENTS)),
+            documents: Mutex::new(bounded_lru(MAX_DOCUMENTS)),
             is_empty: AtomicBool::new(true),
         }
     }
