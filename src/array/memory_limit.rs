@@ -105,6 +105,8 @@ impl MemoryLimit {
         evict: impl Fn(u64) -> bool,
     ) -> Result<Reservation, ReserveError> {
         loop {
+            // Created before the attempt, so that no release between the attempt and the wait is missed.
+            let freed = self.freed.notified();
             match self.try_reserve(bytes, &evict) {
                 Err(ReserveError::TimedOut) => {}
                 reserved => return reserved,
@@ -114,7 +116,7 @@ impl MemoryLimit {
                 return Err(ReserveError::TimedOut);
             }
             // Chunks that others decode become evictable once they are cached, and the cache does not notify.
-            let _ = runtime::timeout(left.min(LOOK_AGAIN), self.freed.notified()).await;
+            let _ = runtime::timeout(left.min(LOOK_AGAIN), freed).await;
         }
     }
 }
