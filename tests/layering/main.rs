@@ -44,6 +44,7 @@ const SYSTEM_CLOCK: &[&str] = &[
     "fs/local_io",
     "fuse",
     "inspect",
+    "machine/terminal",
     "main",
     "runtime/simulated",
     "store/database",
