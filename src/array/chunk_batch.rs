@@ -18,6 +18,8 @@ pub(super) struct ChunkBatch {
     pub(super) runs: u64,
     /// The run, if the batch has only one.
     pub(super) single: Option<Run>,
+    /// Whether the system had no memory for more chunks.
+    pub(super) lacks_memory: bool,
 }
 
 impl ChunkBatch {
@@ -33,6 +35,7 @@ impl ChunkBatch {
         let mut chunks = Vec::new();
         let mut positions = ChunkPositions::default();
         let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
+        let mut lacks_memory = false;
         let _ = geometry.runs(range.start, range.end, |run| {
             if runs == most_runs {
                 return ControlFlow::Break(());
@@ -44,6 +47,7 @@ impl ChunkBatch {
                 // Without memory for more chunks, the batch has those that it has.
                 let has_space = chunks.try_reserve(1).is_ok();
                 if !has_space || positions.add(run.chunk, chunks.len()).is_none() {
+                    lacks_memory = true;
                     return ControlFlow::Break(());
                 }
                 chunks.push(run.chunk);
@@ -58,6 +62,7 @@ impl ChunkBatch {
             end,
             runs,
             single: first.filter(|_| runs == 1),
+            lacks_memory,
         }
     }
 

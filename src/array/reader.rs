@@ -295,7 +295,10 @@ impl ArrayReader {
     fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<ReadBatch, StoreError> {
         let batch = ChunkBatch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
         if batch.end == at {
-            return Err(self.internal(format!("no chunk has byte {at}")));
+            return Err(match batch.lacks_memory {
+                true => self.no_memory(run.range.end - at),
+                false => self.internal(format!("no chunk has byte {at}")),
+            });
         }
         let ids = batch
             .chunks

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fuser::{INodeNo, Notifier};
+use fuser::{Errno, INodeNo, Notifier};
 
 use super::{Service, panics};
 use crate::fs::{Handle, Ino, OpenedFile};
@@ -92,10 +92,12 @@ impl Service {
         match stored {
             Ok(true) => self.fs.stats().read(since.elapsed()),
             Ok(false) => {}
-            Err(error) => {
+            // The kernel knows no such notification. Other failures, such as a lack of memory, may pass.
+            Err(error) if error.raw_os_error() == Some(Errno::EINVAL.code()) => {
                 small_files.is_refused.store(true, Ordering::Relaxed);
                 log::info!("the kernel does not take contents with an open: {error}");
             }
+            Err(error) => log::debug!("content of inode {ino}: {error}"),
         }
     }
 

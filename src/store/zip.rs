@@ -188,7 +188,7 @@ pub struct ZipStore {
 /// Limit of cached decoded bytes; they only serve consecutive reads of the kernel, which caches the rest. That is room
 /// for two entries of each of a dozen readers, since a usual chunk has a few MiB.
 const LOCAL_DECODED_MAX_BYTES: u64 = 88 << 20;
-/// As [`LOCAL_DECODED_MAX_BYTES`], for a remote archive, whose entries are fetched ahead.
+/// The same limit for a remote archive, whose entries are fetched ahead.
 const REMOTE_DECODED_MAX_BYTES: u64 = 256 << 20;
 /// Limit in bytes of the cache of compressed entries: two entries of the largest size that is decoded whole.
 const COMPRESSED_MAX_BYTES: u64 = 2 * WHOLE_MAX_BYTES;
