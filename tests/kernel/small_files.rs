@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::Advice;
 
@@ -28,6 +28,12 @@ fn a_small_file_is_read_without_a_read_request_and_a_larger_one_with() {
         .map(|(i, size)| (format!("c/{i}"), pattern(i as u64, size)))
         .collect();
     write_directory(source.path(), &files);
+    // A file that was written just now can change again without a change of its time, so its first read waits.
+    let before = SystemTime::now() - Duration::from_secs(60);
+    for (name, _) in &files {
+        let file = File::options().write(true).open(source.path().join(name));
+        file.unwrap().set_modified(before).unwrap();
+    }
     let env = [("ZARRFS_LOG", "fuser=debug")];
     let mount = Foreground::new(&[], &env, source.path(), &["--passthrough", "off"]);
     for (name, content) in &files[..SIZES.len()] {
