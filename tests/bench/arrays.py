@@ -3,36 +3,44 @@
 
     scripts/bench-arrays [CODEC ...] [--mib N] [--reps N] [--json FILE] [--zarrfs FILE]
 
-Codecs: none lz4 zstd zlib shard slab; all by default (slab: lz4 in chunks that a scan in C order
-crosses 256 times). The same array of float32 is read whole by `cat` from a directory and from a zip
-of stored entries, and into memory by zarr-python, by zarr-python with the pipeline of zarrs, and by
-tensorstore; each repetition has them one after the other, in another order each time, with the
-sources in the page cache. `bare` is a file of the same size from a file system that only answers
-from memory: the cost of FUSE itself. Figures are medians; ratios are to the fastest library of the
-same run. Libraries that are not installed are left out.
+Codecs: none lz4 zstd zlib shard slab deflate; all by default (slab: lz4 in chunks that a scan in C
+order crosses 256 times; deflate: chunks without a codec in deflated entries of a zip). The same
+array of float32 is read whole by `cat` from a directory and from a zip of stored entries, and by
+zarr-python, by zarr-python with the pipeline of zarrs, and by tensorstore: into memory, and into a
+.npy file in /dev/shm (`file`). Each repetition has them one after the other, in another order each
+time, with the sources in the page cache. `bare` is a file of the same size from a file system that
+only answers from memory: the cost of FUSE itself. Figures are medians; ratios are to the fastest
+library of the same run, into memory and as a file. Libraries that are not installed are left out.
 """
-import argparse
-import json
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench/arrays"
-CODECS = ("none", "lz4", "zstd", "zlib", "shard", "slab")
+import shared
+from shared import add, say, warm
+
+WORK = shared.WORK / "arrays"
+CODECS = ("none", "lz4", "zstd", "zlib", "shard", "slab", "deflate")
+LIBRARIES = ("zarr-python", "zarrs", "tensorstore")
 PLANE = 1024
 
 LIBRARY = """
-import sys, time
-kind, path = sys.argv[1:]
+import os, resource, sys, time
+import numpy as np
+kind, path, file = sys.argv[1:]
 if kind == "tensorstore":
     import tensorstore as ts
     start = time.perf_counter()
-    z = ts.open({"driver": "zarr3", "kvstore": {"driver": "file", "path": path}}).result()
+    kvstore = {"driver": "file", "path": path}
+    if ".zip/" in path:
+        archive, _, inside = path.partition(".zip/")
+        kvstore = {"driver": "zip", "base": {"driver": "file", "path": archive + ".zip"}, "path": inside + "/"}
+    z = ts.open({"driver": "zarr3", "kvstore": kvstore}).result()
     a = z.read().result()
 else:
     import zarr
@@ -41,15 +49,14 @@ else:
         zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
     start = time.perf_counter()
     a = zarr.open_array(path, mode="r")[...]
-print(time.perf_counter() - start, float(a.sum(dtype="f8")))
+if file:
+    np.save(file, a)
+    os.unlink(file)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
-def say(*words):
-    print(*words, file=sys.stderr, flush=True)
-
-
-def make(directory, mib):
+def make(directory, mib, names):
     """The arrays: waves with a little noise, rounded as instruments do."""
     import numpy as np
     import zarr
@@ -67,9 +74,10 @@ def make(directory, mib):
     rng = np.random.default_rng(0)
     y, x = np.mgrid[0:PLANE, 0:PLANE].astype("f4")
     planes = mib // 4
+    unfinished = directory.with_suffix(".unfinished")
     arrays = {
-        name: zarr.create_array(str(directory / name), shape=(planes, PLANE, PLANE), dtype="f4", zarr_format=3, overwrite=True, **kind)
-        for name, kind in kinds.items()
+        name: zarr.create_array(str(unfinished / name), shape=(planes, PLANE, PLANE), dtype="f4", zarr_format=3, overwrite=True, **kinds[name])
+        for name in names
     }
     for first in range(0, planes, 8):
         block = np.stack([
@@ -79,27 +87,21 @@ def make(directory, mib):
         ]).astype("f4")
         for array in arrays.values():
             array[first:first + len(block)] = block
+    for name in names:
+        (unfinished / name).rename(directory / name)
+    unfinished.rmdir()
 
 
-def inputs(mib):
-    directory, archive = WORK / f"dir-{mib}", WORK / f"store-{mib}.zip"
+def zipped(directory, codec, level):
+    """A zip of the array: of stored entries (level 0) or of deflated ones."""
+    archive = directory.with_name(f"{directory.name}-{codec}-{level}.zip")
     if not archive.exists():
-        say(f"writing arrays of {mib} MiB")
-        make(directory, mib)
-        partial = archive.with_suffix(".new")
-        partial.unlink(missing_ok=True)
-        subprocess.run(["zip", "-0qr", partial, "."], cwd=directory, check=True)
-        next(p for p in (partial, Path(f"{partial}.zip")) if p.exists()).rename(archive)
-    return directory, archive
-
-
-def warm(path):
-    """Has the system read a source, so that no contender waits for a disk."""
-    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-    for file in files:
-        with open(file, "rb", buffering=0) as f:
-            while f.read(1 << 22):
-                pass
+        say(f"writing {archive}")
+        unfinished = archive.with_suffix(".partial.zip")
+        unfinished.unlink(missing_ok=True)
+        subprocess.run(["zip", f"-{level}qr", unfinished, codec], cwd=directory, check=True)
+        unfinished.rename(archive)
+    return archive
 
 
 class Mounted:
@@ -132,9 +134,9 @@ def through_mount(zarrfs, source, codec):
         return seconds, mounted.peak_mib()
 
 
-def by_library(kind, path):
-    done = subprocess.run([sys.executable, "-c", LIBRARY, kind, path], capture_output=True, text=True)
-    return (float(done.stdout.split()[0]), None) if done.returncode == 0 else None
+def by_library(kind, path, file=""):
+    done = subprocess.run([sys.executable, "-c", LIBRARY, kind, path, file], capture_output=True, text=True)
+    return tuple(map(float, done.stdout.split())) if done.returncode == 0 else None
 
 
 def by_bare(bare, mib):
@@ -152,51 +154,60 @@ def by_bare(bare, mib):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("codecs", nargs="*", choices=[*CODECS, []], metavar="CODEC")
     parser.add_argument("--mib", type=int, default=512)
-    parser.add_argument("--reps", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--before", type=Path, help="another zarrfs to compare with")
     parser.add_argument("--bare", type=Path)
     given = parser.parse_args()
-    WORK.mkdir(parents=True, exist_ok=True)
-    directory, archive = inputs(given.mib)
+    codecs = given.codecs or CODECS
+    directory = WORK / str(given.mib)
+    directory.mkdir(parents=True, exist_ok=True)
+    absent = [name for name in {"none" if codec == "deflate" else codec for codec in codecs} if not (directory / name).exists()]
+    if absent:
+        say(f"writing arrays of {given.mib} MiB")
+        make(directory, given.mib, absent)
     results = {}
-    for codec in given.codecs or CODECS:
+    for codec in codecs:
+        if codec == "deflate":
+            array, archive = "none", zipped(directory, "none", 1)
+            mounts = {"zarrfs-zip": (given.zarrfs, archive), "before-zip": (given.before, archive)}
+            path = f"{archive}/none"
+        else:
+            array, archive, path = codec, zipped(directory, codec, 0), directory / codec
+            mounts = {"zarrfs": (given.zarrfs, directory), "zarrfs-zip": (given.zarrfs, archive),
+                      "before": (given.before, directory), "before-zip": (given.before, archive)}
         contenders = {
-            "zarrfs": lambda: through_mount(given.zarrfs, directory, codec),
-            "zarrfs-zip": lambda: through_mount(given.zarrfs, archive, codec),
-            "zarr-python": lambda: by_library("zarr-python", directory / codec),
-            "zarrs": lambda: by_library("zarrs", directory / codec),
-            "tensorstore": lambda: by_library("tensorstore", directory / codec),
+            name: partial(through_mount, zarrfs, source, array) for name, (zarrfs, source) in mounts.items() if zarrfs
         }
-        if given.before:
-            contenders["before"] = lambda: through_mount(given.before, directory, codec)
-            contenders["before-zip"] = lambda: through_mount(given.before, archive, codec)
-        if given.bare:
+        for library in () if given.only_zarrfs else LIBRARIES:
+            contenders[library] = partial(by_library, library, path)
+            contenders[f"{library} file"] = partial(by_library, library, path, f"/dev/shm/zarrfs-bench-{os.getpid()}.npy")
+        if given.bare and not given.only_zarrfs:
             contenders["bare"] = lambda: by_bare(given.bare, given.mib)
-        seconds, peaks = {}, {}
+        row, memory = f"{codec}, s", f"{codec} peak memory, MiB"
         for _ in range(given.reps):
             for name in random.sample(list(contenders), len(contenders)):
-                warm(archive if name.endswith("zip") else directory / codec)
+                warm(archive if codec == "deflate" or name.endswith("zip") else directory / codec)
                 measured = contenders[name]()
                 if measured:
-                    seconds.setdefault(name, []).append(measured[0])
-                    peaks[name] = measured[1]
+                    add(results, row, name, measured[0])
+                    if measured[1]:
+                        add(results, memory, name, measured[1])
+        seconds, peaks = results[row], results[memory]
         median = {name: statistics.median(values) for name, values in seconds.items()}
-        libraries = {name: median[name] for name in ("zarr-python", "zarrs", "tensorstore") if name in median}
-        best = min(libraries, key=libraries.get, default=None)
+        best = [
+            min((name for name in names if name in median), key=median.get, default=None)
+            for names in (LIBRARIES, [f"{library} file" for library in LIBRARIES])
+        ]
         print(f"{codec}: {given.mib} MiB")
         for name, value in sorted(median.items(), key=lambda pair: pair[1]):
             spread = f"{min(seconds[name]):.2f}..{max(seconds[name]):.2f}"
-            ratio = f"  {value / libraries[best]:.2f} of {best}" if best and name not in libraries else ""
-            peak = f"  peak {peaks[name]:.0f} MiB" if peaks[name] else ""
-            print(f"  {name:12} {value:6.2f} s ({spread})  {given.mib / value:6.0f} MiB/s{ratio}{peak}", flush=True)
-        results[codec] = seconds
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1))
+            is_library = name.removesuffix(" file") in LIBRARIES
+            ratios = [f"{value / median[peer]:.2f} of {peer}" for peer in best if peer and not is_library]
+            peak = f"  peak {max(peaks[name]):.0f} MiB" if name in peaks else ""
+            print(f"  {name:16} {value:6.2f} s ({spread})  {given.mib / value:6.0f} MiB/s  {', '.join(ratios)}{peak}", flush=True)
+    shared.write(given.json, results)
 
 
 main()

@@ -23,19 +23,19 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import remote
-from remote import ROOT, Served, row, say, total
+import shared
+from remote import Served, row, total
+from shared import ROOT, say
 
-WORK = ROOT / "target/bench/cluster"
+WORK = shared.WORK / "cluster"
 DATA = WORK / "data"
 CACHE_MOUNTS = 4
 MODES = {"different": "different variables", "same": "the same variable"}
@@ -335,7 +335,8 @@ def measure(given, stack):
         say(f"{number + 1}/{given.reps} without a limit")
         most = max(counts)
         results.setdefault((0, "different", most), []).append(bench.scale(most, 0, "different"))
-        results.setdefault((0, "curl", most), []).append(bench.curl(most))
+        if not given.only_zarrfs:
+            results.setdefault((0, "curl", most), []).append(bench.curl(most))
         for mbit in given.mbit:
             for mode in MODES:
                 for count in counts:
@@ -348,32 +349,30 @@ def measure(given, stack):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--mbit", type=int, nargs="+", default=[200, 50, 25], help="rate of the link of each host")
     parser.add_argument("--ms", type=int, default=20, help="added to every request")
-    parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--mib", type=int, default=32, help="size of each variable, in chunks of 1 MiB")
     parser.add_argument("--volume-servers", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if os.geteuid() != 0:
         raise SystemExit("bench-cluster needs root: it creates network namespaces")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
     with ExitStack() as stack:
         try:
             results, caches, counts = measure(given, stack)
         except Unavailable as error:
             print(f"skipped: no network namespaces with limited links here ({error})")
             return
-    table = [*scale_rows(results, counts, given.mbit), *cache_rows(given.mbit[0], caches)]
-    remote.show(table)
-    if given.json:
-        named = {" ".join(map(str, key)): found for key, found in results.items()}
-        given.json.write_text(json.dumps({"scale": named, "disk_cache": caches}, indent=1))
+    named = {"disk cache": {name: [{"s": sum(one["s"]), "get_requests": one["gets"]} for one in found] for name, found in caches.items()}}
+    for (mbit, mode, count), found in results.items():
+        if mode != "idle":
+            speeds = [{"mb_per_s": one["per_s"] / 1e6} for one in found]
+            named.setdefault(f"{mbit} Mbit/s" if mbit else "no limit", {}).setdefault(hosts_text(count), {})[mode] = speeds
+    shared.write(given.json, shared.flat(named, ("curl",)))
+    if not given.only_zarrfs:
+        remote.show([*scale_rows(results, counts, given.mbit), *cache_rows(given.mbit[0], caches)])
 
 
 main()

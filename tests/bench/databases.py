@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
 """Speed and memory of databases, beside a zip of the same keys.
 
-    scripts/bench-databases [--reps N] [--zarrfs FILE]
+    scripts/bench-databases [--keys N] [--mib N] [--reps N] [--json FILE] [--zarrfs FILE]
 
 Inputs are made once, under target/bench (about 4 GB of disk): 1,000,000 small keys below one prefix, and
-an array of 512 MiB in chunks of 2 MiB. Every repetition mounts anew and has the contenders one after
+an array of 512 MiB in chunks of 2 MiB (--keys, --mib). Every repetition mounts anew and has the contenders one after
 the other. Figures are medians over the repetitions, ratios are those to the zip.
 
 A mount of a zip answers no OPEN and no RELEASE requests, because its content cannot change: a small key takes two
 requests, and four in a mount of a database. `zip-open` has one more entry, which is empty, and so its mount
 answers these requests too. Small keys are compared with it.
 """
-import argparse
 import os
 import random
 import shutil
 import sqlite3
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -29,30 +27,28 @@ import numpy
 import zarr
 from numcodecs import Zstd
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench/databases"
-KEYS, READ_KEYS = 1_000_000, 20_000
+import shared
+from shared import say
+
+WORK = shared.WORK / "databases"
+READ_KEYS = 20_000
 KINDS = ["zip", "zip-open", "sqlite", "lmdb-0.9", "lmdb-1.0"]
 SMALL = "20,000 keys, s"
 MAP_BYTES = 1 << 40
 
 
-def say(*words):
-    print(*words, file=sys.stderr, flush=True)
-
-
-def small_keys():
+def small_keys(count):
     """Compressed chunks of 100 to 1023 bytes."""
     noise = random.Random(1).randbytes(64 << 20)
-    for index in range(KEYS):
+    for index in range(count):
         start = index * 61 % (63 << 20)
         yield f"a/{index}", noise[start:start + 100 + index * 2654435761 % 924]
 
 
-def array_keys():
+def array_keys(mib):
     """The keys of an array whose chunks are compressed to about two thirds."""
     store = zarr.KVStore({})
-    numbers = numpy.random.default_rng(1).integers(0, 1 << 20, 64 << 18, dtype="i4")
+    numbers = numpy.random.default_rng(1).integers(0, 1 << 20, mib << 15, dtype="i4")
     shape = (8 * len(numbers),)
     root = zarr.open_group(store, mode="w")
     array = root.create_dataset("x", shape=shape, chunks=(512 << 10,), dtype="i4", compressor=Zstd(1))
@@ -83,21 +79,25 @@ def write(kind, path, items):
         environment.close()
 
 
-def inputs():
+def inputs(given):
+    """Returns the paths of the keys and of the array, without the kind."""
     WORK.mkdir(parents=True, exist_ok=True)
-    for name, items in (("keys", small_keys), ("array", array_keys)):
+    paths = []
+    for name, count, items in (("keys", given.keys, small_keys), ("array", given.mib, array_keys)):
         made = None
+        paths.append(WORK / f"{name}-{count}")
         for kind in KINDS:
-            path = WORK / f"{name}.{kind}"
+            path = Path(f"{paths[-1]}.{kind}")
             if path.exists():
                 continue
             say(f"writing {path.name}")
-            made = made or (items() if name == "array" else None)
+            made = made or (items(count) if name == "array" else None)
             new = path.with_name(f"{path.name}.new")
             shutil.rmtree(new, ignore_errors=True)
             new.unlink(missing_ok=True)
-            write(kind, new, made or items())
+            write(kind, new, made or items(count))
             new.rename(path)
+    return paths
 
 
 def warm(path):
@@ -134,13 +134,13 @@ def timed(work):
     return time.perf_counter() - start
 
 
-def find(mount):
+def find(mount, keys):
     found = subprocess.run(["find", mount.directory / "a"], stdout=subprocess.PIPE, check=True).stdout
-    assert found.count(b"\n") == KEYS + 1, found[:200]
+    assert found.count(b"\n") == keys + 1, found[:200]
 
 
-def read_keys(mount):
-    for index in random.Random(2).sample(range(KEYS), READ_KEYS):
+def read_keys(mount, keys):
+    for index in random.Random(2).sample(range(keys), READ_KEYS):
         with open(mount.directory / "a" / str(index), "rb", buffering=0) as file:
             assert len(file.read(2000)) == 100 + index * 2654435761 % 924
 
@@ -150,35 +150,39 @@ def decode(mount):
     subprocess.run(["dd", f"if={view}", "of=/dev/null", "bs=1M", "status=none"], check=True)
 
 
-def measure(zarrfs, kind):
+def measure(given, keys, array):
     figures = {}
-    with Mount(zarrfs, WORK / f"keys.{kind}") as mount:
+    with Mount(given.zarrfs, keys) as mount:
         figures["ready, s"] = mount.ready
-        figures["find, s"] = timed(lambda: find(mount))
+        figures["find, s"] = timed(lambda: find(mount, given.keys))
         figures["RSS after find, MiB"] = mount.rss_mib()
-    with Mount(zarrfs, WORK / f"keys.{kind}") as mount:
-        figures[SMALL] = timed(lambda: read_keys(mount))
-    with Mount(zarrfs, WORK / f"array.{kind}") as mount:
-        figures["512 MiB array, s"] = timed(lambda: decode(mount))
+    with Mount(given.zarrfs, keys) as mount:
+        figures[SMALL] = timed(lambda: read_keys(mount, given.keys))
+    with Mount(given.zarrfs, array) as mount:
+        figures[f"{given.mib} MiB array, s"] = timed(lambda: decode(mount))
     return figures
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
-    options = parser.parse_args()
-    inputs()
+    parser = shared.options_of(__doc__, reps=5)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--mib", type=int, default=512, help="of the array, a multiple of 16")
+    given = parser.parse_args()
+    given.zarrfs = given.zarrfs.resolve()
+    paths = inputs(given)
     runs = {kind: [] for kind in KINDS}
-    for repetition in range(options.reps):
+    for repetition in range(given.reps):
         for kind in KINDS[repetition % len(KINDS):] + KINDS[:repetition % len(KINDS)]:
-            for name in ("keys", "array"):
-                warm(WORK / f"{name}.{kind}")
-            runs[kind].append(measure(options.zarrfs.resolve(), kind))
+            sources = [Path(f"{path}.{kind}") for path in paths]
+            for source in sources:
+                warm(source)
+            runs[kind].append(measure(given, *sources))
     for figure in runs["zip"][0]:
         medians = {kind: statistics.median(run[figure] for run in runs[kind]) for kind in KINDS}
         base = medians["zip-open" if figure == SMALL else "zip"]
         print(f"{figure:22}", *(f"{kind} {value:.3f} ({value / base:.2f})  " for kind, value in medians.items()))
+    shared.write(given.json, {
+        f"{kind} {figure}": {"zarrfs": [run[figure] for run in found]} for kind, found in runs.items() for figure in found[0]})
 
 
 if __name__ == "__main__":

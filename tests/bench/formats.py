@@ -4,12 +4,11 @@ with stored chunks to the keys of the store.
 Also how long headers of large files and of files of many variables take.
 """
 
-import argparse
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -17,12 +16,14 @@ import numcodecs
 import numpy as np
 import zarr
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--zarrfs", required=True)
+import shared
+from shared import add, say, warm
+
+parser = shared.options_of(__doc__)
 parser.add_argument("--large", help="where tests/views/large.py has written its stores")
 parser.add_argument("--mib", type=int, default=512)
-parser.add_argument("--reps", type=int, default=3)
 args = parser.parse_args()
+results = {}
 
 
 def write(path):
@@ -44,7 +45,6 @@ def write(path):
         for at in range(0, times, 16):
             count = min(16, times - at)
             array[at : at + count] = plane + np.arange(at, at + count, dtype="f4")[:, None, None]
-    return [name for name in group]
 
 
 def write_tables(path):
@@ -97,65 +97,65 @@ def read(*paths):
     return time.perf_counter() - begin
 
 
-with tempfile.TemporaryDirectory() as scratch:
-    source = os.path.join(scratch, "bench.zarr")
-    groups = write(source)
-    print(f"{args.mib} MiB each, median of {args.reps}; seconds, and the ratio to .npy")
-    for group in sorted(groups):
-        files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc", f"{group}.h5", "x.nii", "x.mrc", "x.fits"]
-        with Mount(source) as mount:
-            files += [name for name in os.listdir(mount / group / ".zarrfs") if name.endswith(".tif")]
-        seconds = {name: [] for name in files}
-        for _ in range(args.reps):
-            for name in files:
-                # A new mount: nothing is decoded yet, and the kernel has nothing of the file.
-                with Mount(source) as mount:
-                    seconds[name].append(read(mount / group / ".zarrfs" / name))
-        medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
-        figures = [f"{name} {s:.2f} ({s / medians['x.npy']:.2f})" for name, s in medians.items()]
-        # A picture has the first plane alone.
-        pictures = []
-        for _ in range(args.reps):
-            with Mount(source) as mount:
-                pictures.append(read(mount / group / ".zarrfs" / "x.png"))
-        figures.append(f"x.png {statistics.median(pictures):.3f} s")
-        print(f"{group:8}", "  ".join(figures))
-
-    write_tables(source)
-    files = {".npy": ["n.npy", "v.npy"], ".parquet": ["table.parquet"], ".csv": ["table.csv"]}
-    seconds = {name: [] for name in files}
+def medians(row, names, measure, unit="s"):
+    """Returns the median of each name; its measures take turns."""
     for _ in range(args.reps):
-        for name, parts in files.items():
+        for name in names:
+            # A new mount: nothing is decoded yet, and the kernel has nothing of the file.
             with Mount(source) as mount:
-                seconds[name].append(sum(read(mount / "table" / ".zarrfs" / part) for part in parts))
-    medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
-    print("table   ", "  ".join(f"{name} {s:.2f} ({s / medians['.npy']:.2f})" for name, s in medians.items()))
+                add(results, f"{row} {name}, {unit}", "zarrfs", measure(mount, name))
+    return {name: statistics.median(results[f"{row} {name}, {unit}"]["zarrfs"]) for name in names}
 
-    write_cells(source)
-    files = {"X.npy": "cells/X/.zarrfs/X.npy", ".h5ad": "cells/.zarrfs/cells.h5ad"}
-    seconds = {name: [] for name in files}
-    for _ in range(args.reps):
-        for name, path in files.items():
-            with Mount(source) as mount:
-                seconds[name].append(read(mount / path))
-    medians = {name: statistics.median(all_of) for name, all_of in seconds.items()}
-    print("cells   ", "  ".join(f"{name} {s:.2f} ({s / medians['X.npy']:.2f})" for name, s in medians.items()))
 
-    # The stored chunks, key by key and as one file.
-    for group, names in ("none", ["x.packed.nc", "x.packed.tif"]), ("zlib", ["x.packed.nc", "x.packed.tif"]):
-        with Mount(source) as mount:
-            names = [name for name in names if (mount / group / ".zarrfs" / name).exists()]
-        speeds = {name: [] for name in ["keys", *names]}
-        for _ in range(args.reps):
-            for name in speeds:
-                with Mount(source) as mount:
-                    keys = [path for path in sorted((mount / group / "x" / "c").rglob("*")) if path.is_file()]
-                    files = keys if name == "keys" else [mount / group / ".zarrfs" / name]
-                    size = sum(path.stat().st_size for path in files)
-                    speeds[name].append(size / read(*files) / 2**20)
-        medians = {name: statistics.median(all_of) for name, all_of in speeds.items()}
-        figures = [f"{name} {speed:.0f} MiB/s ({speed / medians['keys']:.2f})" for name, speed in medians.items()]
-        print(f"{group:8} as stored:", "  ".join(figures))
+def shown(found, unit="s"):
+    """The medians, with their ratio to the first one."""
+    first = next(iter(found.values()))
+    return "  ".join(f"{name} {value:.2f} {unit} ({value / first:.2f})" for name, value in found.items())
+
+
+source = shared.WORK / f"formats-{args.mib}.zarr"
+if not source.exists():
+    say(f"writing {source}")
+    unfinished = source.with_suffix(".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    write(unfinished)
+    write_tables(unfinished)
+    write_cells(unfinished)
+    unfinished.rename(source)
+
+print(f"{args.mib} MiB each, median of {args.reps}; seconds, and the ratio to .npy")
+for group in ("cubes", "none", "zlib", "zstd"):
+    warm(source / group)
+    files = ["x.npy", f"{group}.nc", f"{group}.cdf.nc", f"{group}.h5", "x.nii", "x.mrc", "x.fits"]
+    with Mount(source) as mount:
+        files += [name for name in os.listdir(mount / group / ".zarrfs") if name.endswith(".tif")]
+    found = medians(group, files, lambda mount, name: read(mount / group / ".zarrfs" / name))
+    # A picture has the first plane alone.
+    picture = medians(group, ["x.png"], lambda mount, name: read(mount / group / ".zarrfs" / name))["x.png"]
+    print(f"{group:8}", shown(found), f" x.png {picture:.3f} s", flush=True)
+
+warm(source / "table")
+files = {".npy": ["n.npy", "v.npy"], ".parquet": ["table.parquet"], ".csv": ["table.csv"]}
+found = medians("table", files, lambda mount, name: sum(read(mount / "table/.zarrfs" / part) for part in files[name]))
+print("table   ", shown(found), flush=True)
+
+warm(source / "cells")
+files = {"X.npy": "cells/X/.zarrfs/X.npy", ".h5ad": "cells/.zarrfs/cells.h5ad"}
+print("cells   ", shown(medians("cells", files, lambda mount, name: read(mount / files[name]))), flush=True)
+
+# The stored chunks, key by key and as one file.
+for group in ("none", "zlib"):
+    with Mount(source) as mount:
+        views = [mount / group / ".zarrfs" / name for name in ("x.packed.nc", "x.packed.tif")]
+        names = ["keys", *(view.name for view in views if view.exists())]
+
+    def speed(mount, name):
+        keys = [path for path in sorted((mount / group / "x" / "c").rglob("*")) if path.is_file()]
+        files = keys if name == "keys" else [mount / group / ".zarrfs" / name]
+        size = sum(path.stat().st_size for path in files)
+        return size / read(*files) / 2**20
+
+    print(f"{group:8} as stored:", shown(medians(f"{group} as stored", names, speed, "MiB/s"), "MiB/s"), flush=True)
 
 if args.large:
     for store, name in [("many.zarr", "root.nc"), ("sparse.zarr", "root.nc"), ("sparse.zarr", "root.cdf.nc")]:
@@ -163,5 +163,8 @@ if args.large:
             for what in "first", "again":
                 begin = time.perf_counter()
                 subprocess.run(["ncdump", "-h", mount / ".zarrfs" / name], stdout=subprocess.DEVNULL, check=True)
-                print(f"ncdump -h of {store} {name}, {what}: {time.perf_counter() - begin:.3f} s")
-sys.exit(0)
+                seconds = time.perf_counter() - begin
+                add(results, f"ncdump -h of {store} {name}, {what}, s", "zarrfs", seconds)
+                print(f"ncdump -h of {store} {name}, {what}: {seconds:.3f} s")
+
+shared.write(args.json, results)

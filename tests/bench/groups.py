@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Measures the directory of views of a group against the number of its arrays; prints a table.
 
-    scripts/bench-arrays groups [ARRAYS ...] [--reps N] [--zarrfs FILE] [--before FILE]
+    scripts/bench-arrays groups [ARRAYS ...] [--reps N] [--json FILE] [--zarrfs FILE] [--before FILE]
 
 Each command runs on a fresh mount. A cell has the seconds of the command and, in brackets, the processor seconds of the
 daemon. The last column is the processor time per array, divided by that of the smallest group of at least 100 arrays:
 1 if it grows with the number of arrays. Not a test: nothing here fails for being slow.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -18,8 +17,10 @@ import subprocess
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench/groups"
+import shared
+from shared import add
+
+WORK = shared.WORK / "groups"
 COMMANDS = {
     "ls .zarrfs": "ls {}",
     "ls -l .zarrfs": "ls -l {}",
@@ -119,37 +120,42 @@ def measure(zarrfs, group, command, below=""):
         subprocess.run([zarrfs, "umount", mountpoint], check=True)
 
 
-def median(runs):
-    return [statistics.median(values) for values in zip(*runs)]
+def medians(given, results, row, *measured):
+    """Measures as often as asked for each zarrfs; yields its name and the medians of seconds and processor seconds."""
+    for name, binary in {"zarrfs": given.zarrfs, "before": given.before}.items():
+        if binary:
+            for _ in range(given.reps):
+                for unit, value in zip(("s", "CPU s"), measure(binary.resolve(), *measured)):
+                    add(results, f"{row}, {unit}", name, value)
+            yield name, *(statistics.median(results[f"{row}, {unit}"][name]) for unit in ("s", "CPU s"))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("arrays", nargs="*", type=int, default=[10, 100, 1000, 4000, 20000])
-    parser.add_argument("--reps", type=int, default=3)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--before", type=Path, help="another zarrfs to compare with")
     given = parser.parse_args()
-    binaries = {"zarrfs": given.zarrfs.resolve()}
-    if given.before:
-        binaries["before"] = given.before.resolve()
     WORK.mkdir(parents=True, exist_ok=True)
+    results = {}
     print("| | " + " | ".join(f"{count:,} arrays" for count in given.arrays) + " | growth |")
     for kind, make in KINDS.items():
         groups = [source(kind, make, count) for count in given.arrays]
         for label, command in COMMANDS.items():
-            for binary, path in binaries.items():
-                found = [median([measure(path, group, command) for _ in range(given.reps)]) for group in groups]
-                cells = [f"{wall:.2f} s ({cpu:.2f})" for wall, cpu in found]
-                per_array = [cpu / count for count, (_, cpu) in zip(given.arrays, found) if count >= 100]
+            found = {}
+            for count, group in zip(given.arrays, groups):
+                for binary, wall, cpu in medians(given, results, f"{kind}, {count} arrays, {label}", group, command):
+                    found.setdefault(binary, []).append((wall, cpu))
+            for binary, figures in found.items():
+                cells = [f"{wall:.2f} s ({cpu:.2f})" for wall, cpu in figures]
+                per_array = [cpu / count for count, (_, cpu) in zip(given.arrays, figures) if count >= 100]
                 growth = f"{per_array[-1] / per_array[0]:.1f}" if per_array and per_array[0] else ""
                 print(f"| {kind}, `{label}`, {binary} | " + " | ".join(cells) + f" | {growth} |", flush=True)
     group = source("chunks", make_chunks, 1000)
-    for binary, path in binaries.items():
-        for command in ("ls -l {}", "ls -lR {}/chunks"):
-            wall, cpu = median([measure(path, group, command, "a") for _ in range(given.reps)])
-            what = command.format(".zarrfs")
-            print(f"an array of 1,000 chunks, `{what}`, {binary}: {wall:.2f} s ({cpu:.2f})", flush=True)
+    for command in ("ls -l {}", "ls -lR {}/chunks"):
+        what = f"an array of 1,000 chunks, {command.format('.zarrfs')}"
+        for binary, wall, cpu in medians(given, results, what, group, command, "a"):
+            print(f"{what}, {binary}: {wall:.2f} s ({cpu:.2f})", flush=True)
+    shared.write(given.json, results)
 
 
 if __name__ == "__main__":

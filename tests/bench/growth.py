@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 """How the cost of a mount grows with its work; prints tables.
 
-    scripts/bench-growth [ROW ...] [--reps N] [--most-keys N] [--zarrfs FILE]
+    scripts/bench-growth [ROW ...] [--reps N] [--most-keys N] [--json FILE] [--zarrfs FILE]
 
 Rows: keys chunks readers; all by default. `scripts/bench-arrays groups` has the row of arrays in a group. The last
 column is the cost per unit of the largest work, divided by that of the smallest one that takes at least 20 ms: 1 if the
 cost grows with the work, less if it grows slower. Each figure is the median of fresh mounts, with the source in the page
 cache. Not a test: nothing here fails for being slow.
 """
-import argparse
 import json
 import statistics
 import subprocess
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import native_tree
-from native_tree import MIB, ROOT, WORK, ZipWriter, mounted, say
+import shared
+from native_tree import MIB, WORK, ZipWriter, mounted
+from shared import add, say
 
 # Work that takes less is mostly the start of a program, in seconds.
 MEASURABLE_S = 0.02
@@ -36,13 +36,14 @@ def growth(work, costs):
     return f"{last_cost / last / (first_cost / first):.2f}"
 
 
-def table(title, work, unit, rows):
-    """Prints a table; `rows` has the text of each cell and, if it is a cost, the seconds."""
+def table(title, work, unit, results, rows):
+    """Prints a table; `rows` has the name of each with its unit, and the format of a cell."""
     print(f"| {title} | " + " | ".join(f"{units:,} {unit}" for units in work) + " | growth |")
     print("|---" * (len(work) + 2) + "|")
-    for name, cells, seconds in rows:
-        last = growth(work, seconds) if seconds else ""
-        print(f"| {name} | " + " | ".join(cells) + f" | {last} |", flush=True)
+    for name, form in rows:
+        values = [statistics.median(results[f"{title}, {units} {unit}, {name}"]["zarrfs"]) for units in work]
+        last = growth(work, values) if name.endswith(", s") else ""
+        print(f"| {name.rpartition(', ')[0]} | " + " | ".join(map(form.format, values)) + f" | {last} |", flush=True)
     print()
 
 
@@ -86,33 +87,30 @@ def mount(options, source, known):
     return mounted([options.zarrfs, "mount", "-f", "--force", source], known)
 
 
-def keys(options):
+def keys(options, results):
     counts = [10 ** power for power in range(3, 8) if 10 ** power <= options.most_keys]
-    ready, find, memory = [], [], []
     for count in counts:
-        source, found = zip_of_keys(count), []
+        source, row = zip_of_keys(count), f"zip, {count} keys,"
         for _ in range(options.reps):
             with mount(options, source, "a/0") as place:
-                found.append((place.ready_s, seconds_of("find . | wc -l", place), place.peak_mib()))
-        for column, values in zip((ready, find, memory), zip(*found)):
-            column.append(statistics.median(values))
-    table("zip", counts, "keys", [
-        ("ready", [f"{value:.3f} s" for value in ready], ready),
-        ("`find`", [f"{value:.3f} s" for value in find], find),
-        ("peak memory", [f"{value:.0f} MiB" for value in memory], None),
-    ])
+                add(results, f"{row} ready, s", "zarrfs", place.ready_s)
+                add(results, f"{row} `find`, s", "zarrfs", seconds_of("find . | wc -l", place))
+                add(results, f"{row} peak memory, MiB", "zarrfs", place.peak_mib())
+    rows = [("ready, s", "{:.3f} s"), ("`find`, s", "{:.3f} s"), ("peak memory, MiB", "{:.0f} MiB")]
+    table("zip", counts, "keys", results, rows)
 
 
-def chunks(options):
+def chunks(options, results):
     counts = [4 ** power for power in range(7)]
-    whole, random = [], []
+    title = "array of chunks of 64 KiB"
     for count in counts:
-        source, found = array_of_chunks(), []
+        source, row = array_of_chunks(), f"{title}, {count} chunks,"
         size = count * CHUNK_BYTES
         for _ in range(options.reps):
             with mount(options, source, ".zarrfs/array.bin") as place:
                 block = min(size, 16 * MIB)
-                first = seconds_of(f"dd if=.zarrfs/array.bin bs={block} count={size // block} status=none", place)
+                whole = f"dd if=.zarrfs/array.bin bs={block} count={size // block} status=none"
+                add(results, f"{row} read in order, s", "zarrfs", seconds_of(whole, place))
             with mount(options, source, ".zarrfs/array.bin") as place:
                 # One byte of each chunk, from the last to the first: nothing is read ahead.
                 begin = time.perf_counter()
@@ -120,20 +118,16 @@ def chunks(options):
                     for chunk in reversed(range(count)):
                         file.seek(chunk * CHUNK_BYTES)
                         file.read(1)
-                found.append((first, time.perf_counter() - begin))
-        for column, values in zip((whole, random), zip(*found)):
-            column.append(statistics.median(values))
-    table("array, chunks of 64 KiB", counts, "chunks", [
-        ("read in order", [f"{value * 1000:.1f} ms" for value in whole], whole),
-        ("one byte of each, backwards", [f"{value * 1000:.1f} ms" for value in random], random),
-    ])
+                add(results, f"{row} one byte of each, backwards, s", "zarrfs", time.perf_counter() - begin)
+    rows = [("read in order, s", "{:.4f} s"), ("one byte of each, backwards, s", "{:.4f} s")]
+    table(title, counts, "chunks", results, rows)
 
 
-def readers(options):
-    source, speeds, memory = array_of_chunks(), [], []
+def readers(options, results):
+    source, title = array_of_chunks(), "the same array, each reader its part"
     size = MOST_CHUNKS * CHUNK_BYTES
     for count in READERS:
-        found = []
+        row = f"{title}, {count} readers,"
         for _ in range(options.reps):
             with mount(options, source, ".zarrfs/array.bin") as place:
                 part = size // count // MIB
@@ -144,29 +138,25 @@ def readers(options):
                 begin = time.perf_counter()
                 with ThreadPoolExecutor(count) as pool:
                     list(pool.map(read, range(count)))
-                found.append((size / 1e6 / (time.perf_counter() - begin), place.peak_mib()))
-        for column, values in zip((speeds, memory), zip(*found)):
-            column.append(statistics.median(values))
-    table("the same array, each reader its part", READERS, "readers", [
-        ("all together", [f"{value:.0f} MB/s" for value in speeds], None),
-        ("peak memory", [f"{value:.0f} MiB" for value in memory], None),
-    ])
+                add(results, f"{row} all together, MB/s", "zarrfs", size / 1e6 / (time.perf_counter() - begin))
+                add(results, f"{row} peak memory, MiB", "zarrfs", place.peak_mib())
+    table(title, READERS, "readers", results, [("all together, MB/s", "{:.0f} MB/s"), ("peak memory, MiB", "{:.0f} MiB")])
 
 
 ROWS = {"keys": keys, "chunks": chunks, "readers": readers}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], metavar="ROW")
-    parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--most-keys", type=int, default=10**6, help="10000000 needs 3 GB of disk and of memory to make")
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     options = parser.parse_args()
     options.zarrfs = options.zarrfs.resolve()
     WORK.mkdir(parents=True, exist_ok=True)
+    results = {}
     for row in options.rows or ROWS:
-        ROWS[row](options)
+        ROWS[row](options, results)
+    shared.write(options.json, results)
 
 
 if __name__ == "__main__":

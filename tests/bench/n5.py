@@ -1,28 +1,27 @@
 #!/usr/bin/env python3
 """Speed of decoded N5 blocks: `cat x.npy` through the mount of N5 beside that of Zarr v2.
 
-    scripts/bench-n5 [CODEC ...] [--mib N] [--reps N] [--zarrfs FILE]
+    scripts/bench-n5 [CODEC ...] [--mib N] [--reps N] [--json FILE] [--zarrfs FILE]
 
 Codecs: raw zstd gzip blosc; all by default. The same array of big-endian float32 in blocks of 4 MiB is
 written by zarr-python 2 as N5 and as Zarr v2 with nested keys. Each repetition has both, one after the
 other, with the files in the page cache. Figures are medians; the ratio is that of N5 to Zarr v2, and
 should not exceed 1.1.
 """
-import argparse
 import random
 import statistics
 import subprocess
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import numcodecs as nc
 import numpy as np
 import zarr
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench/n5"
+import shared
+from shared import say, warm
+
+WORK = shared.WORK / "n5"
 PLANE = 1024
 CODECS = {"raw": None, "zstd": nc.Zstd(1), "gzip": nc.GZip(1), "blosc": nc.Blosc("lz4", 5, 1)}
 KINDS = ("n5", "v2")
@@ -59,28 +58,28 @@ def cat(zarrfs, source, codec):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__, reps=5)
     parser.add_argument("codecs", nargs="*", choices=[*CODECS, []], metavar="CODEC")
     parser.add_argument("--mib", type=int, default=512)
-    parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     given = parser.parse_args()
     sources = {kind: WORK / f"{kind}-{given.mib}" for kind in KINDS}
     for kind, path in sources.items():
         if not path.exists():
-            print(f"writing {path.name}", file=sys.stderr)
+            say(f"writing {path.name}")
             make(path, kind, given.mib)
+    results = {}
     for codec in given.codecs or CODECS:
         seconds = {kind: [] for kind in KINDS}
         for path in sources.values():
-            for file in (path / codec).rglob("*"):
-                file.is_file() and file.read_bytes()
+            warm(path / codec)
         for _ in range(given.reps):
             for kind in random.sample(KINDS, len(KINDS)):
                 seconds[kind].append(cat(given.zarrfs, sources[kind], codec))
         n5, v2 = (statistics.median(seconds[kind]) for kind in KINDS)
         spread = "  ".join(f"{kind} {min(s):.2f}..{max(s):.2f} s" for kind, s in seconds.items())
         print(f"{codec:6} {given.mib} MiB  n5 {n5:.2f} s  v2 {v2:.2f} s  ratio {n5 / v2:.2f}  ({spread})", flush=True)
+        results.update({f"{codec} {kind}, s": {"zarrfs": values} for kind, values in seconds.items()})
+    shared.write(given.json, results)
 
 
 main()

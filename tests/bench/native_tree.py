@@ -4,7 +4,7 @@
     scripts/bench [GROUP ...] [--reps N] [--contenders NAME,...] [--json FILE]
                   [--zarrfs FILE] [--before FILE]
 
-Groups: list keys chunks cold middle big deflate dir; all by default. Inputs are made once, under
+Groups: list keys chunks cold middle big deflate dir dir-keys; all by default. Inputs are made once, under
 target/bench (about 12 GB of disk). Every repetition mounts anew, so that the kernel knows nothing
 of the mount, and has the contenders one after the other, in another order each time; the sources
 are in the page cache (but in `cold`). Figures are medians over the repetitions; ratios are taken
@@ -14,11 +14,9 @@ a while is several times slower to write than other memory. Therefore each run a
 as much memory as it will fill, right before it starts. Sources are read right before a run too, because caches may be
 dropped at any time by other processes. Contenders that are not installed are omitted.
 """
-import argparse
 import array
 import contextlib
 import fcntl
-import json
 import math
 import os
 import random
@@ -27,13 +25,13 @@ import signal
 import statistics
 import struct
 import subprocess
-import sys
 import time
 import zlib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench"
+import shared
+from shared import WORK, say
+
 MIB = 1 << 20
 ENTRIES, SMALL_KEYS = 1_000_000, 100_000
 CHUNK_BYTES, CHUNKS = 2 * MIB, 512
@@ -43,10 +41,6 @@ INFLATED, DISTINCT = 256, 16
 BLOCK_BYTES = 65536
 SPAN_S = "2"
 FULL_16, FULL_32 = 0xFFFF, 0xFFFFFFFF
-
-
-def say(*words):
-    print(*words, file=sys.stderr, flush=True)
 
 
 # ---------------------------------------------------------------- inputs
@@ -186,13 +180,6 @@ def forget_pages(path):
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm(path):
-    for file in [path] if path.is_file() else path.glob("a/*"):
-        with open(file, "rb", buffering=0) as opened:
-            while opened.read(4 * MIB):
-                pass
-
-
 def list_file(name, numbers):
     path = WORK / f"{name}.list"
     path.write_text("".join(f"a/{number}\n" for number in numbers))
@@ -287,11 +274,18 @@ class Bench:
                 # Options come behind the mountpoint there.
                 return mounted(["sh", "-c", 'exec "$0" "$2" "$1"', self.options.bare, bare])
             ways["bare"] = floor
-        wanted = self.options.contenders
-        return {name: way for name, way in ways.items() if not wanted or name in ("zarrfs", "before", *wanted.split(","))}
+        return {name: way for name, way in ways.items() if self.wants(name)}
+
+    def wants(self, name):
+        wanted = "" if self.options.only_zarrfs else self.options.contenders
+        return wanted is None or name in ("zarrfs", "before", *wanted.split(","))
+
+    def need_directory(self, name):
+        """The directory with the keys of a zip, if a contender reads it."""
+        return need(name) if self.wants("ext4") or self.wants("bindfs") else None
 
     def add(self, metric, contender, value):
-        self.values.setdefault(metric, {}).setdefault(contender, []).append(value)
+        shared.add(self.values, metric, contender, value)
 
     def rounds(self, ways):
         """Each repetition's contenders, in another order each time."""
@@ -339,7 +333,7 @@ class Bench:
                 subprocess.run([self.options.randread, "keys", "2", "60", str(names)], check=True, cwd=source,
                                stdout=subprocess.DEVNULL)
         else:
-            warm(source)
+            shared.warm(source)
 
     def keys(self, place, metric, contender, processes, names):
         self.timed(place, metric, contender, [self.options.randread, "keys", str(processes), SPAN_S, str(names)])
@@ -347,7 +341,7 @@ class Bench:
     # ------------------------------------------------------------ groups
 
     def list(self):
-        source, directory = need("entries.zip"), need("entries")
+        source, directory = need("entries.zip"), self.need_directory("entries")
         ways = self.contenders(source, directory, f"a:{ENTRIES}:550")
         ways.pop("bindfs", None)
         # Only names and attributes are read.
@@ -392,7 +386,7 @@ class Bench:
         self.keys_read = []
 
     def group_keys(self):
-        source, directory = need("entries.zip"), need("entries")
+        source, directory = need("entries.zip"), self.need_directory("entries")
         self.keys_group(source, directory, f"a:{ENTRIES}:550", ENTRIES, "")
 
     def cat_chunks(self, ways, prefix, count, mib):
@@ -405,7 +399,7 @@ class Bench:
                 self.timed(place, f"{prefix}-2", name, f"xargs -P 2 -n {count // 2} cat < {names} > /dev/null", mib)
 
     def chunks(self):
-        source, directory = need("chunks.zip"), need("chunks")
+        source, directory = need("chunks.zip"), self.need_directory("chunks")
         ways = self.contenders(source, directory, f"a:{CHUNKS}:{CHUNK_BYTES}")
         self.cat_chunks(ways, "chunks", CHUNKS, CHUNKS * CHUNK_BYTES / 1e6)
 
@@ -420,7 +414,7 @@ class Bench:
                 self.timed(place, "cold", name, f"xargs cat < {names} > /dev/null", CHUNKS / 2 * CHUNK_BYTES / 1e6)
 
     def middle(self):
-        source, directory = need("middle.zip"), need("middle")
+        source, directory = need("middle.zip"), self.need_directory("middle")
         order = list(range(MIDDLES))
         random.Random(4).shuffle(order)
         one = list_file("middle1", order[:MIDDLES // 2])
@@ -431,7 +425,7 @@ class Bench:
                 self.keys(place, "middle-4", name, 4, four)
 
     def big(self):
-        source, directory = need("big.zip"), need("big")
+        source, directory = need("big.zip"), self.need_directory("big")
         blocks = [self.options.randread, "blocks", "1", SPAN_S, str(BLOCK_BYTES), "a/0"]
         for name, way in self.rounds(self.contenders(source, directory, f"a:1:{BIG_BYTES}")):
             with self.at(name, way, 1280) as place:
@@ -446,7 +440,7 @@ class Bench:
     def deflate(self):
         source = need("deflated.zip")
         decoded_mb = INFLATED * CHUNK_BYTES / 1e6
-        for repetition in range(self.options.reps):
+        for repetition in range(0 if self.options.only_zarrfs else self.options.reps):
             with open(source, "rb") as file:
                 packed = memoryview(file.read())
             at, seconds = 0, 0.0
@@ -460,20 +454,46 @@ class Bench:
                 self.add(metric, "zlib, one core", DISTINCT * 4 * CHUNK_BYTES / 1e6 / seconds)
             if shutil.which("unzip"):
                 self.timed(Place(WORK), "deflate", "unzip -p", f"unzip -p {source} > /dev/null", decoded_mb)
-            if repetition + 1 == self.options.reps:
-                break
         self.cat_chunks(self.contenders(source), "deflate", INFLATED, decoded_mb)
 
     def dir(self):
         directory = need("chunks")
         ways = self.contenders(directory, directory)
         self.cat_chunks(ways, "dir", CHUNKS, CHUNKS * CHUNK_BYTES / 1e6)
+
+    def dir_keys(self):
         directory = need("small")
         self.keys_group(directory, directory, f"a:{SMALL_KEYS}:550", SMALL_KEYS, "dir-")
+        one = WORK / "dir-one.list"
+        self.keys_read = [one]
+        for name, way in self.rounds(self.contenders(directory, directory, f"a:{SMALL_KEYS}:550")):
+            with self.at(name, way, 768) as place:
+                subprocess.run(["ls", "-l", "a"], cwd=place.root, check=True, stdout=subprocess.DEVNULL)
+                self.keys(place, "dir-keys-listed", name, 1, one)
+            if name != "ext4" and shutil.which("strace"):
+                with self.at(name, way, 256) as place:
+                    self.add("dir-calls", name, self.calls(place, one))
+        self.keys_read = []
+
+    def calls(self, place, names):
+        """Returns the system calls of a daemon for each small key that a process reads."""
+        counts = WORK / "strace"
+        tracer = subprocess.Popen(["strace", "-f", "-c", "-U", "calls,name", "-q", "-o", counts, "-p", str(place.daemon.pid)])
+        # Traced when all its threads are.
+        tasks = Path(f"/proc/{place.daemon.pid}/task")
+        while not all(f"TracerPid:\t{tracer.pid}\n" in (task / "status").read_text() for task in tasks.iterdir()):
+            if tracer.poll() is not None:
+                raise RuntimeError("strace does not trace the daemon")
+            time.sleep(0.01)
+        run = subprocess.run([self.options.randread, "keys", "1", SPAN_S, names], cwd=place.root, check=True, capture_output=True)
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+        total, _ = counts.read_text().splitlines()[-1].split()
+        return int(total) / int(run.stdout.split()[0])
 
 
 GROUPS = {"list": Bench.list, "keys": Bench.group_keys, "chunks": Bench.chunks, "cold": Bench.cold,
-          "middle": Bench.middle, "big": Bench.big, "deflate": Bench.deflate, "dir": Bench.dir}
+          "middle": Bench.middle, "big": Bench.big, "deflate": Bench.deflate, "dir": Bench.dir, "dir-keys": Bench.dir_keys}
 
 # Metric: description, unit, whether less is better, target, and the contender of which the target is a
 # share (none: the target is a figure in the unit).
@@ -505,7 +525,9 @@ ROWS = {
     "dir-2": ("... 2 readers", "MB/s", False, 0.95, "ext4"),
     "dir-again": ("... again", "MB/s", False, 0.95, "ext4"),
     "dir-keys-1": ("directory of 100,000 small keys: random, 1 process", "/s", False, None, None),
+    "dir-keys-listed": ("... after ls -l in the same mount", "/s", False, None, None),
     "dir-keys-4": ("... 4 processes", "/s", False, None, None),
+    "dir-calls": ("... system calls of the daemon for each key", "calls", True, None, None),
     "dir-cat": ("... cat of all", "/s", False, None, None),
     "dir-cat-again": ("... again", "/s", False, None, None),
 }
@@ -553,12 +575,9 @@ def table(values):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP", help=" ".join(GROUPS))
-    parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--contenders", metavar="NAME,...", help="only these: ext4 bindfs fuse-zip bare")
-    parser.add_argument("--json", type=Path, help="also write all values to this file")
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--before", type=Path, help="another zarrfs to compare with")
     parser.add_argument("--bare", type=Path, help="the bare file system; left out if not given")
     parser.add_argument("--randread", default=str(WORK / "randread"))
@@ -566,7 +585,6 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
     lock = open(WORK / "lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Left by a run that was killed.
     for line in open("/proc/mounts"):
         if line.split()[1].startswith(f"{WORK}/mnt/"):
@@ -580,9 +598,9 @@ def main():
     finally:
         if bench.values:
             print(table(bench.values))
-            if options.json:
-                options.json.write_text(json.dumps(bench.values, indent=1))
-    left = [name for name in ("bindfs", "fuse-zip", "unzip") if not shutil.which(name)]
+            units = {metric: unit for metric, (_, unit, *_) in ROWS.items()}
+            shared.write(options.json, {f"{metric}, {units.get(metric, 'CPU s')}": of for metric, of in bench.values.items()})
+    left = [name for name in ("bindfs", "fuse-zip", "unzip", "strace") if not shutil.which(name)]
     if left:
         say("not installed, left out:", *left)
 

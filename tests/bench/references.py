@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed and requests of reference stores, beside fsspec, tensorstore and plain threads.
 
-    scripts/bench-references [MEASURE ...] [--reps N] [--ms N ...] [--zarrfs FILE]
+    scripts/bench-references [MEASURE ...] [--reps N] [--ms N ...] [--json FILE] [--zarrfs FILE]
 
 Measures: `variable`, which reads one variable of 40 references into one file on nginx as `.npy`, whose ranges
 lie together, or 1 MiB apart, behind a program that counts requests and adds 0 or 20 ms to each; `keys`, which
@@ -25,12 +25,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import remote
-from remote import CHUNKS, DATA, MOUNT, ROOT, VARIABLE, WORK, say
+import shared
+from remote import CHUNKS, DATA, MOUNT, VARIABLE, WORK
+from shared import ROOT, say
 
 MEASURES = ("variable", "keys", "ready")
 LAYOUTS = {"together": 0, "apart": 1 << 20}
 REFERENCES = 1_000_000
-LARGE = ROOT / "target/bench/references"
+LARGE = shared.WORK / "references"
+PEERS = ("threads", "fsspec", "tensorstore", "fsspec loop", "fsspec threads", "fsspec call")
 PYTHONS = {name: ROOT / f"tests/{name}/.venv/bin/python" for name in ("references", "icechunk")}
 
 RANGES = """
@@ -138,28 +141,28 @@ class Bench(remote.Bench):
 
     def keys_of(self, served, layout):
         absolute, ranges = self.absolute(served, layout)
-        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))}
+        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))} if self.has_peers else {}
         with self.mounted(served, f"references/{layout}.json"):
             served.requests()
             start = time.perf_counter()
             subprocess.run(f"cat {MOUNT}/{VARIABLE}/*.*.* > /dev/null", shell=True, check=True)
             result["cat"] = {"s": time.perf_counter() - start, **remote.total(served.requests())}
-        for way in ("loop", "threads", "call"):
+        for way in ("loop", "threads", "call") if self.has_peers else ():
             result[f"fsspec {way}"] = self.timed(served, sys.executable, FSSPEC_KEYS, absolute, VARIABLE, way)
         return result
 
     def layout(self, served, layout):
         absolute, ranges = self.absolute(served, layout)
         file = MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy"
-        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))}
+        result = {"threads": self.timed(served, sys.executable, RANGES, json.dumps(ranges))} if self.has_peers else {}
         with self.mounted(served, f"references/{layout}.json"):
             served.requests()
             result["npy"] = self.cat(served, file)
             self.check(served, layout, file, DATA / "tas.npy")
-        result["fsspec"] = self.timed(served, sys.executable, FSSPEC, absolute, VARIABLE)
-        spec = {"driver": "zarr", "kvstore": served.store(f"many/{VARIABLE}/")}
-        tensorstore = self.tensorstore(served, spec)
-        result["tensorstore"] = {**tensorstore, "s": tensorstore["all_s"]}
+        if self.has_peers:
+            result["fsspec"] = self.timed(served, sys.executable, FSSPEC, absolute, VARIABLE)
+            spec = {"driver": "zarr", "kvstore": served.store(f"many/{VARIABLE}/")}
+            result["tensorstore"] = self.tensorstore(served, spec)
         return result
 
 
@@ -227,23 +230,21 @@ def ready_rows(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], metavar="MEASURE")
-    parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--ms", type=int, nargs="+", default=[0, 20])
     parser.add_argument("--big-mib", type=int, default=512, help=argparse.SUPPRESS)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
     given = parser.parse_args()
     measures = given.measures or MEASURES
     WORK.mkdir(parents=True, exist_ok=True)
-    table = []
+    results, found_ready = {}, []
     shown = {"variable": variable_rows, "keys": keys_rows}
     served_measures = [name for name in shown if name in measures]
     if served_measures:
         served_dir = remote.make_inputs(given.big_mib)
         make_variable(served_dir)
-        bench, results = Bench(given, served_dir), {}
+        bench = Bench(given, served_dir)
         with ExitStack() as stack:
             logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             port = stack.enter_context(remote.nginx(served_dir))
@@ -257,16 +258,18 @@ def main():
                     for name in served_measures:
                         say(f"{number + 1}/{given.reps} {name} {place.name}")
                         found = getattr(bench, f"read_{name}")(place)
-                        results.setdefault((name, place.name), []).append(found)
-        for (name, where), found in results.items():
-            table.extend(shown[name](where, found))
+                        results.setdefault(place.name, {}).setdefault(name, []).append(found)
     if "ready" in measures:
         make_large()
-        found = []
         for number in range(given.reps):
             say(f"{number + 1}/{given.reps} ready")
-            found.append(ready(given.zarrfs))
-        table.extend(ready_rows(found))
+            found_ready.append(ready(given.zarrfs))
+    shared.write(given.json, shared.flat({**results, "ready": found_ready}, PEERS))
+    if given.only_zarrfs:
+        return
+    table = [row for where, measured in results.items() for name, found in measured.items() for row in shown[name](where, found)]
+    if found_ready:
+        table.extend(ready_rows(found_ready))
     remote.show(table)
 
 

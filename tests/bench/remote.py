@@ -2,12 +2,14 @@
 """Speed and requests of remote sources, beside tensorstore and curl.
 
     scripts/bench-remote [MEASURE ...] [--reps N] [--ms N ...] [--server nginx|s3 ...] [--big-mib N]
-                         [--json FILE] [--zarrfs FILE]
+                         [--mountpoint FILE] [--json FILE] [--zarrfs FILE]
 
-Measures: find native_keys var zip disk big random index list; all but `list` by default. `native_keys` reads the
-40 native keys of one variable with ordinary tools, beside 16 threads that fetch the same keys without a mount; `index`
-mounts a zip of a million entries twice with a disk cache; `list` runs find over 100,000 chunks in a bucket, beside the
-same LIST requests one after the other (S3 alone; filling the server takes minutes).
+Measures: find native_keys var zip zip_keys mounts disk big random index list; all but `list` by default. `native_keys`
+reads the 40 native keys of one variable with ordinary tools, beside 16 threads that fetch the same keys without a mount;
+`mounts` reads all keys of a zip through four mounts with one disk cache, in another order each; `big` has the Mountpoint
+of scripts/bench-s3 beside it if its program is given; `index` mounts a zip of a million entries twice with a disk
+cache; `list` runs find over 100,000 chunks in a bucket, beside the same LIST requests one after the other (S3 alone;
+filling the server takes minutes).
 
 The servers are nginx and the S3 of SeaweedFS on this machine, each behind a program (delay.c) that
 counts requests and bodies and adds 0 or 20 ms to every request. The maximum throughput of that program is
@@ -19,6 +21,7 @@ import argparse
 import hashlib
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -27,17 +30,23 @@ import tempfile
 import time
 import urllib.request
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "target/bench/remote"
+import native_tree
+import shared
+from shared import ROOT, say
+
+WORK = shared.WORK / "remote"
 DATA = WORK / "data"
 MOUNT = WORK / "mnt"
-DEFAULT_MEASURES = ("find", "native_keys", "var", "zip", "zip_keys", "disk", "big", "random", "index")
+DEFAULT_MEASURES = ("find", "native_keys", "var", "zip", "zip_keys", "mounts", "disk", "big", "random", "index")
 MEASURES = (*DEFAULT_MEASURES, "list")
 LISTED_CHUNKS = 100_000
 ZIP_ENTRIES = 1_000_000
+# Names in results that are not of zarrfs.
+PEERS = ("threads", "tensorstore", "curl", "curl without the delay", "mountpoint", "LIST alone", "local directory", "the zip")
 SHAPE, CHUNK, CHUNKS = (240, 180, 360), (24, 90, 180), 40
 VARIABLE = "tas"
 BUCKET = "bench"
@@ -115,10 +124,6 @@ http {
     server { listen 127.0.0.1:%(port)d; location / { root "%(root)s"; } }
 }
 """
-
-
-def say(*words):
-    print(*words, file=sys.stderr, flush=True)
 
 
 # Inputs
@@ -373,6 +378,7 @@ def total(requests):
 class Bench:
     def __init__(self, given, served_dir):
         self.zarrfs, self.randread = given.zarrfs, given.programs / "randread"
+        self.has_peers, self.mountpoint = not given.only_zarrfs, getattr(given, "mountpoint", None)
         self.served_dir = served_dir
         chunks = [served_dir / "many" / key for key in keys_below(served_dir / "many")
                   if key.startswith(f"{VARIABLE}/") and ".z" not in key]
@@ -385,14 +391,14 @@ class Bench:
         self.is_listed = False
 
     @contextmanager
-    def mounted(self, served, key, *options):
-        MOUNT.mkdir(parents=True, exist_ok=True)
-        command = [self.zarrfs, *served.source(key), MOUNT, *options]
+    def mounted(self, served, key, *options, at=MOUNT):
+        at.mkdir(parents=True, exist_ok=True)
+        command = [self.zarrfs, *served.source(key), at, *options]
         subprocess.run(command, check=True, env=aws_environment())
         try:
-            yield
+            yield at
         finally:
-            subprocess.run([self.zarrfs, "umount", MOUNT], check=True)
+            subprocess.run([self.zarrfs, "umount", at], check=True)
 
     def check(self, served, what, file, true_file):
         """Compares a file with the true one, at its first use."""
@@ -437,9 +443,11 @@ class Bench:
         source = self.served_dir / "many" / VARIABLE
         names = sorted(file.name for file in source.iterdir() if file.name[0] != ".")
         urls = [served.url(f"many/{VARIABLE}/{name}") for name in names]
-        served.requests()
-        done = subprocess.run([sys.executable, "-c", THREADS, *urls], check=True, capture_output=True, text=True)
-        result = {"threads": {"s": float(done.stdout.split()[0]), **total(served.requests())}}
+        result = {}
+        if self.has_peers:
+            served.requests()
+            done = subprocess.run([sys.executable, "-c", THREADS, *urls], check=True, capture_output=True, text=True)
+            result["threads"] = {"s": float(done.stdout.split()[0]), **total(served.requests())}
         variable = MOUNT / VARIABLE
         copy = WORK / "copy"
         tools = {
@@ -458,13 +466,13 @@ class Bench:
                     subprocess.run(command, check=True, shell=True)
                     seconds = time.perf_counter() - start
                 else:
-                    python = [sys.executable, "-c", ZARR_PYTHON, variable]
-                    done = subprocess.run(python, check=True, capture_output=True, text=True)
-                    seconds = float(done.stdout.split()[0])
+                    seconds = zarr_python(variable)
                 result[tool] = {"s": seconds, **total(served.requests())}
             if tool in ("cp -r", "rsync"):
                 copied = copy if tool == "cp -r" else copy / VARIABLE
                 subprocess.run(["diff", "-r", source, copied], check=True)
+        if self.has_peers:
+            result["zarr-python"]["local directory"] = {"s": zarr_python(source)}
         return result
 
     def tensorstore(self, served, spec):
@@ -472,7 +480,7 @@ class Bench:
         command = [sys.executable, "-c", TENSORSTORE, json.dumps(spec)]
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=aws_environment())
         opened, read, _ = map(float, done.stdout.split())
-        return {"open_s": opened, "read_s": read, "all_s": opened + read, **total(served.requests())}
+        return {"open_s": opened, "read_s": read, "s": opened + read, **total(served.requests())}
 
     def one(self, served, key, what, spec, *options):
         file = MOUNT / VARIABLE / ".zarrfs" / f"{VARIABLE}.npy"
@@ -484,7 +492,7 @@ class Bench:
             mount = total(served.requests())
             result = self.cat(served, file)
         result["mount_requests"], result["mount_bytes"] = mount["requests"], mount["bytes"]
-        if spec:
+        if spec and self.has_peers:
             result["tensorstore"] = self.tensorstore(served, spec)
         return result
 
@@ -508,6 +516,30 @@ class Bench:
                 result[tool] = {"s": time.perf_counter() - start, **total(served.requests())}
         return result
 
+    def mounts(self, served):
+        """All keys of an archive through four mounts with one disk cache: the bytes that are fetched."""
+        cache, size = WORK / "disk-cache", (self.served_dir / "many.zip").stat().st_size
+        keys = keys_below(self.served_dir / "many")
+        orders = [keys, keys[::-1], *(random.Random(seed).sample(keys, len(keys)) for seed in range(2))]
+        result = {}
+        for name, readers in (("one after the other", 1), ("at the same time", len(orders))):
+            shutil.rmtree(cache, ignore_errors=True)
+            served.requests()
+            with ExitStack() as stack:
+                mounts = [stack.enter_context(self.mounted(served, "many.zip", "--disk-cache", cache, at=WORK / f"mnt-{number}"))
+                          for number in range(len(orders))]
+
+                def read(mount, order):
+                    for key in order:
+                        if (mount / key).read_bytes() != (self.served_dir / "many" / key).read_bytes():
+                            raise SystemExit(f"WRONG DATA: {key} in {mount}")
+
+                start = time.perf_counter()
+                with ThreadPoolExecutor(readers) as pool:
+                    list(pool.map(read, mounts, orders))
+                result[name] = {"s": time.perf_counter() - start, **total(served.requests()), "the zip": {"bytes": size}}
+        return result
+
     def disk(self, served):
         cache = WORK / "disk-cache"
         shutil.rmtree(cache, ignore_errors=True)
@@ -525,14 +557,16 @@ class Bench:
         served.requests()
         with self.mounted(served, "large/"):
             served.requests()
-            start = time.perf_counter()
-            dd = ["dd", f"if={MOUNT}/big.bin", "of=/dev/null", "bs=1M", "status=none"]
-            subprocess.run(dd, check=True)
-            seconds = time.perf_counter() - start
+            seconds = dd(MOUNT / "big.bin")
         result = {"s": seconds, **total(served.requests())}
         result["size"] = true_file.stat().st_size
-        result["curl_s"] = curl(served.url("large/big.bin"))
-        result["straight_s"] = curl(served.url("large/big.bin", served.server_port))
+        if self.has_peers:
+            result["curl"] = {"s": curl(served.url("large/big.bin"))}
+            result["curl without the delay"] = {"s": curl(served.url("large/big.bin", served.server_port))}
+            if self.mountpoint and served.kind == "s3":
+                command = [self.mountpoint, BUCKET, f"http://127.0.0.1:{served.port}", 16 << 10]
+                with native_tree.mounted(command, known="large") as place:
+                    result["mountpoint"] = {"s": dd(place.root / "large/big.bin")}
         return result
 
     def random(self, served):
@@ -550,14 +584,13 @@ class Bench:
                 name = f"{size >> 10}k/{readers}"
                 result[f"{name} per_s"] = reads / seconds
                 result[f"{name} wire"] = sent["bytes"] / bytes_
-        result["curl per_s"] = self.ranges_with_curl(served)
-        served.requests()
+        if self.has_peers:
+            result["curl"] = {"64k/16 per_s": self.ranges_with_curl(served)}
+            served.requests()
         return result
 
     def ranges_with_curl(self, served):
         """Random ranges of 64 KiB per second, 16 at a time, without a mount."""
-        import random
-
         size, count = 64 << 10, 400
         blocks = (self.served_dir / "large/big.bin").stat().st_size // size
         url = served.url("large/big.bin")
@@ -600,11 +633,14 @@ class Bench:
             client = [servers / ".venv/bin/python", servers / "client.py", "s3-put", endpoint, BUCKET, make_chunks()]
             subprocess.run(client, check=True, stdout=subprocess.DEVNULL, env=aws_environment())
             self.is_listed = True
+        result, keys = {}, LISTED_CHUNKS + 2
+        if self.has_peers:
+            served.requests()
+            done = subprocess.run(
+                [sys.executable, "-c", LISTS, served.url("").rstrip("/"), "chunks/"], check=True, capture_output=True, text=True)
+            seconds, keys = map(float, done.stdout.split())
+            result["LIST alone"] = {"s": seconds, **total(served.requests())}
         served.requests()
-        done = subprocess.run(
-            [sys.executable, "-c", LISTS, served.url("").rstrip("/"), "chunks/"], check=True, capture_output=True, text=True)
-        seconds, keys = map(float, done.stdout.split())
-        alone = {"s": seconds, **total(served.requests())}
         start = time.perf_counter()
         with self.mounted(served, "chunks/"):
             found = subprocess.run(["find", MOUNT, "-type", "f"], stdout=subprocess.PIPE, check=True)
@@ -612,7 +648,18 @@ class Bench:
             names = found.stdout.count(b"\n")
         if not names == keys == LISTED_CHUNKS + 2:
             raise SystemExit(f"{names} names and {keys} keys of {LISTED_CHUNKS + 2}")
-        return {"s": seconds, **total(served.requests()), "alone": alone}
+        return {"s": seconds, **total(served.requests()), **result}
+
+
+def dd(file):
+    start = time.perf_counter()
+    subprocess.run(["dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none"], check=True)
+    return time.perf_counter() - start
+
+
+def zarr_python(array):
+    done = subprocess.run([sys.executable, "-c", ZARR_PYTHON, array], check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[0])
 
 
 def curl(url):
@@ -667,7 +714,7 @@ def rows(measure, where, results, bench, is_delayed):
     elif measure in ("var", "zip"):
         figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
         peer = f"tensorstore {of('tensorstore', 'read_s'):.3f} s (+ open {of('tensorstore', 'open_s'):.3f}), {of('tensorstore', 'requests'):.0f} requests"
-        ratio = of("s") / of("tensorstore", "all_s")
+        ratio = of("s") / of("tensorstore", "s")
         name = {"var": "cat of .npy", "zip": "cat of .npy in a zip"}[measure]
         yield row(where, name, figure, peer, ratio, "<= 1.1 at 20 ms", ratio <= 1.1 if is_delayed else None)
         if measure == "var":
@@ -676,14 +723,25 @@ def rows(measure, where, results, bench, is_delayed):
             yield row(where, "  requests of the mount", f"{of('mount_requests'):.0f}, {of('mount_bytes') / 1e3:.0f} kB", target="<= 3", is_met=of("mount_requests") <= 3)
             ratio = of("bytes") / bench.chunk_bytes
             yield row(where, "  bytes on the wire", wire, f"entries {bench.chunk_bytes / 1e6:.1f} MB", ratio, "<= 1.05", ratio <= 1.05)
+    elif measure == "mounts":
+        for name in ("one after the other", "at the same time"):
+            figure = f"{of(name, 'bytes') / 1e6:.1f} MB, {of(name, 'requests'):.0f} requests"
+            size = of(name, "the zip", "bytes")
+            ratio = of(name, "bytes") / size
+            yield row(where, f"four mounts of a zip, {name}", figure, f"the zip {size / 1e6:.1f} MB", ratio, "<= 1.05", ratio <= 1.05)
     elif measure == "disk":
         figure = f"{of('s'):.3f} s, {of('requests'):.0f} requests, {wire}"
         yield row(where, "cat of .npy, warm disk cache", figure, f"cold {of('first_s'):.3f} s", of("s") / of("first_s"), "0 bytes", of("bytes") == 0)
     elif measure == "big":
-        speed = [of("size") / of(name) / 1e6 for name in ("s", "curl_s", "straight_s")]
+        seconds = [of("s"), of("curl", "s"), of("curl without the delay", "s")]
+        speed = [of("size") / one / 1e6 for one in seconds]
         figure = f"{speed[0]:.0f} MB/s, {of('requests'):.0f} requests"
         beside = f"curl {speed[1]:.0f} MB/s (without the delay {speed[2]:.0f})"
-        yield row(where, f"dd of {of('size') / 1e6:.0f} MB", figure, beside, speed[0] / speed[1], ">= 0.8", speed[0] >= 0.8 * speed[1])
+        what = f"dd of {of('size') / 1e6:.0f} MB"
+        yield row(where, what, figure, beside, speed[0] / speed[1], ">= 0.8", speed[0] >= 0.8 * speed[1])
+        if "mountpoint" in results[0]:
+            other = of("size") / of("mountpoint", "s") / 1e6
+            yield row(where, what, figure, f"mountpoint {other:.0f} MB/s", speed[0] / other, ">= 1", speed[0] >= other)
     elif measure == "index":
         figure = f"{of('warm_s'):.3f} s, {of('warm', 'requests'):.0f} requests"
         beside = f"cold {of('cold_s'):.3f} s, {of('cold', 'requests'):.0f} requests"
@@ -691,17 +749,17 @@ def rows(measure, where, results, bench, is_delayed):
         yield row(where, f"second mount of a zip of {ZIP_ENTRIES} entries", figure, beside, of("warm_s") / of("cold_s"), "0.3 s, 1 request", is_met)
     elif measure == "list":
         figure = f"{of('s'):.2f} s, {of('requests'):.0f} requests"
-        beside = f"LIST alone {of('alone', 's'):.2f} s, {of('alone', 'requests'):.0f} requests"
-        ratio, most = of("s") / of("alone", "s"), of("alone", "requests") + 2
+        beside = f"LIST alone {of('LIST alone', 's'):.2f} s, {of('LIST alone', 'requests'):.0f} requests"
+        ratio, most = of("s") / of("LIST alone", "s"), of("LIST alone", "requests") + 2
         is_met = ratio <= 1.3 and of("requests") <= most
         yield row(where, f"mount + find, {LISTED_CHUNKS} chunks", figure, beside, ratio, f"1.3, {most:.0f} requests", is_met)
     else:
         for name in results[0]:
             if name == "64k/16 per_s":
-                ratio = of(name) / of("curl per_s")
-                beside = f"curl {of('curl per_s'):.0f} per s; wire / read {of('64k/16 wire'):.1f}"
+                ratio = of(name) / of("curl", name)
+                beside = f"curl {of('curl', name):.0f} per s; wire / read {of('64k/16 wire'):.1f}"
                 yield row(where, "random 64k/16 reader(s)", f"{of(name):.0f} per s", beside, ratio, ">= 0.9", ratio >= 0.9)
-            elif name.endswith("per_s") and name != "curl per_s":
+            elif name.endswith("per_s"):
                 size = name.split()[0]
                 yield row(where, f"random {size} reader(s)", f"{of(name):.0f} per s", f"wire / read {of(f'{size} wire'):.1f}")
 
@@ -714,14 +772,12 @@ def show(table):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = shared.options_of(__doc__)
     parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], metavar="MEASURE")
-    parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--ms", type=int, nargs="+", default=[0, 20])
     parser.add_argument("--server", nargs="+", choices=("nginx", "s3"), default=["nginx", "s3"])
     parser.add_argument("--big-mib", type=int, default=512)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--zarrfs", type=Path, default=ROOT / "target/release/zarrfs")
+    parser.add_argument("--mountpoint", type=Path, help="the program that scripts/bench-s3 builds")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/bench", help=argparse.SUPPRESS)
     given = parser.parse_args()
     measures = given.measures or DEFAULT_MEASURES
@@ -751,16 +807,18 @@ def main():
                     result = getattr(bench, measure)(place)
                     if result is None:
                         continue
-                    results.setdefault(measure, {}).setdefault(place.name, []).append(result)
+                    results.setdefault(place.name, {}).setdefault(measure, []).append(result)
+    shared.write(given.json, shared.flat(results, PEERS))
+    if given.only_zarrfs:
+        return
     for ceiling in ceilings:
         print(f"the delay itself passes, {ceiling}")
     table = []
     for measure in measures:
-        for where, found in results.get(measure, {}).items():
-            table.extend(rows(measure, where, found, bench, not where.endswith("+0 ms")))
+        for where, found in results.items():
+            if measure in found:
+                table.extend(rows(measure, where, found[measure], bench, not where.endswith("+0 ms")))
     show(table)
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
