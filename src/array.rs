@@ -7,21 +7,19 @@
 //! array to those of its chunks.
 
 mod buffer_pool;
-mod chunk_batch;
 mod chunk_cache;
 mod chunk_loader;
 mod chunk_table;
 mod chunks;
 mod closed_records;
 mod decode;
+mod decode_shard;
 mod engine;
-mod fetch;
 mod geometry;
 mod inner_grid;
 mod memory_limit;
 mod order;
 mod pipelines;
-mod raw;
 mod read_direct;
 mod read_stored;
 mod readahead;
@@ -37,8 +35,8 @@ mod version_record;
 
 pub use chunk_table::ChunkTable;
 pub use chunks::ArrayChunks;
+pub use decode::not_a_chunk;
 pub use engine::{Engine, EngineOptions};
-pub use fetch::not_a_chunk;
 pub use memory_limit::Reservation;
 pub use readahead::OpenReader;
 pub use reader::{ArrayReader, Selection};

@@ -1,5 +1,7 @@
 //! The mapping from errors to errno values.
 
+use std::io::ErrorKind;
+
 use rustix::io::Errno;
 
 use crate::fs::FsError;
@@ -35,10 +37,9 @@ fn store_errno(error: &StoreError) -> Errno {
         StoreError::Unreachable { .. } | StoreError::Unavailable { .. } => Errno::IO,
         StoreError::Internal { .. } => Errno::IO,
         // If the caller can act on the errno of the system, it is passed on; otherwise it becomes EIO.
+        StoreError::Io { source, .. } if source.kind() == ErrorKind::OutOfMemory => Errno::NOMEM,
         StoreError::Io { source, .. } => match Errno::from_io_error(source) {
-            Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NAMETOOLONG)) => {
-                errno
-            }
+            Some(errno @ (Errno::MFILE | Errno::NFILE | Errno::NAMETOOLONG)) => errno,
             Some(Errno::INTR) => Errno::INTR,
             Some(Errno::TIMEDOUT) => Errno::TIMEDOUT,
             _ => Errno::IO,
@@ -147,6 +148,13 @@ mod tests {
             (StoreError::internal("x"), Errno::IO),
             (system(Errno::MFILE), Errno::MFILE),
             (system(Errno::NOMEM), Errno::NOMEM),
+            (
+                StoreError::Io {
+                    key: key(),
+                    source: Arc::new(io::Error::new(ErrorKind::OutOfMemory, "no memory")),
+                },
+                Errno::NOMEM,
+            ),
             (system(Errno::TIMEDOUT), Errno::TIMEDOUT),
             (system(Errno::NOSPC), Errno::IO),
         ];

@@ -4,7 +4,7 @@
 //! below. `tests/layering` reads this line.
 //!
 //! ```text
-//! main → cli, daemon → fuse → fs → tree → view → conventions → node → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → clock, sync
+//! main → cli, daemon → fuse → fs → tree → view → conventions → node → translate → array → hierarchy → { codec, zarr } → store → cache, runtime → clock, fallible, sync
 //! ```
 //!
 //! - [`cli`] declares the options.
@@ -22,7 +22,8 @@
 //! - [`zarr`] reads the metadata of v2 and v3: bytes in, types out.
 //! - [`store`] reads the bytes of keys from directories, zips, databases, web servers and buckets, and follows
 //!   references; it is the only module with I/O to a source.
-//! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`clock`] the time, [`sync`] the locks.
+//! - [`cache`] has weighted LRU maps and single flights, [`runtime`] the executors, [`clock`] the time, [`sync`] the locks,
+//!   [`fallible`] lists and texts for which the system may have no memory.
 //!
 //! # A request
 //!
@@ -50,6 +51,9 @@
 //!
 //! Without the feature `mount`, `fuse` is absent, and `daemon` has only what the other commands need.
 
+// The locks of a model checker are larger than others.
+#![cfg_attr(all(test, feature = "schedules"), allow(clippy::large_enum_variant))]
+
 pub mod array;
 pub mod cache;
 pub mod cli;
@@ -63,6 +67,7 @@ pub mod daemon;
 pub mod daemon;
 pub mod errno;
 pub mod export;
+pub mod fallible;
 pub mod fs;
 #[cfg(feature = "mount")]
 pub mod fuse;

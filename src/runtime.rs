@@ -11,6 +11,7 @@
 //! In unit tests, a thread can be its own executor, with a virtual clock (`simulated`).
 
 #[cfg(test)]
+#[cfg_attr(feature = "schedules", allow(dead_code))]
 pub(crate) mod simulated;
 
 use std::cell::Cell;
@@ -21,7 +22,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -46,8 +47,6 @@ pub enum Priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abandoned;
 
-type Job = Box<dyn FnOnce() + Send>;
-
 /// The threads of the CPU pool.
 struct CpuPool {
     queues: Mutex<Queues>,
@@ -58,17 +57,15 @@ struct CpuPool {
 struct Queues {
     /// Woken requests. They run before all jobs.
     woken: VecDeque<Runnable>,
-    demand: VecDeque<Job>,
-    prefetch: VecDeque<Job>,
-}
-
-enum Work {
-    Poll(Runnable),
-    Run(Job),
+    demand: VecDeque<Runnable>,
+    prefetch: VecDeque<Runnable>,
 }
 
 /// The number of threads that copy bytes between sockets and memory.
 const NETWORK_THREADS: usize = 2;
+
+/// The longest time that the start of these threads takes.
+const NETWORK_START: Duration = Duration::from_secs(10);
 
 /// The largest number of queued prefetch jobs. A longer queue would delay later demand jobs.
 const MAX_PREFETCH_JOBS: usize = 256;
@@ -93,15 +90,13 @@ impl CpuPool {
         self.queues.lock()
     }
 
-    fn next(&self) -> Work {
+    fn next(&self) -> Runnable {
         let mut queues = self.lock();
         loop {
-            if let Some(runnable) = queues.woken.pop_front() {
-                return Work::Poll(runnable);
-            }
-            let next = queues.demand.pop_front();
-            if let Some(job) = next.or_else(|| queues.prefetch.pop_front()) {
-                return Work::Run(job);
+            let next = queues.woken.pop_front();
+            let next = next.or_else(|| queues.demand.pop_front());
+            if let Some(runnable) = next.or_else(|| queues.prefetch.pop_front()) {
+                return runnable;
             }
             queues = self.ready.wait(queues);
         }
@@ -110,13 +105,8 @@ impl CpuPool {
     fn work(&self) {
         IS_CPU_THREAD.set(true);
         loop {
-            let work = self.next();
-            let done = catch_unwind(AssertUnwindSafe(|| match work {
-                Work::Poll(runnable) => {
-                    runnable.run();
-                }
-                Work::Run(job) => job(),
-            }));
+            let runnable = self.next();
+            let done = catch_unwind(AssertUnwindSafe(|| runnable.run()));
             if done.is_err() {
                 log::error!("bug: a job of the CPU pool panicked");
             }
@@ -130,6 +120,10 @@ impl CpuPool {
 /// # Errors
 /// The error of the system, if a thread cannot be started.
 pub fn start(threads: usize) -> io::Result<()> {
+    // Under a model checker, each job has a thread of its own.
+    if cfg!(all(test, feature = "schedules")) {
+        return Ok(());
+    }
     let _ = THREADS.set(threads.max(1));
     start_cpu_pool()?;
     network()?;
@@ -137,6 +131,11 @@ pub fn start(threads: usize) -> io::Result<()> {
 }
 
 fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(pool) = CPU_POOL.get() {
+        return Ok(pool);
+    }
+    let _starting = STARTING.lock();
     if let Some(pool) = CPU_POOL.get() {
         return Ok(pool);
     }
@@ -144,16 +143,9 @@ fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
         queues: Mutex::default(),
         ready: Condvar::new(),
     });
-    // A concurrent caller may have set the pool first; its threads serve that pool.
-    let pool = CPU_POOL.get_or_init(|| pool);
-    static STARTED: Mutex<bool> = Mutex::new(false);
-    let mut started = STARTED.lock();
-    if *started {
-        return Ok(pool);
-    }
     let threads = threads();
     for number in 0..threads {
-        let own = Arc::clone(pool);
+        let own = Arc::clone(&pool);
         let spawned = thread::Builder::new()
             .name(format!("zarrfs-cpu-{number}"))
             .spawn(move || own.work());
@@ -166,8 +158,8 @@ fn start_cpu_pool() -> io::Result<&'static Arc<CpuPool>> {
             }
         }
     }
-    *started = true;
-    Ok(pool)
+    // Only now: jobs of a pool without threads would wait forever. The next caller tries again.
+    Ok(CPU_POOL.get_or_init(|| pool))
 }
 
 /// Returns the CPU pool, or `None` if it has no thread.
@@ -189,11 +181,19 @@ pub fn network() -> io::Result<&'static Handle> {
     if let Some(runtime) = NETWORK.get() {
         return Ok(runtime.handle());
     }
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(NETWORK_THREADS)
-        .thread_name("zarrfs-net")
-        .enable_all()
-        .build()?;
+    let build = || {
+        Builder::new_multi_thread()
+            .worker_threads(NETWORK_THREADS)
+            .thread_name("zarrfs-net")
+            .enable_all()
+            .build()
+    };
+    // If the system refuses a thread, tokio panics, and then waits forever for the threads that it has started.
+    let (sender, receiver) = mpsc::channel();
+    let starter = thread::Builder::new().name("zarrfs-net-start".into());
+    starter.spawn(move || sender.send(build()))?;
+    let no_thread = |_| io::Error::other("the threads for the network cannot be started");
+    let runtime = receiver.recv_timeout(NETWORK_START).map_err(no_thread)??;
     Ok(NETWORK.get_or_init(|| runtime).handle())
 }
 
@@ -205,24 +205,41 @@ pub fn compute<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, Abandoned>> + Send {
     let (sender, receiver) = oneshot::channel();
-    run(priority, move || {
+    spawn_detached(priority, async move {
         let _ = sender.send(job());
     });
     async move { receiver.await.map_err(|_| Abandoned) }
 }
 
-/// As [`compute`], for a job whose result is not awaited.
-pub fn run(priority: Priority, job: impl FnOnce() + Send + 'static) {
+/// Runs a future on the CPU pool, whose result is not awaited. It is a job until its first poll; once it is woken, it
+/// runs before all jobs.
+///
+/// A prefetch job is dropped if too many are queued.
+pub fn spawn_detached(priority: Priority, future: impl Future<Output = ()> + Send + 'static) {
+    let (runnable, task) = async_task::spawn(future, schedule);
+    task.detach();
+    enqueue(priority, runnable);
+}
+
+#[cfg(all(test, feature = "schedules"))]
+fn enqueue(_: Priority, runnable: Runnable) {
+    schedule(runnable);
+}
+
+#[cfg(not(all(test, feature = "schedules")))]
+fn enqueue(priority: Priority, runnable: Runnable) {
     #[cfg(test)]
     if simulated::is_running() {
-        return simulated::run(job);
+        return simulated::run(move || {
+            runnable.run();
+        });
     }
     let Some(pool) = cpu_pool() else { return };
     let mut queues = pool.lock();
     match priority {
-        Priority::Demand => queues.demand.push_back(Box::new(job)),
+        Priority::Demand => queues.demand.push_back(runnable),
         Priority::Prefetch if queues.prefetch.len() < MAX_PREFETCH_JOBS => {
-            queues.prefetch.push_back(Box::new(job));
+            queues.prefetch.push_back(runnable);
         }
         Priority::Prefetch => return,
     }
@@ -268,6 +285,15 @@ pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static
     task
 }
 
+/// Queues a future that was woken. Under the model checker, it has a thread of its own.
+#[cfg(all(test, feature = "schedules"))]
+fn schedule(runnable: Runnable) {
+    crate::sync::thread::spawn(move || {
+        runnable.run();
+    });
+}
+
+#[cfg(not(all(test, feature = "schedules")))]
 fn schedule(runnable: Runnable) {
     #[cfg(test)]
     if simulated::is_running() {
@@ -364,7 +390,14 @@ pub fn on_network<T: Send + 'static>(
     }
 }
 
+/// Awaits a future, because time does not pass under a model checker: a wake-up that is lost is a deadlock.
+#[cfg(all(test, feature = "schedules"))]
+pub async fn timeout<T>(_: Duration, future: impl Future<Output = T>) -> Option<T> {
+    Some(future.await)
+}
+
 /// Awaits a future for at most `limit`; returns `None` after that.
+#[cfg(not(all(test, feature = "schedules")))]
 pub async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     #[cfg(test)]
     if simulated::is_running() {
@@ -395,8 +428,15 @@ pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// Blocks this thread until a future is ready.
+#[cfg(all(test, feature = "schedules"))]
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    shuttle::future::block_on(future)
+}
+
 /// Blocks this thread until a future is ready. Only the thread of a command or of a test may do so,
 /// never a session thread or an executor thread.
+#[cfg(not(all(test, feature = "schedules")))]
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     /// Wakes a parked thread.
     struct ThreadWaker(thread::Thread);

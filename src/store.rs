@@ -83,6 +83,8 @@ mod zip;
 pub use database::fuzz_dbm;
 pub use database::{DatabaseError, DatabaseOptions, DatabaseStore};
 pub use dir::{DirOptions, DirStore};
+#[cfg(test)]
+pub(crate) use disk::simulated::SimulatedDisk;
 pub use disk::{DiskCache, DiskCacheError, DiskCounters};
 use document_store::Freshness;
 pub use document_store::{
@@ -127,6 +129,8 @@ pub use stac::StacError;
 #[cfg(feature = "fuzzing")]
 pub use stac::fuzz_stac;
 pub use url_scheme::with_lower_scheme;
+#[cfg(test)]
+pub(crate) use zip::builder::ZipBuilder;
 pub use zip::{ZipError, ZipOptions, ZipStore};
 
 use std::fmt::Debug;
@@ -246,6 +250,9 @@ pub enum AccessHint {
 pub enum Prefetch {
     /// The attributes of the key.
     Attributes,
+    /// The attributes of the key, which is a document. A program that has listed the directory has looked it up after
+    /// another document, and has opened none of them: it looks up keys and opens none.
+    AttributesOfVisited,
     /// The attributes and the value of the key.
     Value,
 }
@@ -303,6 +310,10 @@ pub trait Listing: Debug + Send {
     async fn load(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// Records that a program reads the names, not a part of zarrfs. A store whose names come from copies of documents
+    /// must know this: see `hierarchy::listing`.
+    fn record_shown(&self) {}
 }
 
 /// The callback of a listing, called once per name.

@@ -1,18 +1,18 @@
 //! The cache of decoded chunks, with a size limit. A chunk is decoded once for all requests that wait for it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use tokio::sync::{Notify, oneshot};
 
 use super::buffer_pool::BufferPool;
 use super::memory_limit::Reservation;
 use crate::cache::WeightedLru;
+use crate::fallible::NoMemory;
 use crate::store::{Fetched, StoreError, Version};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, Notify, oneshot};
 
 /// Identifies a read chunk of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,22 +164,28 @@ impl ChunkCache {
     }
 
     /// Returns a cached chunk that is `fresh`, a leader to decode the chunk, or a load in flight to wait for.
+    ///
+    /// # Errors
+    /// The system has no memory for one more load.
     pub(super) fn get_or_lead(
         self: &Arc<Self>,
         id: ChunkId,
         fresh: impl FnOnce(&Chunk) -> bool,
-    ) -> ChunkLookup {
+    ) -> Result<ChunkLookup, NoMemory> {
         let mut state = self.lock();
         if let Some(chunk) = state.chunks.get(&id)
             && fresh(chunk)
         {
-            return ChunkLookup::Ready(Arc::clone(chunk));
+            return Ok(ChunkLookup::Ready(Arc::clone(chunk)));
         }
         if let Some(running) = state.loads.get(&id)
             && let Some(interest) = running.interest.upgrade()
         {
             let result = running.result.clone();
-            return ChunkLookup::Wait(LoadWaiter { result, interest });
+            return Ok(ChunkLookup::Wait(LoadWaiter { result, interest }));
+        }
+        if state.loads.try_reserve(1).is_err() {
+            return Err(NoMemory::of::<(ChunkId, InFlight)>(state.loads.len() + 1));
         }
         let (sender, receiver) = oneshot::channel();
         let (result, abandoned) = (receiver.shared(), Arc::new(Notify::new()));
@@ -194,14 +200,14 @@ impl ChunkCache {
                 interest: Arc::downgrade(&interest),
             },
         );
-        ChunkLookup::Lead(Leader {
+        Ok(ChunkLookup::Lead(Leader {
             cache: Arc::clone(self),
             id,
             number,
             load: Some(LoadWaiter { result, interest }),
             abandoned,
             sender: Some(sender),
-        })
+        }))
     }
 
     /// Evicts chunks until at least `bytes` are free or none are left. Returns whether this freed any bytes.
@@ -359,14 +365,18 @@ impl Drop for Leader {
 }
 
 #[cfg(test)]
-mod tests {
+#[cfg(feature = "schedules")]
+mod schedules;
+
+#[cfg(test)]
+pub(super) mod tests {
     use super::super::memory_limit::MemoryLimit;
     use super::*;
     use crate::runtime::block_on;
     use crate::store::{DocumentStore, MemoryStore, now_ms};
     use crate::units::FOREVER;
 
-    fn id(chunk: u64) -> ChunkId {
+    pub(super) fn id(chunk: u64) -> ChunkId {
         ChunkId {
             array: 1,
             chunk,
@@ -374,7 +384,7 @@ mod tests {
         }
     }
 
-    fn decoded(memory: &Arc<MemoryLimit>, bytes: usize) -> Fetched<Arc<Chunk>> {
+    pub(super) fn decoded(memory: &Arc<MemoryLimit>, bytes: usize) -> Fetched<Arc<Chunk>> {
         let reserved = memory.try_reserve(bytes as u64, |_| false).unwrap();
         let chunk = Arc::new(Chunk::decoded(
             vec![1; bytes],
@@ -387,8 +397,8 @@ mod tests {
         block_on(store.fetch(|_| async { Ok(chunk) })).unwrap()
     }
 
-    fn lead(cache: &Arc<ChunkCache>, chunk: u64) -> Leader {
-        match cache.get_or_lead(id(chunk), |_| true) {
+    pub(super) fn lead(cache: &Arc<ChunkCache>, chunk: u64) -> Leader {
+        match cache.get_or_lead(id(chunk), |_| true).unwrap() {
             ChunkLookup::Lead(lead) => lead,
             other => panic!("{other:?}"),
         }
@@ -424,7 +434,7 @@ mod tests {
         );
         let leader = lead(&cache, 5);
         let followers: Vec<_> = (0..8)
-            .map(|_| match cache.get_or_lead(id(5), |_| true) {
+            .map(|_| match cache.get_or_lead(id(5), |_| true).unwrap() {
                 ChunkLookup::Wait(load) => std::thread::spawn(move || block_on(load.wait())),
                 other => panic!("{other:?}"),
             })
@@ -435,7 +445,7 @@ mod tests {
             assert!(matches!(outcome, Some(Ok(_))), "{outcome:?}");
         }
         assert!(matches!(
-            cache.get_or_lead(id(5), |_| true),
+            cache.get_or_lead(id(5), |_| true).unwrap(),
             ChunkLookup::Ready(_)
         ));
     }
@@ -463,12 +473,12 @@ mod tests {
         let cache = Arc::new(ChunkCache::new(1 << 20));
         let prefetch = lead(&cache, 5);
         assert!(matches!(
-            cache.get_or_lead(id(5), |_| true),
+            cache.get_or_lead(id(5), |_| true).unwrap(),
             ChunkLookup::Wait(_)
         ));
         let mut demand = lead(&cache, 6);
         let (own, abandoned) = (demand.take_load().unwrap(), demand.abandoned());
-        let ChunkLookup::Wait(other) = cache.get_or_lead(id(6), |_| true) else {
+        let ChunkLookup::Wait(other) = cache.get_or_lead(id(6), |_| true).unwrap() else {
             panic!("it is being decoded");
         };
         drop(own);
@@ -479,7 +489,7 @@ mod tests {
         let again = lead(&cache, 6);
         drop(demand);
         assert!(matches!(
-            cache.get_or_lead(id(6), |_| true),
+            cache.get_or_lead(id(6), |_| true).unwrap(),
             ChunkLookup::Wait(_)
         ));
         drop((prefetch, again));
@@ -493,7 +503,7 @@ mod tests {
         );
         lead(&cache, 5).complete(Ok(decoded(&memory, 10)));
         assert!(matches!(
-            cache.get_or_lead(id(5), |_| false),
+            cache.get_or_lead(id(5), |_| false).unwrap(),
             ChunkLookup::Lead(_)
         ));
         let kept = cache.get(&id(5)).unwrap();

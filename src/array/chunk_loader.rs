@@ -7,6 +7,7 @@ use futures_util::pin_mut;
 
 use super::chunk_cache::{Chunk, ChunkId, ChunkLookup, Leader, LoadWaiter};
 use super::reader::ArrayReader;
+use crate::fallible::{List, NoMemory};
 use crate::runtime::{self, Priority, leave_session_thread};
 use crate::store::StoreError;
 
@@ -32,18 +33,24 @@ type Leaders = Vec<(ChunkId, Leader)>;
 
 impl ArrayReader {
     /// Returns the chunks, and decodes missing ones in parallel.
+    ///
+    /// # Errors
+    /// The error of a chunk; [`StoreError::TooLarge`] if the system has no memory for so many chunks.
     pub(super) async fn load(
         self: &Arc<Self>,
         ids: &[ChunkId],
     ) -> Result<Vec<Arc<Chunk>>, StoreError> {
+        let no_memory = |NoMemory(bytes)| self.no_memory(bytes);
+        let is_fresh = |chunk: &Chunk| self.chunks.is_fresh(chunk);
         enum State {
             Ready(Arc<Chunk>),
             Loading(LoadWaiter),
         }
-        let mut states = Vec::with_capacity(ids.len());
-        let mut leaders = Leaders::new();
+        let mut states = List::default();
+        let mut leaders = List::default();
         for id in ids {
-            states.push(match self.get_or_lead(*id) {
+            let found = self.engine.cache.get_or_lead(*id, is_fresh);
+            states.push(match found.map_err(no_memory)? {
                 ChunkLookup::Lead(mut leader) => {
                     let load = leader.take_load();
                     leaders.push((*id, leader));
@@ -60,23 +67,27 @@ impl ArrayReader {
                 }
             });
         }
+        let (states, leaders): (_, Leaders) = (
+            states.finish().map_err(no_memory)?,
+            leaders.finish().map_err(no_memory)?,
+        );
         if !leaders.is_empty() {
             let group = self.group_chunks();
             if leaders.len() <= group && group > 1 && !self.chunks.is_remote() {
                 leave_session_thread().await;
-                self.decode_all(leaders).await;
+                self.decode(leaders).await;
             } else {
                 self.submit(leaders, group, Priority::Demand);
             }
         }
-        let mut chunks = Vec::with_capacity(ids.len());
+        let mut chunks = List::default();
         for (id, state) in ids.iter().zip(states) {
             chunks.push(match state {
                 State::Ready(chunk) => chunk,
                 State::Loading(load) => self.wait(*id, load).await?,
             });
         }
-        Ok(chunks)
+        chunks.finish().map_err(no_memory)
     }
 
     /// Waits for a chunk. Decodes it again if the store is known to have changed since.
@@ -104,7 +115,9 @@ impl ArrayReader {
                 None => {}
             }
             attempts += 1;
-            load = match self.get_or_lead(id) {
+            let cache = &self.engine.cache;
+            let found = cache.get_or_lead(id, |chunk| self.chunks.is_fresh(chunk));
+            load = match found.map_err(|NoMemory(bytes)| self.no_memory(bytes))? {
                 ChunkLookup::Ready(chunk) => return Ok(chunk),
                 ChunkLookup::Wait(load) => load,
                 ChunkLookup::Lead(mut leader) => {
@@ -114,11 +127,6 @@ impl ArrayReader {
                 }
             };
         }
-    }
-
-    pub(super) fn get_or_lead(&self, id: ChunkId) -> ChunkLookup {
-        let is_fresh = |chunk: &Chunk| self.chunks.is_fresh(chunk);
-        self.engine.cache.get_or_lead(id, is_fresh)
     }
 
     /// Returns the number of chunks that one task decodes.
@@ -141,7 +149,7 @@ impl ArrayReader {
         let has_inner = self.chunks.has_inner();
         if self.chunks.is_remote() {
             // Inner chunks of one chunk are fetched together.
-            leaders.sort_by_key(|(id, _)| id.chunk);
+            leaders.sort_unstable_by_key(|(id, _)| (id.chunk, id.inner));
         }
         let group = group.max(leaders.len().div_ceil(MAX_TASKS));
         let mut leaders = leaders.into_iter();
@@ -157,49 +165,69 @@ impl ArrayReader {
             };
             let of_task: Leaders = leaders.by_ref().take(most).collect();
             let reader = Arc::clone(self);
-            let decode = async move { reader.decode_unless_abandoned(of_task).await };
-            runtime::run(priority, move || runtime::spawn_polled(decode).detach());
+            runtime::spawn_detached(priority, async move { reader.decode(of_task).await });
         }
     }
 
     /// Decodes chunks. If they are remote, cancels its network requests once no read waits for the chunks.
-    async fn decode_unless_abandoned(&self, leaders: Leaders) {
-        if !self.chunks.is_remote() {
-            return self.decode_all(leaders).await;
+    async fn decode(&self, mut leaders: Leaders) {
+        let is_remote = self.chunks.is_remote();
+        let watched = leaders.iter().filter(|_| is_remote);
+        let notified: Vec<_> = watched.map(|(_, leader)| leader.abandoned()).collect();
+        let decode = async {
+            // A task for several remote chunks is one for inner chunks of one shard.
+            if is_remote && self.chunks.has_inner() && leaders.len() > 1 {
+                match self.decode_shard(leaders).await {
+                    Some(left) => leaders = left,
+                    None => return,
+                }
+            }
+            let mut timed_out = None;
+            for (id, leader) in leaders {
+                // After a time-out for the memory of one chunk, the next one does not wait again.
+                let result = match &timed_out {
+                    Some(error) => Err(StoreError::clone(error)),
+                    None => {
+                        let before = self.engine.cache.get(&id);
+                        self.chunks.decode(&id, before, &self.engine).await
+                    }
+                };
+                if let Err(error @ StoreError::TimedOut { .. }) = &result {
+                    timed_out = Some(error.clone());
+                }
+                leader.complete(result);
+            }
+        };
+        pin_mut!(decode);
+        if !is_remote {
+            return decode.await;
         }
-        let notified: Vec<_> = leaders
-            .iter()
-            .map(|(_, leader)| leader.abandoned())
-            .collect();
         let abandoned = async {
             for leader in &notified {
                 leader.notified().await;
             }
         };
-        let decode = self.decode_all(leaders);
-        pin_mut!(abandoned, decode);
+        pin_mut!(abandoned);
         select(abandoned, decode).await;
     }
 
-    async fn decode_all(&self, leaders: Leaders) {
-        if self.chunks.is_remote() && leaders.len() > 1 {
-            let ids: Vec<ChunkId> = leaders.iter().map(|(id, _)| *id).collect();
-            self.chunks.prefetch(&ids, &self.engine).await;
-        }
-        let mut timed_out = None;
-        for (id, leader) in leaders {
-            // After a time-out for the memory of one chunk, the next one does not wait again.
-            let result = match &timed_out {
-                Some(error) => Err(StoreError::clone(error)),
-                None => {
-                    let before = self.engine.cache.get(&id);
-                    self.chunks.decode(&id, before, &self.engine).await
+    /// Decodes inner chunks of one shard; returns the leaders if they have to be decoded one by one.
+    async fn decode_shard(&self, leaders: Leaders) -> Option<Leaders> {
+        let before = |id: &ChunkId| self.engine.cache.get(id);
+        let wanted = leaders.iter().map(|(id, _)| (*id, before(id))).collect();
+        match self.chunks.decode_inner(wanted, &self.engine).await {
+            Ok(decoded) if decoded.len() == leaders.len() => {
+                for ((_, leader), result) in leaders.into_iter().zip(decoded) {
+                    leader.complete(result);
                 }
-            };
-            if let Err(error @ StoreError::TimedOut { .. }) = &result {
-                timed_out = Some(error.clone());
             }
-            leader.complete(result);
+            Ok(_) => return Some(leaders),
+            Err(error) => {
+                for (_, leader) in leaders {
+                    leader.complete(Err(error.clone()));
+                }
+            }
         }
+        None
     }
 }

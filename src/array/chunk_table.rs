@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::chunks::ArrayChunks;
-use super::fetch::open_chunk;
+use super::decode::present;
 use super::memory_limit::Reservation;
 use super::reader::{ArrayReader, Selection};
 use crate::codec::{Pipeline, Sharding, StoredForm};
@@ -287,7 +287,7 @@ impl ArrayReader {
         }
         // An open tells the store that a read will follow: a short value then comes with its attributes.
         let key = self.chunks.stored_key(number)?;
-        let opened = open_chunk(reads, &key, AccessHint::Ranges).await?;
+        let opened = present(reads.open(&key, AccessHint::Ranges).await)?;
         opened.map(|object| object.stat()).transpose()
     }
 
@@ -390,7 +390,7 @@ impl ArrayReader {
         sharding: &Sharding,
     ) -> Result<Option<(Version, Arc<CachedIndex<()>>)>, StoreError> {
         let key = self.chunks.stored_key(number)?;
-        let Some(object) = open_chunk(reads, &key, self.chunks.hint()).await? else {
+        let Some(object) = present(reads.open(&key, self.chunks.hint()).await)? else {
             return Ok(None);
         };
         let index = self

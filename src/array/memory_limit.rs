@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use crate::clock::Instant;
 use crate::runtime;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, Notify};
 
 /// A limit for the bytes that all decoding together reserves.
 #[derive(Debug)]
@@ -132,6 +130,16 @@ impl Reservation {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
+    /// Splits off a reservation of `bytes`, or of all bytes if there are fewer.
+    pub(super) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self {
+            memory: Arc::clone(&self.memory),
+            bytes,
+        }
+    }
+
     /// Releases all but `bytes`.
     pub fn shrink(&mut self, bytes: u64) {
         let free = self.bytes.saturating_sub(bytes);
@@ -154,6 +162,10 @@ impl Drop for Reservation {
         self.memory.give_back(self.bytes);
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use super::chunk_cache::ChunkId;
 use super::chunks::ArrayChunks;
+use super::decode::{inner_range, present, with_bytes};
 use super::engine::Engine;
-use super::fetch::open_chunk;
 use super::geometry::Run;
-use super::raw::with_bytes;
 use super::reader::{ArrayReader, ReadRun};
 use super::served::ServedVersions;
-use crate::hierarchy::{CachedIndex, codec_error};
+use crate::hierarchy::CachedIndex;
 use crate::store::{
-    AccessHint, Data, DocumentReads, Fetched, Key, Object, StoreError, Version, in_memory, now_ms,
-    read_into, read_range,
+    AccessHint, Data, DocumentReads, Fetched, Key, Object, StoreError, Version, now_ms, read_into,
+    read_range,
 };
 
 impl ArrayReader {
@@ -104,7 +103,7 @@ struct OpenedChunk {
 }
 
 impl ArrayChunks {
-    /// Opens a read chunk that is stored unencoded; `None` if it is encoded.
+    /// Opens a read chunk that is stored unencoded; `None` if it is encoded, by a codec or by the archive.
     async fn open_stored(
         &self,
         reads: &DocumentReads<'_>,
@@ -114,7 +113,10 @@ impl ArrayChunks {
         let key = self.stored_key(id.chunk)?;
         let checked_ms = now_ms();
         let (mut object, mut version) = (None, None);
-        if let Some(chunk) = open_chunk(reads, &key, self.raw_hint()).await? {
+        if let Some(chunk) = present(reads.open(&key, self.raw_hint()).await)? {
+            if chunk.is_decoded_whole() && self.sharding().is_none() {
+                return Ok(None);
+            }
             if let Some(header) = self.expected_header() {
                 let range = 0..header.len() as u64;
                 let is_header = |found: &[u8]| Ok(found == header);
@@ -187,11 +189,7 @@ impl ArrayChunks {
     ) -> Result<Option<u64>, StoreError> {
         let range = match (index, id.inner) {
             (Some(index), Some(inner)) => {
-                let entry = index
-                    .index
-                    .entry(in_memory(inner)?)
-                    .map_err(|error| codec_error(key, Some(inner), error))?;
-                let Some(range) = entry else {
+                let Some(range) = inner_range(index, key, inner)? else {
                     return Ok(None);
                 };
                 range

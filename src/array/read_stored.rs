@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 
 use super::chunk_cache::ChunkId;
 use super::chunk_table::{ChunkTable, StoredChunk};
-use super::fetch::open_chunk;
+use super::decode::present;
 use super::reader::{ArrayReader, Selection};
 use super::served::ServedVersions;
 use crate::store::{
@@ -110,7 +110,7 @@ impl ArrayReader {
         served: Option<&ServedVersions>,
     ) -> Result<Arc<dyn Object>, StoreError> {
         let checked_ms = now_ms();
-        let object = open_chunk(reads, &part.key, self.stored_hint(part)).await?;
+        let object = present(reads.open(&part.key, self.stored_hint(part)).await)?;
         let object = part.current(object)?;
         self.admit(served, &part.id, Some(part.chunk.version), checked_ms)?;
         Ok(object)

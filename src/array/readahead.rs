@@ -8,11 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::chunk_batch::ChunkBatch;
 use super::chunk_cache::{ChunkLookup, Interest, LoadWaiter};
 use super::geometry::Geometry;
 use super::order::ElementOrder;
-use super::reader::ArrayReader;
+use super::reader::{ArrayReader, ChunkBatch};
 use crate::clock::Instant;
 use crate::runtime::{self, Priority, accepts_prefetch};
 use crate::store::Window;
@@ -129,7 +128,9 @@ impl ArrayReader {
         let mut leaders = Vec::new();
         for chunk in chunks {
             let id = self.chunks.id_of(chunk);
-            if let ChunkLookup::Lead(leader) = self.get_or_lead(id) {
+            let cache = &self.engine.cache;
+            let found = cache.get_or_lead(id, |chunk| self.chunks.is_fresh(chunk));
+            if let Ok(ChunkLookup::Lead(leader)) = found {
                 leaders.push((id, leader));
             }
         }

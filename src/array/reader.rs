@@ -1,10 +1,9 @@
-//! Reads one array as the bytes of its elements.
+//! Reads one array as the bytes of its elements, in batches: the chunks that a range needs, in groups of limited size.
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::chunk_batch::ChunkBatch;
 use super::chunk_cache::{Chunk, ChunkId};
 use super::chunks::ArrayChunks;
 use super::engine::Engine;
@@ -13,6 +12,7 @@ use super::order::ElementOrder;
 use super::readahead::PrefetchedChunks;
 use super::served::ServedVersions;
 use crate::codec::Pipeline;
+use crate::fallible;
 use crate::store::{
     Data, Key, ReadBuffer, Store, StoreError, Ttl, Version, in_memory, part, part_mut,
 };
@@ -75,6 +75,8 @@ const MAX_HELD_BYTES: u64 = 64 << 20;
 const DIRECT_RUN_BYTES: u64 = 32 << 10;
 /// Remote chunks up to this size in bytes are fetched whole, encoded or not.
 const MAX_FETCHED_BYTES: u64 = 16 << 20;
+/// The largest number of chunks in a batch of a read or a readahead, however small they are.
+const MAX_CHUNKS: usize = 4096;
 /// The smallest readahead window of a sequential reader in bytes.
 const MIN_WINDOW_BYTES: u64 = 4 << 20;
 
@@ -147,30 +149,6 @@ impl ArrayReader {
         is_regular.then(|| self.chunks.read_chunk_shape())
     }
 
-    /// Returns the read of `size` bytes from `offset`, up to the end of the selection; `None` if it is empty.
-    fn run(&self, selection: Selection, offset: u64, size: usize) -> Option<ReadRun<'_>> {
-        let geometry = match selection {
-            Selection::RowMajor => Cow::Borrowed(&self.row_major.geometry),
-            Selection::ChunkMajor => Cow::Borrowed(&self.chunk_major.geometry),
-            Selection::Chunk(_) if self.chunks.is_regular() => Cow::Borrowed(&self.chunk_geometry),
-            Selection::Chunk(chunk) => Cow::Owned(Geometry::of_one_chunk(self.chunk_bytes(chunk))),
-            Selection::Inner(_) => Cow::Borrowed(&self.inner_geometry),
-        };
-        let end = offset
-            .saturating_add(size as u64)
-            .min(geometry.size_bytes());
-        let order = match selection {
-            Selection::ChunkMajor => &self.chunk_major,
-            _ => &self.row_major,
-        };
-        (offset < end).then_some(ReadRun {
-            selection,
-            order,
-            geometry,
-            range: offset..end,
-        })
-    }
-
     /// Reads `size` bytes from `offset` of a selection, fewer only at the end. `served` has the versions of
     /// the chunks that the same file has served, if the store can change.
     ///
@@ -187,14 +165,34 @@ impl ArrayReader {
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        let Some(run) = self.run(selection, offset, size) else {
-            return Ok(Data::empty());
+        let geometry = match selection {
+            Selection::RowMajor => Cow::Borrowed(&self.row_major.geometry),
+            Selection::ChunkMajor => Cow::Borrowed(&self.chunk_major.geometry),
+            Selection::Chunk(_) if self.chunks.is_regular() => Cow::Borrowed(&self.chunk_geometry),
+            Selection::Chunk(chunk) => Cow::Owned(Geometry::of_one_chunk(self.chunk_bytes(chunk))),
+            Selection::Inner(_) => Cow::Borrowed(&self.inner_geometry),
         };
-        if self.reads_directly(&run.geometry) {
-            if let Some(data) = self.read_direct(&run, served).await? {
-                return Ok(data);
-            }
-        } else if matches!(selection, Selection::RowMajor | Selection::ChunkMajor) {
+        let end = offset
+            .saturating_add(size as u64)
+            .min(geometry.size_bytes());
+        if offset >= end {
+            return Ok(Data::empty());
+        }
+        let run = ReadRun {
+            selection,
+            order: match selection {
+                Selection::ChunkMajor => &self.chunk_major,
+                _ => &self.row_major,
+            },
+            geometry,
+            range: offset..end,
+        };
+        if self.reads_directly(&run.geometry)
+            && let Some(data) = self.read_direct(&run, served).await?
+        {
+            return Ok(data);
+        }
+        if matches!(selection, Selection::RowMajor | Selection::ChunkMajor) {
             self.read_ahead(run.order, &run.range);
         }
         self.read_decoded(&run, served).await
@@ -291,23 +289,6 @@ impl ArrayReader {
             && is_worth_it
     }
 
-    /// Returns the chunks that a run needs from `at` on, as many as one read may hold at a time.
-    fn batch(&self, run: &ReadRun<'_>, at: u64) -> Result<ReadBatch, StoreError> {
-        let batch = ChunkBatch::of(&run.geometry, at..run.range.end, self.held_bytes, u64::MAX);
-        if batch.end == at {
-            return Err(match batch.lacks_memory {
-                true => self.no_memory(run.range.end - at),
-                false => self.internal(format!("no chunk has byte {at}")),
-            });
-        }
-        let ids = batch
-            .chunks
-            .iter()
-            .map(|chunk| self.chunk_id(run.selection, *chunk));
-        let ids = ids.collect();
-        Ok(ReadBatch { at, batch, ids })
-    }
-
     pub(super) fn chunk_id(&self, selection: Selection, number: u64) -> ChunkId {
         match selection {
             Selection::RowMajor | Selection::ChunkMajor => self.chunks.id_of(number),
@@ -327,14 +308,28 @@ impl ArrayReader {
         let mut filled: Option<ReadBuffer> = None;
         let mut at = run.range.start;
         while at < run.range.end {
-            let batch = self.batch(run, at)?;
+            let left = at..run.range.end;
+            let no_memory = || self.no_memory(run.range.end - at);
+            let batch = ChunkBatch::of(&run.geometry, left, self.held_bytes, u64::MAX);
+            if batch.end == at {
+                return Err(match batch.lacks_memory {
+                    true => no_memory(),
+                    false => self.internal(format!("no chunk has byte {at}")),
+                });
+            }
+            let ids = batch.chunks.iter();
+            let ids = ids.map(|chunk| self.chunk_id(run.selection, *chunk));
+            let ids = fallible::collect(ids).map_err(|_| no_memory())?;
+            let batch = ReadBatch { at, batch, ids };
             // Reserved before the chunks are loaded: a read that waits for memory must not hold chunks.
             if let Some(served) = served {
                 served.reserve_pages(&batch.ids, name).await?;
             }
             let held = self.load(&batch.ids).await?;
-            for (id, chunk) in batch.ids.iter().zip(&held) {
-                self.admit(served, id, chunk.version, chunk.checked_ms())?;
+            if let Some(served) = served {
+                for (id, chunk) in batch.ids.iter().zip(&held) {
+                    served.admit(id, name, chunk.version, chunk.checked_ms())?;
+                }
             }
             if let Some(data) = self.share(run, &batch, &held)? {
                 return Ok(data);
@@ -357,7 +352,7 @@ impl ArrayReader {
         buffer.ok_or_else(|| self.no_memory(need_bytes))
     }
 
-    fn no_memory(&self, need_bytes: u64) -> StoreError {
+    pub(super) fn no_memory(&self, need_bytes: u64) -> StoreError {
         StoreError::TooLarge {
             key: self.key().clone(),
             need_bytes,
@@ -477,5 +472,103 @@ impl ArrayReader {
             .ok_or_else(|| self.internal("runs longer than the range that they are of"))?;
         *target = rest;
         Ok(part)
+    }
+}
+
+/// The chunks of the beginning of a range, as many as one read may hold at a time.
+#[derive(Debug)]
+pub(super) struct ChunkBatch {
+    /// The chunks, in the order in which they are first needed.
+    pub(super) chunks: Vec<u64>,
+    /// The end of the bytes that the chunks cover.
+    pub(super) end: u64,
+    /// The number of runs in the batch.
+    pub(super) runs: u64,
+    /// The run, if the batch has only one.
+    pub(super) single: Option<Run>,
+    /// Whether the system had no memory for more chunks.
+    pub(super) lacks_memory: bool,
+}
+
+impl ChunkBatch {
+    /// Returns the chunks of a range that fit into `held_bytes`, over at most `most_runs` runs.
+    pub(super) fn of(
+        geometry: &Geometry,
+        range: Range<u64>,
+        held_bytes: u64,
+        most_runs: u64,
+    ) -> Self {
+        let most = (held_bytes / geometry.chunk_bytes().max(1)).max(1);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(MAX_CHUNKS);
+        let mut chunks = Vec::new();
+        let mut positions = ChunkPositions::default();
+        let (mut end, mut runs, mut first) = (range.start, 0_u64, None);
+        let mut lacks_memory = false;
+        let _ = geometry.runs(range.start, range.end, |run| {
+            if runs == most_runs {
+                return ControlFlow::Break(());
+            }
+            if positions.get(run.chunk).is_none() {
+                if chunks.len() == most {
+                    return ControlFlow::Break(());
+                }
+                // Without memory for more chunks, the batch has those that it has.
+                let has_space = chunks.try_reserve(1).is_ok();
+                if !has_space || positions.add(run.chunk, chunks.len()).is_none() {
+                    lacks_memory = true;
+                    return ControlFlow::Break(());
+                }
+                chunks.push(run.chunk);
+            }
+            first.get_or_insert(run);
+            runs += 1;
+            end += run.length;
+            ControlFlow::Continue(())
+        });
+        Self {
+            chunks,
+            end,
+            runs,
+            single: first.filter(|_| runs == 1),
+            lacks_memory,
+        }
+    }
+
+    /// Returns the indexes of the chunks; `None` if the system has no memory for them.
+    pub(super) fn positions(&self) -> Option<ChunkPositions> {
+        let mut positions = ChunkPositions::default();
+        for (place, chunk) in self.chunks.iter().enumerate() {
+            positions.add(*chunk, place)?;
+        }
+        Some(positions)
+    }
+}
+
+/// The indexes of chunks in a batch. The last result is cached, because runs nearly follow the
+/// chunk order.
+#[derive(Debug, Default)]
+pub(super) struct ChunkPositions {
+    places: hashbrown::HashMap<u64, usize>,
+    last: Option<(u64, usize)>,
+}
+
+impl ChunkPositions {
+    /// Adds a chunk; `None` if the system has no memory for it.
+    fn add(&mut self, chunk: u64, place: usize) -> Option<()> {
+        self.places.try_reserve(1).ok()?;
+        self.places.insert(chunk, place);
+        self.last = Some((chunk, place));
+        Some(())
+    }
+
+    pub(super) fn get(&mut self, chunk: u64) -> Option<usize> {
+        match self.last {
+            Some((last, place)) if last == chunk => Some(place),
+            _ => {
+                let place = *self.places.get(&chunk)?;
+                self.last = Some((chunk, place));
+                Some(place)
+            }
+        }
     }
 }

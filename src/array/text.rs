@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::variable::{decode_elements, read_elements};
 use crate::codec::{Element, Pipeline};
+use crate::fallible::{List, NoMemory};
 use crate::store::{DocumentRef, Key, Object, StoreError};
 use crate::zarr::{self, DataType, FillValue, Variable};
 
@@ -15,17 +16,24 @@ pub fn may_be_text(array: &zarr::Array) -> bool {
 /// Returns the texts of an array of text or of objects; `None` if an element is no text, or if no object is one.
 /// An object that is missing (null, and 0 if the array is filled with it) is the empty text, as `vlen-utf8` of
 /// numcodecs writes it.
+///
+/// # Errors
+/// The system has no memory for them.
 pub fn texts<'a>(
     array: &zarr::Array,
     elements: impl Iterator<Item = &'a Element>,
-) -> Option<Vec<String>> {
-    let mut texts = Vec::new();
+) -> Result<Option<Vec<String>>, NoMemory> {
+    let mut texts = List::default();
     let mut has_text = !may_be_text(array);
     for element in elements {
         has_text |= matches!(element, Element::Text(_));
-        texts.push(text(array, element)?);
+        let Some(text) = text(array, element) else {
+            return Ok(None);
+        };
+        texts.push(text);
     }
-    (has_text || texts.is_empty()).then_some(texts)
+    let texts = texts.finish()?;
+    Ok((has_text || texts.is_empty()).then_some(texts))
 }
 
 fn text(array: &zarr::Array, element: &Element) -> Option<String> {
@@ -54,7 +62,7 @@ pub async fn holds_text(
     engine: &Engine,
 ) -> Result<bool, StoreError> {
     match read_elements(source, key, array, pipeline, most_bytes, engine).await {
-        Ok(elements) => Ok(texts(array, elements.value().iter()).is_some()),
+        Ok(elements) => Ok(texts(array, elements.value().iter())?.is_some()),
         Err(error @ StoreError::TooLarge { .. }) if error.is_lasting() => Ok(false),
         Err(error) => Err(error),
     }
@@ -73,13 +81,14 @@ pub async fn read_texts(
     engine: &Engine,
 ) -> Result<Vec<String>, StoreError> {
     let elements = decode_elements(object, key, pipeline, most_bytes, Some(engine)).await?;
-    let found = elements
-        .iter()
-        .map(|element| text(array, element))
-        .collect();
-    let found: Option<Vec<String>> = found;
-    found.ok_or_else(|| StoreError::Corrupt {
-        key: key.clone(),
-        what: "an element is no text, although the other elements of the array are".into(),
-    })
+    let mut texts = List::default();
+    for element in &elements {
+        texts.push(text(array, element).ok_or_else(|| StoreError::Corrupt {
+            key: key.clone(),
+            what: "an element is no text, although the other elements of the array are".into(),
+        })?);
+    }
+    texts
+        .finish()
+        .map_err(|failure| StoreError::from(failure).of(key))
 }

@@ -1,11 +1,10 @@
 //! Arrays with elements of variable size, which are decoded whole, within a limit.
 
 use super::chunks::stored_key;
+use super::decode::{present, with_bytes};
 use super::engine::Engine;
-use super::fetch::open_chunk;
 use super::memory_limit::Reservation;
 use super::pipelines::Pipelines;
-use super::raw::with_bytes;
 use crate::codec::{Element, Pipeline};
 use crate::hierarchy::codec_error;
 use crate::runtime::leave_session_thread;
@@ -106,7 +105,7 @@ async fn elements_under(
         let used = budget.result_bytes.saturating_add(value_bytes);
         let left = budget.limit_bytes.saturating_sub(used);
         let hint = AccessHint::Whole(left);
-        let Some(object) = open_chunk(&reads, &chunk_key, hint).await? else {
+        let Some(object) = present(reads.open(&chunk_key, hint).await)? else {
             continue;
         };
         let Some(left) = left.checked_sub(object.size_bytes()) else {

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::chunk_cache::ChunkId;
 use super::chunks::{ArrayChunks, stored_key};
+use super::decode::{present, with_bytes};
 use super::engine::Engine;
-use super::fetch::present;
 use super::pipelines::Pipelines;
-use super::raw::with_bytes;
 use super::variable::{decode_elements, fitting, size_of_element};
 use crate::codec::{Pipeline, Sharding};
 use crate::hierarchy::codec_error;

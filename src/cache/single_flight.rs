@@ -188,7 +188,12 @@ where
             waiters: 1,
         };
         let waiter = self.waiter(key, &in_flight);
-        (waiter, loads.by_key.insert(key.clone(), in_flight))
+        // Without memory for a longer map, no other caller shares the load.
+        let completed = match loads.by_key.try_reserve(1) {
+            Ok(()) => loads.by_key.insert(key.clone(), in_flight),
+            Err(_) => None,
+        };
+        (waiter, completed)
     }
 
     fn waiter(&self, key: &K, in_flight: &InFlightLoad<V, E>) -> Waiter<'_, K, V, E> {
@@ -200,6 +205,10 @@ where
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -3,12 +3,15 @@
 use std::cell::Cell;
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
-use std::time::{self, Duration};
+use std::time::{self, Duration, SystemTime};
 
 thread_local! {
     /// The virtual time of this thread; `None` if it has the clock of the system.
     static NOW: Cell<Option<Duration>> = const { Cell::new(None) };
 }
+
+/// The time at the start of the virtual clock, in seconds since the epoch.
+const EPOCH_SECONDS: u64 = 1_700_000_000;
 
 /// A moment of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +20,11 @@ pub struct Instant(time::Instant);
 /// Returns the virtual time of this thread.
 pub(crate) fn virtual_now() -> Option<Duration> {
     NOW.get()
+}
+
+/// Returns the time of the system at a virtual time.
+pub(crate) fn system_time_at(now: Duration) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS) + now
 }
 
 /// Gives this thread a virtual clock.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::fallible::Text;
 use crate::node::Value;
 
 /// The maximum length of the text of an attribute.
@@ -29,10 +30,10 @@ pub(crate) fn is_plain(text: &str) -> bool {
 }
 
 /// Appends a GDAL metadata item: of a band with a role, or of the dataset.
-pub(crate) fn item(target: &mut String, name: &str, band: Option<(u64, &str)>, value: &str) {
+pub(crate) fn item(target: &mut Text, name: &str, band: Option<(u64, &str)>, value: &str) {
     // GDAL escapes values twice.
     let value = escape(&escape(value));
-    // Writing to a String does not fail.
+    // Writing to a Text does not fail.
     let _ = match band {
         None => writeln!(target, "  <Item name=\"{}\">{value}</Item>", escape(name)),
         Some((band, role)) => writeln!(
@@ -70,10 +71,10 @@ mod tests {
 
     #[test]
     fn texts_are_escaped_in_items() {
-        let mut text = String::new();
+        let mut text = Text::default();
         item(&mut text, "a\"<", None, "</Item>&");
         assert_eq!(
-            text,
+            &*text,
             "  <Item name=\"a&quot;&lt;\">&amp;lt;/Item&amp;gt;&amp;amp;</Item>\n"
         );
         assert!(is_plain("m s-1 \u{b0}") && !is_plain("a\0b") && !is_plain("a\nb"));

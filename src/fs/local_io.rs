@@ -8,9 +8,8 @@ use std::collections::{HashMap, VecDeque, hash_map};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
 type Job = Box<dyn FnOnce() + Send>;
 

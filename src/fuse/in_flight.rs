@@ -11,8 +11,6 @@ use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use async_task::Task;
@@ -22,7 +20,8 @@ use super::reply::report;
 use super::signals::has_fatal_signal;
 use crate::fs::{Fs, FsError};
 use crate::runtime::{spawn, spawn_polled};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
 
 /// A reply of any type that can carry an errno.
 pub(super) trait ErrorReply: Send + 'static {
@@ -30,14 +29,22 @@ pub(super) trait ErrorReply: Send + 'static {
 }
 
 /// The interval between two rounds, and the age from which requests are watched.
-const PERIOD: Duration = Duration::from_millis(200);
+const PERIOD: Duration = Duration::from_millis(match cfg!(all(test, feature = "schedules")) {
+    // Time does not pass under a model checker.
+    true => 0,
+    false => 200,
+});
 /// The number of rounds without requests before the watching thread sleeps. Waking it for each of
 /// many short requests would cost more than an occasional round.
 const IDLE_ROUNDS: u32 = 5;
 /// The watching thread is busy for at most `1 / SHARE` of the time.
-const SHARE: u32 = 10;
+const SHARE: u32 = match cfg!(all(test, feature = "schedules")) {
+    // A round takes no time under a model checker.
+    true => 0,
+    false => 10,
+};
 /// Added to the deadline, because the store has its own and reports the cause of a timeout in more detail.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = PERIOD.saturating_mul(5);
 /// A failure after at least this time also answers a repetition of the request. The kernel repeats requests by
 /// itself: after a failed readahead it reads the first page. Callers that waited for the lookup or read of
 /// another caller send their own. Each would wait for another deadline.
@@ -362,11 +369,15 @@ impl RequestTracker {
             };
             let begun = Instant::now();
             // Without this thread, no request would have a deadline.
-            if catch_unwind(AssertUnwindSafe(|| self.watch_round(&old))).is_err() {
-                log::error!("bug: panic while a request was cancelled");
-            }
-            // The more requests are in flight, the less often they are watched.
-            pause = PERIOD.max(begun.elapsed().saturating_mul(SHARE));
+            pause = match catch_unwind(AssertUnwindSafe(|| self.watch_round(&old))) {
+                // The more requests are in flight, the less often they are watched.
+                Ok(()) => PERIOD.max(begun.elapsed().saturating_mul(SHARE)),
+                // The report of a panic takes long, and the other requests still have to be watched.
+                Err(_) => {
+                    log::error!("bug: panic while a request was cancelled");
+                    PERIOD
+                }
+            };
         }
     }
 
@@ -418,6 +429,10 @@ impl RequestTracker {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 pub(super) mod tests {

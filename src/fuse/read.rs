@@ -24,17 +24,10 @@ struct ReadReply<'a> {
 /// A read that was pending at its first poll.
 type PendingRead = Pin<Box<dyn Future<Output = Result<Data, FsError>> + Send>>;
 
-/// Returns the bytes of a read.
-fn bytes_of(read: &Result<Data, FsError>) -> Result<&[u8], FsError> {
-    match read {
-        Ok(data) => Ok(data.bytes(&[])?),
-        Err(error) => Err(error.clone()),
-    }
-}
-
 impl ReadReply<'_> {
     fn answer(mut self, read: Result<Data, FsError>) {
-        match bytes_of(&read) {
+        let data = read.as_ref().map_err(FsError::clone);
+        match data.and_then(|data| Ok(data.bytes(&[])?)) {
             Ok(bytes) => {
                 if let Some(reply) = self.reply.take() {
                     self.service.fs.stats().read(self.since.elapsed());
@@ -63,7 +56,8 @@ impl Drop for ReadReply<'_> {
 
 impl ReplyGuard<ReplyData> {
     fn answer(&self, read: Result<Data, FsError>) {
-        match bytes_of(&read) {
+        let data = read.as_ref().map_err(FsError::clone);
+        match data.and_then(|data| Ok(data.bytes(&[])?)) {
             Ok(bytes) => {
                 if let Some(reply) = self.take() {
                     self.fs().stats().read(self.elapsed());
@@ -96,13 +90,14 @@ impl Service {
             Some(Err(error)) => return reply.answer(Err(error)),
             None => None,
         };
-        if let Some(read) = reader.as_ref().and_then(Reader::read_at_hand) {
-            return reply.answer(read);
-        }
-        // Most reads are ready at the first poll, which needs no state of a request in flight.
         let mut pending = None;
         let reader = match reader {
-            Some(reader) if !reader.is_local() && !self.tracker.may_repeat_a_failure() => {
+            Some(reader) if reader.is_local() => match reader.read_at_hand() {
+                Some(read) => return reply.answer(read),
+                None => Some(reader),
+            },
+            // Most reads are ready at the first poll, which needs no state of a request in flight.
+            Some(reader) if !self.tracker.may_repeat_a_failure() => {
                 let mut read: PendingRead = Box::pin(async move { reader.read().await });
                 let polled = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 if let Poll::Ready(read) = polled {

@@ -54,7 +54,7 @@ pub struct MetadataListingStore {
     loads: SingleFlight<(Key, Depth), Loaded, StoreError>,
     /// Set once the inner store has answered that it does not support listings.
     lists_nothing: AtomicBool,
-    unchecked: Unchecked,
+    unchecked: Arc<Unchecked>,
 }
 
 /// The result of resolving a key.
@@ -94,7 +94,7 @@ impl MetadataListingStore {
             inner,
             loads: SingleFlight::default(),
             lists_nothing: AtomicBool::new(false),
-            unchecked: Unchecked::default(),
+            unchecked: Arc::default(),
         }
     }
 
@@ -353,33 +353,6 @@ impl MetadataListingStore {
         Ok(None)
     }
 
-    /// Checks whether a key can be a value, with cached metadata only.
-    ///
-    /// # Errors
-    /// The metadata prove that the key is not a value.
-    async fn check_value(&self, key: &Key) -> Result<(), StoreError> {
-        if is_document(key) {
-            // Programs often open documents that do not exist.
-            self.load(&Key::root(), Depth::Node).await?;
-        }
-        let Some((at, metadata, mut meaning)) = self.copied_meaning(key) else {
-            return Ok(());
-        };
-        // The own documents of a node decide, if they were compared.
-        if let Some(CopiedNode { key: node, .. }) = CopiedNode::of(key, &at, &metadata)
-            && let Some(OwnDocuments::Other(own)) = self.loader.own(&node)
-        {
-            meaning = own.classify(below(key, &node), true);
-        }
-        match meaning {
-            KeyMeaning::AbsentDocument => Err(StoreError::NotFound { key: key.clone() }),
-            KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..) => {
-                Err(StoreError::NotAPrefix { key: key.clone() })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the inner store's listing of a prefix, if it has one.
     ///
     /// # Errors
@@ -469,7 +442,28 @@ impl Store for MetadataListingStore {
     }
 
     async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        self.check_value(key).await?;
+        if is_document(key) {
+            // Programs often open documents that do not exist.
+            self.load(&Key::root(), Depth::Node).await?;
+        }
+        // Cached metadata may prove that the key is not a value.
+        if let Some((at, metadata, mut meaning)) = self.copied_meaning(key) {
+            // The own documents of a node decide, if they were compared.
+            if let Some(CopiedNode { key: node, .. }) = CopiedNode::of(key, &at, &metadata)
+                && let Some(OwnDocuments::Other(own)) = self.loader.own(&node)
+            {
+                meaning = own.classify(below(key, &node), true);
+            }
+            match meaning {
+                KeyMeaning::AbsentDocument => {
+                    return Err(StoreError::NotFound { key: key.clone() });
+                }
+                KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..) => {
+                    return Err(StoreError::NotAPrefix { key: key.clone() });
+                }
+                _ => {}
+            }
+        }
         // The native tree opens documents in this way.
         if hint == AccessHint::Ranges {
             self.check_listed(key).await?;
@@ -482,19 +476,25 @@ impl Store for MetadataListingStore {
         if self.was_consolidated_above(prefix) {
             resolved = self.with_consolidated(prefix, resolved).await?;
         }
+        let own = self.own_of(prefix);
         let (mut names, is_listed) = self.assemble(prefix, &resolved).await?;
         if !is_listed
             && matches!(resolved, ResolvedKey::Inner(_))
             && let Some(chunks) = self.chunk_directory(prefix).await?
         {
             (names, _) = self.assemble(prefix, &chunks).await?;
+            resolved = chunks;
         } else if !is_listed && resolved.may_lack_nodes() {
             resolved = self.with_consolidated(prefix, resolved).await?;
             if !resolved.may_lack_nodes() {
                 (names, _) = self.assemble(prefix, &resolved).await?;
+            } else if let Some(last) = self.loader.cache.last(prefix)
+                && let Some(error) = last.undecided()
+            {
+                return Err(error.clone());
             }
         }
-        self.record_listed(prefix);
+        names.set_shown(self.shown(prefix, &resolved, own.as_ref()));
         Ok(Box::new(names))
     }
 

@@ -1,5 +1,6 @@
 //! The reason why a format has no content.
 
+use crate::fallible::NoMemory;
 use crate::store::{Key, StoreError};
 use crate::translate::HierarchyError;
 
@@ -15,6 +16,14 @@ pub enum ContentError {
 }
 
 impl ContentError {
+    /// Names the key of a lack of memory that has none.
+    pub fn of(self, key: &Key) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(error.of(key)),
+            other => other,
+        }
+    }
+
     /// Returns the reason as an error of the key that a user or the kernel requested.
     pub fn into_error(self, key: &Key) -> StoreError {
         match self {
@@ -28,6 +37,18 @@ impl ContentError {
 impl From<StoreError> for ContentError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<NoMemory> for ContentError {
+    fn from(failure: NoMemory) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
+impl From<&str> for ContentError {
+    fn from(why: &str) -> Self {
+        Self::Absent(why.into())
     }
 }
 

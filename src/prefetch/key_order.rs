@@ -400,6 +400,22 @@ impl KeyOrders {
         }
     }
 
+    /// Returns the documents of the same directory that directly follow a key in its listing, `most` at most.
+    pub(super) async fn documents_after(&self, key: &Key, most: usize) -> Vec<Key> {
+        let (top, order) = (key.parent(), KeyOrder::Listing);
+        let Some(directory) = self.directory(&top).await else {
+            return Vec::new();
+        };
+        let rank = child(key, &top).and_then(|name| directory.rank(name, order));
+        let following = rank.into_iter().flat_map(|rank| rank.saturating_add(1)..);
+        let listed = following.map_while(|rank| directory.at(rank, order));
+        let objects = listed.map_while(|(name, kind)| match kind {
+            Kind::Object => top.join(name).ok(),
+            Kind::Prefix => None,
+        });
+        objects.take_while(is_document).take(most).collect()
+    }
+
     /// Returns the first value below a prefix.
     async fn first(&self, mut prefix: Key, order: KeyOrder) -> Option<Key> {
         for _ in 0..MAX_DEPTH {

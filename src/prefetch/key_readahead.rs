@@ -34,12 +34,18 @@ const FIRST_WINDOW: usize = 16;
 const FIRST_WINDOW_OF_ATTRIBUTES: usize = 32;
 /// As [`FIRST_WINDOW`], as long as the size of values is unknown.
 const FIRST_WINDOW_OF_UNKNOWN: usize = 8;
+/// As [`FIRST_WINDOW`], for a program that has just listed the directory, and will most likely read all of it.
+const FIRST_WINDOW_OF_LISTED: usize = 32;
+/// As [`FIRST_WINDOW_OF_LISTED`], as long as the size of values is unknown. The store then fetches at most 1 MiB of each.
+const FIRST_WINDOW_OF_UNKNOWN_LISTED: usize = 16;
 /// The approximate total size in bytes of the values that a new stream prefetches.
 const FIRST_WINDOW_BYTES: u64 = 16 << 20;
 /// The largest number of keys that any stream prefetches.
 const MAX_WINDOW: usize = 64;
 /// The number of keys that a program with several threads may open later than their successors.
 const MAX_DISORDER: usize = 16;
+/// The largest number of documents that are looked up together with the first one of a directory.
+const MAX_DOCUMENTS: usize = 3;
 /// The number of used keys from which a stream counts as continued.
 const CONTINUED: usize = 4;
 /// The number of recently opened directories that are recorded.
@@ -150,27 +156,45 @@ impl State {
         listed.find_map(|(listed, at)| (listed == prefix).then_some(*at))
     }
 
+    fn is_just_listed(&self, prefix: &Key) -> bool {
+        let listed_at = self.listed_at(prefix);
+        listed_at.is_some_and(|at| at.elapsed() < JUST_LISTED)
+    }
+
+    /// Returns whether no key of the directory of a key was used recently.
+    fn is_first_used(&self, key: &Key) -> bool {
+        let (prefix, mut recent) = (key.parent(), self.recent.iter());
+        recent.all(|recent| recent.parent() != prefix)
+    }
+
     /// Returns whether the opening of a key may start a stream by itself. Its directory was just listed, and no
     /// other key of it was used recently. No false start followed the last continued stream.
     fn may_be_first(&self, key: &Key) -> bool {
-        let listed_at = self.listed_at(&key.parent());
-        listed_at.is_some_and(|at| at.elapsed() < JUST_LISTED)
+        self.is_just_listed(&key.parent())
             && self.false_starts == 0
             && !is_document(key)
-            && !self
-                .recent
-                .iter()
-                .any(|recent| recent.parent() == key.parent())
+            && self.is_first_used(key)
     }
 
-    /// Returns the number of keys that a new stream prefetches.
-    fn first_window(&self, what: Prefetch) -> usize {
-        match (what, self.value_bytes) {
-            (Prefetch::Attributes, _) => FIRST_WINDOW_OF_ATTRIBUTES,
-            (Prefetch::Value, 0) => FIRST_WINDOW_OF_UNKNOWN,
-            (Prefetch::Value, bytes) => usize::try_from(FIRST_WINDOW_BYTES / bytes)
-                .unwrap_or(FIRST_WINDOW)
-                .clamp(1, FIRST_WINDOW),
+    /// Returns the number of keys that a new stream after `key` prefetches. It is larger after a listing, as long as no
+    /// false start has shown that a listing is no evidence.
+    fn first_window(&self, key: &Key, what: Prefetch) -> usize {
+        let is_listed = self.false_starts == 0 && self.is_just_listed(&key.parent());
+        match (what, self.value_bytes, is_listed) {
+            (Prefetch::Attributes | Prefetch::AttributesOfVisited, _, true) => MAX_WINDOW,
+            (Prefetch::Attributes | Prefetch::AttributesOfVisited, _, false) => {
+                FIRST_WINDOW_OF_ATTRIBUTES
+            }
+            (Prefetch::Value, 0, true) => FIRST_WINDOW_OF_UNKNOWN_LISTED,
+            (Prefetch::Value, 0, false) => FIRST_WINDOW_OF_UNKNOWN,
+            (Prefetch::Value, bytes, is_listed) => {
+                let most = match is_listed {
+                    true => FIRST_WINDOW_OF_LISTED,
+                    false => FIRST_WINDOW,
+                };
+                let window = usize::try_from(FIRST_WINDOW_BYTES / bytes).unwrap_or(most);
+                window.clamp(1, most)
+            }
         }
     }
 
@@ -206,7 +230,10 @@ impl Stream {
 
     /// Sets the window, whose limit grows with the number of used keys.
     fn set_window(&mut self, window: usize) {
-        let most = self.used.saturating_mul(4).saturating_add(FIRST_WINDOW);
+        let most = self
+            .used
+            .saturating_mul(4)
+            .saturating_add(FIRST_WINDOW_OF_LISTED);
         let most = most.max(self.window).min(MAX_WINDOW);
         self.window = window.clamp(1, most);
     }
@@ -257,6 +284,40 @@ impl KeyReadahead {
         state.listed.retain(|(listed, _)| listed != prefix);
         state.listed.push_front((prefix.clone(), Instant::now()));
         state.listed.truncate(MAX_LISTED);
+    }
+
+    /// Records that a lookup of a key waits for the store. If the key is a document, its directory was just listed, and
+    /// none of its keys was used, the program visits the directory and will look up the next documents too. Each would
+    /// take a round trip of its own, so they are looked up at the same time. Other programs, which know what they want,
+    /// cause no lookup.
+    pub fn anticipate_documents(&self, key: &Key) {
+        let state = self.0.state.lock();
+        let is_visited = is_document(key)
+            && state.is_just_listed(&key.parent())
+            && state.is_first_used(key)
+            && state.false_starts == 0;
+        drop(state);
+        if !is_visited {
+            return;
+        }
+        let (shared, key) = (Arc::clone(&self.0), key.clone());
+        let look_up = async move {
+            for document in shared.orders.documents_after(&key, MAX_DOCUMENTS).await {
+                let store = Arc::clone(&shared.store);
+                let look_up = async move {
+                    // It is fetched with its attributes. After a failure, the program's lookup sends a request again.
+                    store.prefetch(&document, Prefetch::Value).await;
+                };
+                runtime::spawn(look_up).detach();
+            }
+        };
+        runtime::spawn(look_up).detach();
+    }
+
+    /// Records, for attributes, that a program has opened a key: what it has looked up before says no longer that it
+    /// opens none.
+    pub fn record_opened(&self) {
+        self.0.state.lock().recent.clear();
     }
 
     /// Records the use of a key: its opening, or for attributes its lookup.
@@ -369,9 +430,16 @@ impl Shared {
         last_order: Option<KeyOrder>,
     ) -> Option<Step> {
         // Attributes are prefetched only if a lookup fetches nothing but attributes.
-        let is_wanted = match self.what {
-            Prefetch::Attributes => self.store.prefetch(newest, self.what).await,
-            Prefetch::Value => true,
+        let is_visited = |previous: &Key| {
+            is_document(previous) && is_document(newest) && previous.parent() == newest.parent()
+        };
+        let is_wanted = match (self.what, older) {
+            (Prefetch::Value, _) => true,
+            (_, [previous, ..]) if is_visited(previous) => {
+                let what = Prefetch::AttributesOfVisited;
+                self.store.prefetch(newest, what).await
+            }
+            (what, _) => self.store.prefetch(newest, what).await,
         };
         match is_wanted {
             true => {
@@ -411,7 +479,7 @@ impl Shared {
         }
         let id = state.next_id;
         state.next_id += 1;
-        let window = state.first_window(self.what);
+        let window = state.first_window(key, self.what);
         state.streams.insert(
             0,
             Stream {

@@ -25,6 +25,8 @@ pub(crate) enum Mutation {
     FirstPageOnly,
     /// A failed request keeps its permit.
     LeakedPermit,
+    /// The checksum of a block of the disk cache is not compared.
+    UncheckedBlock,
 }
 
 /// A simulation on this thread, until it is dropped.
@@ -289,12 +291,14 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // Futures that are dropped here schedule others, which are dropped in turn.
-        while let Some(work) = with(|state| state.ready.pop()).flatten() {
-            drop(work);
-        }
-        while let Some((_, event)) = with(|state| state.timers.pop_first()).flatten() {
-            drop(event);
+        // Futures and wakers that are dropped here schedule others, which are dropped in turn.
+        let next = || {
+            let work = with(|state| state.ready.pop()).flatten();
+            let timer = || with(|state| state.timers.pop_first()).flatten();
+            work.map(Event::Work).or_else(|| Some(timer()?.1))
+        };
+        while let Some(left) = next() {
+            drop(left);
         }
         STATE.set(None);
         clock::stop();

@@ -16,6 +16,8 @@ mod block;
 mod cache_dir;
 mod eviction;
 mod fetch_lock;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod space_budget;
 
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use rustix::fs::{Stat as FileStat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use rustix::io::Errno;
@@ -34,6 +36,8 @@ use cache_dir::{CacheDir, OpenedFile};
 use fetch_lock::FetchLocks;
 pub(super) use fetch_lock::{FetchLock, TryLock};
 use space_budget::SpaceBudget;
+
+use crate::clock::{self, Instant};
 
 /// Why a directory cannot be used as a cache.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +144,20 @@ impl DiskCache {
     /// # Errors
     /// If the path is no directory, if other users can write to it, or if it cannot be opened or created.
     pub fn open(directory: &Path, budget_bytes: u64) -> Result<Self, DiskCacheError> {
+        let cache = Self::open_without_eviction(directory, budget_bytes)?;
+        let evictor = Arc::clone(&cache.shared);
+        thread::Builder::new()
+            .name("zarrfs-disk".into())
+            .spawn(move || evictor.run_eviction_thread())
+            .map_err(|source| DiskCacheError::Io {
+                path: cache.directory().to_owned(),
+                source,
+            })?;
+        Ok(cache)
+    }
+
+    /// As [`DiskCache::open`], without the thread that evicts.
+    fn open_without_eviction(directory: &Path, budget_bytes: u64) -> Result<Self, DiskCacheError> {
         // Without a trailing slash, which would follow a link.
         let directory: PathBuf = directory.components().collect();
         let cache_dir = CacheDir::open(&directory)?;
@@ -148,25 +166,17 @@ impl DiskCache {
                 path: directory.clone(),
                 source,
             })?);
-        let shared = Arc::new(Shared {
-            directory: directory.clone(),
+        let shared = Shared {
+            directory,
             cache_dir,
             budget: SpaceBudget::new(budget_bytes),
             unique: RandomState::new().hash_one(()),
             temporary_files: AtomicU64::new(0),
             touch_after_ms: AtomicU64::new(TOUCH_AFTER_MS),
             counts: Counts::default(),
-        });
-        let evictor = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("zarrfs-disk".into())
-            .spawn(move || evictor.run_eviction_thread())
-            .map_err(|source| DiskCacheError::Io {
-                path: directory,
-                source,
-            })?;
+        };
         Ok(Self {
-            shared,
+            shared: Arc::new(shared),
             fetch_locks,
         })
     }
@@ -273,7 +283,7 @@ impl Shared {
     /// Records the use of a block in its modification time, because not all mounts update the access
     /// time.
     fn touch(&self, file: &std::fs::File, stat: &FileStat) {
-        let now = SystemTime::now();
+        let now = clock::system_time();
         let after = Duration::from_millis(self.touch_after_ms.load(Ordering::Relaxed));
         // A time in the future would keep the block until then.
         let is_ahead = eviction::modified(stat) > now;
@@ -304,6 +314,8 @@ impl Shared {
         let unique = format!("{:016x}-{number:x}", self.unique);
         let written = self.cache_dir.write(&BlockPath::of(name), &unique, |file| {
             file.write_all(&head)?;
+            #[cfg(test)]
+            simulated::check_space()?;
             file.write_all(bytes)
         });
         self.budget.finish_write(allocated_bytes, written.is_ok());

@@ -27,7 +27,7 @@ use super::{
     AccessHint, Capabilities, Key, Kind, Object, Stat, Store, StoreError, Ttl, Version,
     list_prefixes,
 };
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::sync::Mutex;
 use crate::units::FOREVER;
 
@@ -51,8 +51,9 @@ pub trait Freshness: Send + Sync {
     ) -> Result<Stat, StoreError>;
 
     /// Drops cached attributes of a value from before its document was written: an array that is replaced can have
-    /// the same keys. Returns whether there were any.
-    fn drop_older(&self, _value: &Key, _document: &Key) -> bool {
+    /// the same keys. Returns whether there were any, or whether another caller has dropped any that arrived after
+    /// `since`.
+    fn drop_older(&self, _value: &Key, _document: &Key, _since: Instant) -> bool {
         false
     }
 
@@ -74,10 +75,11 @@ pub async fn read_with_document<'a, T, F>(
 where
     F: Future<Output = Result<Option<T>, StoreError>>,
 {
+    let since = Instant::now();
     let (found, mut belonging) = join(read(document), read(value)).await;
     if let Ok(Some(_)) = &found
         && let Some(freshness) = store.freshness()
-        && freshness.drop_older(value, document)
+        && freshness.drop_older(value, document, since)
     {
         belonging = read(value).await;
     }
@@ -187,19 +189,30 @@ impl DocumentStore {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let current = self.current();
-        let (read, checked) = current.read_and_check(read).await;
-        self.record(checked)?;
-        Ok(Fetched { value: read? })
+        self.recording_checks().fetch(read).await
     }
 
-    /// Reads values so that the store caches them. They are checked when they are fetched.
-    pub async fn prefetch<'a, F>(&'a self, read: impl FnOnce(DocumentReads<'a>) -> F)
+    /// Reads several values with one check of the document, as [`DocumentStore::fetch`]. Each value can fail by itself.
+    ///
+    /// # Errors
+    /// As [`DocumentStore::fetch`].
+    pub async fn fetch_each<'a, T, F>(
+        &'a self,
+        read: impl FnOnce(DocumentReads<'a>) -> F,
+    ) -> Result<Vec<Result<Fetched<T>, StoreError>>, StoreError>
     where
-        F: Future<Output = ()>,
+        F: Future<Output = Result<Vec<Result<T, StoreError>>, StoreError>>,
     {
-        let (of, looked_up) = (self.current(), None);
-        read(DocumentReads { of, looked_up }).await;
+        let values = self.fetch(read).await?.into_value();
+        if let Some(freshness) = self.store.freshness() {
+            for value in &values {
+                if let Err(StoreError::Corrupt { key, .. }) = value {
+                    freshness.drop_value(key).await;
+                }
+            }
+        }
+        let fetched = values.into_iter();
+        Ok(fetched.map(|value| Ok(Fetched { value: value? })).collect())
     }
 
     /// Opens a value whose bytes are served as they are stored: only its absence depends on the document.
@@ -211,8 +224,11 @@ impl DocumentStore {
         key: &Key,
         hint: AccessHint,
     ) -> Result<Arc<dyn Object>, StoreError> {
-        self.current().drop_older(key);
-        let opened = self.store.open(key, hint).await;
+        let opened = self
+            .recording_checks()
+            .without_check()
+            .open(key, hint)
+            .await;
         self.check_absence(key, opened).await
     }
 
@@ -221,7 +237,7 @@ impl DocumentStore {
     /// # Errors
     /// As [`DocumentStore::open_stored`].
     pub async fn stat_stored(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.current().drop_older(key);
+        self.current().without_check().look_up(key);
         let found = self.store.stat(key).await;
         self.check_absence(key, found).await
     }
@@ -232,7 +248,9 @@ impl DocumentStore {
         found: Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if let Err(StoreError::NotFound { .. }) = &found {
-            self.check(std::slice::from_ref(key)).await?;
+            self.recording_checks()
+                .check(std::slice::from_ref(key))
+                .await?;
         }
         found
     }
@@ -242,23 +260,12 @@ impl DocumentStore {
         DocumentRef::new(&*self.store, self.document.as_ref())
     }
 
-    /// Fails if the document did not have its version after these values were read.
-    async fn check(&self, values: &[Key]) -> Result<(), StoreError> {
-        self.record(self.current().check(values).await)
-    }
-
-    /// Records the result of a check, so that the next lookup reads the new document before `--ttl` ends.
-    fn record(&self, compared: Result<(), StoreError>) -> Result<(), StoreError> {
-        let has_changed = match &compared {
-            Ok(()) => false,
-            Err(StoreError::Stale { .. }) => true,
-            Err(_) => return compared,
-        };
-        // Most checks find no change, and do not write to memory that is shared by all readers.
-        if self.has_changed.load(Ordering::Relaxed) != has_changed {
-            self.has_changed.store(has_changed, Ordering::Relaxed);
+    /// As [`DocumentStore::current`], for reads whose checks are recorded.
+    fn recording_checks(&self) -> DocumentRef<'_> {
+        DocumentRef {
+            has_changed: Some(&self.has_changed),
+            ..self.current()
         }
-        compared
     }
 
     /// Returns whether the store is known to have another document by now. Sends no request.
@@ -270,9 +277,12 @@ impl DocumentStore {
         let Some((key, version)) = self.document.as_ref().filter(|_| is_remote) else {
             return false;
         };
-        let found = self.store.try_stat(key);
-        let compared = found.map(|found| compare(key, *version, found));
-        matches!(compared, Some(Err(StoreError::Stale { .. })))
+        match self.store.try_stat(key) {
+            Some(Ok(stat)) => stat.version != *version,
+            Some(Err(StoreError::Stale { .. })) => true,
+            Some(Err(error)) => is_gone(&error),
+            None => false,
+        }
     }
 
     /// Returns whether the store is immutable.
@@ -313,13 +323,27 @@ impl DocumentStore {
 pub struct DocumentRef<'a> {
     store: &'a dyn Store,
     document: Option<&'a (Key, Version)>,
+    /// Where each check records whether the document has changed.
+    has_changed: Option<&'a AtomicBool>,
 }
 
 impl<'a> DocumentRef<'a> {
     /// Returns the source of the values that `document`, a key with its version, describes.
     pub fn new(store: &'a dyn Store, document: Option<&'a (Key, Version)>) -> Self {
         let document = document.filter(|_| !store.capabilities().immutable);
-        Self { store, document }
+        Self {
+            store,
+            document,
+            has_changed: None,
+        }
+    }
+
+    /// Returns the values without a check of the document.
+    fn without_check(self) -> DocumentReads<'a> {
+        DocumentReads {
+            of: self,
+            looked_up: None,
+        }
     }
 
     /// Reads values as [`DocumentStore::fetch`].
@@ -330,19 +354,6 @@ impl<'a> DocumentRef<'a> {
         self,
         read: impl FnOnce(DocumentReads<'a>) -> F,
     ) -> Result<Fetched<T>, StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        let (read, checked) = self.read_and_check(read).await;
-        checked?;
-        Ok(Fetched { value: read? })
-    }
-
-    /// Returns what `read` returns, and the result of checking the document afterwards.
-    async fn read_and_check<T, F>(
-        self,
-        read: impl FnOnce(DocumentReads<'a>) -> F,
-    ) -> (Result<T, StoreError>, Result<(), StoreError>)
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -365,16 +376,12 @@ impl<'a> DocumentRef<'a> {
         {
             freshness.drop_value(key).await;
         }
-        (read, checked)
+        checked?;
+        Ok(Fetched { value: read? })
     }
 
-    /// Drops what the store has cached of a value before its document was written.
-    fn drop_older(self, value: &Key) {
-        if let (Some((document, _)), Some(freshness)) = (self.document, self.store.freshness()) {
-            freshness.drop_older(value, document);
-        }
-    }
-
+    /// Fails if the document did not have its version after these values were read. Records the result, so that the
+    /// next lookup reads a new document before `--ttl` ends.
     async fn check(self, values: &[Key]) -> Result<(), StoreError> {
         let Some((key, version)) = self.document else {
             return Ok(());
@@ -383,7 +390,24 @@ impl<'a> DocumentRef<'a> {
             Some(freshness) => freshness.stat_after(key, *version, values).await,
             None => self.store.stat(key).await,
         };
-        compare(key, *version, found)
+        let stale = |what: &str| StoreError::Stale {
+            key: key.clone(),
+            what: what.into(),
+        };
+        let checked = match found {
+            Ok(stat) if stat.version == *version => Ok(()),
+            Ok(_) => Err(stale("the metadata of the array have changed")),
+            Err(error) if is_gone(&error) => Err(stale("the array is gone")),
+            Err(error @ StoreError::Stale { .. }) => Err(error),
+            Err(error) => return Err(error),
+        };
+        // Most checks find no change, and do not write to memory that is shared by all readers.
+        if let Some(has_changed) = self.has_changed
+            && has_changed.load(Ordering::Relaxed) != checked.is_err()
+        {
+            has_changed.store(checked.is_err(), Ordering::Relaxed);
+        }
+        checked
     }
 }
 
@@ -416,8 +440,12 @@ impl DocumentReads<'_> {
     /// # Errors
     /// As [`Store::open`].
     pub async fn open(&self, key: &Key, hint: AccessHint) -> Result<Arc<dyn Object>, StoreError> {
-        self.look_up(key);
-        self.of.store.open(key, hint).await
+        let since = self.look_up(key);
+        let opened = self.of.store.open(key, hint).await;
+        match self.drop_older(key, since) {
+            true => self.of.store.open(key, hint).await,
+            false => opened,
+        }
     }
 
     /// Returns the attributes of a value.
@@ -425,8 +453,12 @@ impl DocumentReads<'_> {
     /// # Errors
     /// As [`Store::stat`]; [`StoreError::NotAPrefix`] for a prefix.
     pub async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        self.look_up(key);
-        let stat = self.of.store.stat(key).await?;
+        let since = self.look_up(key);
+        let found = self.of.store.stat(key).await;
+        let stat = match self.drop_older(key, since) {
+            true => self.of.store.stat(key).await?,
+            false => found?,
+        };
         match stat.kind {
             Kind::Object => Ok(stat),
             Kind::Prefix => Err(StoreError::NotAPrefix { key: key.clone() }),
@@ -439,7 +471,7 @@ impl DocumentReads<'_> {
     /// # Errors
     /// As [`Store::list`].
     pub async fn list_prefix_of(&self, key: &Key) -> Result<(), StoreError> {
-        self.of.drop_older(key);
+        self.of.without_check().look_up(key);
         match list_prefixes(self.of.store, &key.parent(), usize::MAX).await {
             Ok(_) | Err(StoreError::NotFound { .. } | StoreError::NotAPrefix { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -453,7 +485,9 @@ impl DocumentReads<'_> {
         }
     }
 
-    fn look_up(&self, key: &Key) {
+    /// Records a key that is looked up, and drops what the store has cached of it before the document was written.
+    /// Returns when the lookup begins.
+    fn look_up(&self, key: &Key) -> Instant {
         if let Some(looked_up) = &self.looked_up {
             let mut looked_up = looked_up.lock();
             match &mut *looked_up {
@@ -461,24 +495,27 @@ impl DocumentReads<'_> {
                 _ => *looked_up = LookedUp::Many,
             }
         }
-        self.of.drop_older(key);
+        let now = Instant::now();
+        self.drop_older(key, now);
+        now
+    }
+
+    /// Drops what the store has cached of a value from before the document was written; returns whether there was
+    /// anything. After a lookup that began at `since`, this means that the lookup shared a request which another reader had
+    /// sent before.
+    fn drop_older(&self, key: &Key, since: Instant) -> bool {
+        let Some((document, _)) = self.of.document else {
+            return false;
+        };
+        let freshness = self.of.store.freshness();
+        freshness.is_some_and(|freshness| freshness.drop_older(key, document, since))
     }
 }
 
-/// Fails if the attributes of a document are those of another version, or if it is gone.
-fn compare(key: &Key, version: Version, found: Result<Stat, StoreError>) -> Result<(), StoreError> {
-    let stale = |what: &str| StoreError::Stale {
-        key: key.clone(),
-        what: what.into(),
-    };
-    match found {
-        Ok(stat) if stat.version == version => Ok(()),
-        Ok(_) => Err(stale("the metadata of the array have changed")),
-        Err(
-            StoreError::NotFound { .. }
-            | StoreError::NotAPrefix { .. }
-            | StoreError::NotAFile { .. },
-        ) => Err(stale("the array is gone")),
-        Err(error) => Err(error),
-    }
+/// Returns whether an error about a document means that it is gone.
+fn is_gone(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NotFound { .. } | StoreError::NotAPrefix { .. } | StoreError::NotAFile { .. }
+    )
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{ErrorKind, Key};
+use crate::fallible::NoMemory;
 
 /// A failed operation on a store. Every variant names the key and says what was found.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -125,7 +126,41 @@ fn limit(bytes: u64) -> String {
     }
 }
 
+impl From<NoMemory> for StoreError {
+    /// Returns the failure without its key, which [`StoreError::of`] adds.
+    fn from(failure: NoMemory) -> Self {
+        Self::TooLarge {
+            key: Key::root(),
+            need_bytes: failure.0,
+            limit_bytes: 0,
+        }
+    }
+}
+
 impl StoreError {
+    /// Names the key of a lack of memory that has none.
+    pub fn of(mut self, named: &Key) -> Self {
+        if let Self::TooLarge {
+            key,
+            limit_bytes: 0,
+            ..
+        } = &mut self
+            && key.is_root()
+        {
+            key.clone_from(named);
+        }
+        self
+    }
+
+    /// Whether the system had no memory. The same request may succeed later, so nothing may be concluded from it.
+    pub fn lacks_memory(&self) -> bool {
+        match self {
+            Self::TooLarge { limit_bytes, .. } => *limit_bytes == 0,
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::OutOfMemory,
+            _ => false,
+        }
+    }
+
     /// Whether the value exists and will stay unreadable, however often it is read.
     pub fn is_lasting(&self) -> bool {
         match self {

@@ -233,7 +233,7 @@ fn of_open_error(error: &OpenError) -> ErrorKind {
         OpenError::Reference { error, .. } => match error {
             ReferenceError::Invalid(_) => ErrorKind::Corrupt,
             ReferenceError::Unsupported(_) => ErrorKind::Unsupported,
-            ReferenceError::TooLarge { .. } => ErrorKind::TooLarge,
+            ReferenceError::TooLarge { .. } | ReferenceError::NoMemory(_) => ErrorKind::TooLarge,
             ReferenceError::Io(error) => of_io_error(error),
             ReferenceError::Store(error) => error.kind(),
         },
@@ -249,7 +249,7 @@ fn of_open_error(error: &OpenError) -> ErrorKind {
             IcechunkError::Store(error) => error.kind(),
         },
         OpenError::Zip { error, .. } => match error {
-            ZipError::TooLarge { .. } => ErrorKind::TooLarge,
+            ZipError::TooLarge { .. } | ZipError::NoMemory(_) => ErrorKind::TooLarge,
             ZipError::Io(error) => of_io_error(error),
             ZipError::Source(error) => error.kind(),
             _ => ErrorKind::Corrupt,

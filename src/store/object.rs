@@ -186,6 +186,11 @@ pub trait Object: Debug + Send + Sync {
         false
     }
 
+    /// Whether reading a part takes as long as reading the whole value, as in a compressed entry of an archive.
+    fn is_decoded_whole(&self) -> bool {
+        false
+    }
+
     /// Whether pages that the kernel caches for the same inode are valid for this object too.
     fn is_constant(&self) -> bool {
         true

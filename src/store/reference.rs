@@ -44,6 +44,7 @@ use super::{
     AccessHint, Capabilities, Extent, History, InMemoryObject, Key, Kind, Listing, ListingSupport,
     Object, Omission, Prefetch, SourceInfo, Stat, Store, StoreError, TransferStats, Version,
 };
+use crate::fallible::NoMemory;
 
 /// Why references cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,9 @@ pub enum ReferenceError {
         /// The limit in bytes.
         limit_bytes: u64,
     },
+    /// The system has no memory for the index.
+    #[error("no memory for the index of the references: it {0}")]
+    NoMemory(#[from] NoMemory),
     /// The references could not be read.
     #[error("reading the references: {0}")]
     Io(#[from] std::io::Error),

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! - `memory` bounds cached bytes and response bodies, for all sources together.
-//! - `request` has [`Remote`](request::Remote), which sends one request and returns the exact result, and decorators
-//!   of it: they count requests (`transfer_stats`), bound the requests in flight (`limit`), and retry within a deadline
-//!   (`retry`).
+//! - `request` has [`Remote`](request::Remote), which sends one request and returns the exact result, and a decorator
+//!   that repeats failed requests within a deadline (`retry`), bounds the requests in flight (`limit`), and counts them
+//!   (`transfer_stats`).
 //! - `protocol` implements [`Remote`](request::Remote) for each kind of server (`web`, `bucket`, `hdfs`, `hf`, `keyvalue`).
 //! - `known` has the names of one source (`KnownNames`): attributes, absence, listings, and when each was true.
 //! - `bytes` has the values of one source (`KnownBytes`): whole, or ranges of one version of them.

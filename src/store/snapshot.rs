@@ -80,6 +80,11 @@ pub trait SnapshotReader: Debug + Send + Sync {
         Ok(Data::part_of(&bytes, 0, length))
     }
 
+    /// Whether fetched ranges are cached on disk, for this and other processes.
+    fn is_on_disk(&self) -> bool {
+        false
+    }
+
     /// Records that `bytes` bytes from `start` are fetched before a read. Returns false, and records nothing,
     /// if they do not fit into `budget_bytes` with those that wait for a read.
     fn begin_prefetch(&self, _start: u64, _bytes: u64, _budget_bytes: u64) -> bool {

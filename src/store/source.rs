@@ -189,6 +189,62 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether the system had no memory. The same source can be opened when it has.
+    pub fn lacks_memory(&self) -> bool {
+        match self {
+            Self::Zip {
+                error: ZipError::NoMemory(_),
+                ..
+            }
+            | Self::Reference {
+                error: ReferenceError::NoMemory(_),
+                ..
+            } => true,
+            Self::Zip {
+                error: ZipError::Source(error),
+                ..
+            }
+            | Self::Reference {
+                error: ReferenceError::Store(error),
+                ..
+            }
+            | Self::Database {
+                error: DatabaseError::Store(error),
+                ..
+            }
+            | Self::Stac {
+                error: StacError::Store(error),
+                ..
+            }
+            | Self::Icechunk {
+                error: IcechunkError::Store(error),
+                ..
+            }
+            | Self::Remote(RemoteOpenError::Failed { error, .. }) => error.lacks_memory(),
+            Self::Zip {
+                error: ZipError::Io(error),
+                ..
+            }
+            | Self::Reference {
+                error: ReferenceError::Io(error),
+                ..
+            }
+            | Self::Database {
+                error: DatabaseError::Io(error),
+                ..
+            }
+            | Self::Stac {
+                error: StacError::Io(error),
+                ..
+            }
+            | Self::Remote(RemoteOpenError::System { error, .. })
+            | Self::Io { error, .. } => error.kind() == io::ErrorKind::OutOfMemory,
+            _ => false,
+        }
+    }
+}
+
 /// A parsed source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceName {

@@ -14,6 +14,8 @@
 //! corrupt one fails permanently from then on. With [`ZipOptions::verify`] every entry is checked
 //! before its first byte is served.
 
+#[cfg(test)]
+pub(crate) mod builder;
 mod central_directory;
 mod crc_progress;
 mod entry;
@@ -45,6 +47,7 @@ use super::{
     Visited,
 };
 use crate::cache::{SingleFlight, WeightedLru};
+use crate::fallible::{self, NoMemory};
 use crate::sync::Mutex;
 
 /// Options for opening an archive.
@@ -96,6 +99,9 @@ pub enum ZipError {
         /// Bytes that are allowed.
         limit_bytes: u64,
     },
+    /// The system has no memory for the index, or for reading the directory.
+    #[error("no memory for the index of the archive: it {0}")]
+    NoMemory(#[from] NoMemory),
     /// With `--strict`: an entry would not be shown as it is.
     #[error("refused by --strict: {0}")]
     Strict(String),
@@ -202,7 +208,7 @@ impl ZipStore {
     /// [`ZipError`]; sizes in the archive cause no allocation before they are proved to fit.
     pub fn open(file: File, label: &str, options: ZipOptions) -> Result<Self, ZipError> {
         let file = SnapshotFile::new(file)?;
-        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let mut buffer = fallible::zeros(DIRECTORY_BUFFER_BYTES)?;
         let directory = read_directory(&file, &mut buffer, 0, &options)?;
         Self::with_directory(ArchiveBytes::Local(file), directory, label, options)
     }
@@ -217,18 +223,18 @@ impl ZipStore {
     /// As [`ZipStore::open`]; [`ZipError::Source`] if the source fails.
     pub async fn open_remote(
         reader: Arc<dyn SnapshotReader>,
-        tail: Vec<u8>,
+        tail: impl Into<Arc<Vec<u8>>>,
         label: &str,
         options: ZipOptions,
     ) -> Result<Self, ZipError> {
-        let mut held = PrefetchedTail::new(reader.size_bytes(), tail)?;
+        let mut held = PrefetchedTail::new(reader.size_bytes(), tail.into())?;
         let is_long = !held.is_complete();
         if is_long && let Some(directory) = kept_directory(&*reader, &options) {
             return Self::with_directory(ArchiveBytes::Remote(reader), directory, label, options);
         }
         held.complete(&*reader, &options).await?;
         let fetched_bytes = held.fetched_bytes();
-        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let mut buffer = fallible::zeros(DIRECTORY_BUFFER_BYTES)?;
         let directory = read_directory(&held, &mut buffer, fetched_bytes, &options)?;
         drop(held);
         if is_long {

@@ -16,6 +16,8 @@ use crate::store::{AccessHint, Key, Kind, Object, Stat, StoreError, Version, map
 const MAX_LOCAL_CHUNKS: u64 = 4096;
 /// The maximum number of chunks that are looked up in a remote store: coordinates have one.
 const MAX_REMOTE_CHUNKS: u64 = 8;
+/// The number of chunks that are looked up at a time.
+const PART_CHUNKS: usize = 256;
 /// The maximum number of arrays whose chunks must stay.
 const MAX_ARRAYS: usize = 1 << 16;
 
@@ -65,12 +67,14 @@ impl Shared {
         let Some(count) = count.filter(|count| *count <= most) else {
             return Ok(false);
         };
-        let found = map_concurrent(0..count, |chunk| {
-            self.has_chunk(array, chunks, version, chunk)
-        });
-        for is_there in found.await {
-            if !is_there? {
-                return Ok(false);
+        // In parts, so that their results take little memory, and none after an absent chunk.
+        for start in (0..count).step_by(PART_CHUNKS) {
+            let part = start..count.min(start + PART_CHUNKS as u64);
+            let found = map_concurrent(part, |chunk| self.has_chunk(array, chunks, version, chunk));
+            for is_there in found.await {
+                if !is_there? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -119,7 +123,7 @@ impl Shared {
         }
         let nodes = map_concurrent(paths, |path| async move {
             let Ok(key) = Key::new(path.as_bytes()) else {
-                return Ok(None);
+                return Ok::<_, StoreError>(None);
             };
             let node = self.node(&self.root.join_key(&key)).await?;
             Ok(node.map(|node| (path, node)))

@@ -250,10 +250,14 @@ impl HashedTree {
         if let Some(values) = &self.values {
             values.observe(key, Some(&object));
         }
+        if let Some(attributes) = &self.attributes {
+            attributes.record_opened();
+        }
         Ok(object)
     }
 
     fn directory(&self, ino: Ino, key: Key, listing: Box<dyn Listing>) -> Box<dyn DirStream> {
+        listing.record_shown();
         for readahead in self.values.iter().chain(&self.attributes) {
             readahead.record_listed(&key);
         }
@@ -305,6 +309,9 @@ impl Tree for HashedTree {
             None => Answer::later(async move {
                 if let Some(values) = &self.values {
                     values.anticipate(&key);
+                }
+                if let Some(attributes) = &self.attributes {
+                    attributes.anticipate_documents(&key);
                 }
                 let stat = self.store.stat(&key).await;
                 self.found(key, stat)

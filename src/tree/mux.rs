@@ -412,3 +412,7 @@ impl NativeDir {
         })
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;

@@ -43,6 +43,44 @@ fn d07_a_server_that_stalls_is_etimedout_at_the_deadline() {
 }
 
 #[test]
+fn d07_the_first_bytes_of_a_value_are_read_while_the_rest_stalls() {
+    const LENGTH: usize = 5 << 20;
+    const ARRIVED: usize = 3 << 20;
+    for backend in BOTH {
+        let remote = Remote::new(backend);
+        let key = remote.key("a", 0);
+        let value: Vec<u8> = big()[..LENGTH].to_vec();
+        remote.put(&key, value.clone());
+        let mount = remote.mount(&["--memory-limit", "256MiB"]);
+        let rule = on(&remote.at("a", 0)).get();
+        let rule = remote.server.add(rule, Fault::StallAfter(ARRIVED));
+        let file = File::open(mount.join(&key)).unwrap();
+        let read = |at: usize, limit| {
+            let mut part = vec![0; 1000];
+            in_time(limit, "a part", || file.read_exact_at(&mut part, at as u64))?;
+            assert!(part == value[at..at + 1000], "{backend:?} {at}");
+            Ok::<(), std::io::Error>(())
+        };
+        read(0, AT_ONCE).unwrap();
+        let requests = rule.hits();
+        // Together, they would need more memory than the limit if each kept its own until the end.
+        for at in (0..ARRIVED - (512 << 10)).step_by(64 << 10) {
+            read(at, AT_ONCE).unwrap();
+        }
+        assert_eq!(rule.hits(), requests, "{backend:?}: one request for all");
+        let rest = read(LENGTH - 1000, LIMIT).expect_err("the rest has not arrived");
+        assert_eq!(rest.raw_os_error(), Some(ETIMEDOUT));
+        remote.server.heal();
+        assert!(wait_until(SOON, || read(LENGTH - 1000, LIMIT).is_ok()));
+        assert!(fs::read(mount.join(&key)).unwrap() == value, "{backend:?}");
+        // A second reader needs no request.
+        let requests = remote.server.requests().len();
+        read(ARRIVED, AT_ONCE).unwrap();
+        assert_eq!(remote.server.requests().len(), requests);
+    }
+}
+
+#[test]
 fn d07_a_stat_that_stalls_is_etimedout_at_the_deadline() {
     for backend in BOTH {
         let remote = Remote::new(backend);

@@ -34,7 +34,7 @@ pub struct Hanging {
     pub mount: Foreground,
     gate: PathBuf,
     inodes: u64,
-    threads: usize,
+    threads: Vec<String>,
     _source: tempfile::TempDir,
 }
 
@@ -54,11 +54,11 @@ impl Hanging {
             mount,
             gate,
             inodes: 0,
-            threads: 0,
+            threads: Vec::new(),
             _source: source,
         };
         hanging.inodes = gauge(&hanging.mount.path, "inodes");
-        hanging.threads = hanging.count_threads();
+        hanging.threads = hanging.threads();
         hanging
     }
 
@@ -80,18 +80,27 @@ impl Hanging {
         fs::remove_file(&self.gate).unwrap();
     }
 
-    /// Returns the number of threads but those of the session, which may start after the kernel has the mount.
-    fn count_threads(&self) -> usize {
+    /// Returns the names of all threads but those of the session, which may start after the kernel has the
+    /// mount. A thread that has just been started has the name of the daemon until it runs.
+    fn threads(&self) -> Vec<String> {
         let tasks = format!("/proc/{}/task", self.mount.daemon.id());
-        let is_counted = |task: &PathBuf| {
-            let name = fs::read_to_string(task.join("comm"));
-            name.is_ok_and(|name| !name.starts_with("fuser-"))
+        let names = || {
+            let tasks = fs::read_dir(&tasks).unwrap();
+            let names =
+                tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+            let mut names: Vec<_> = names.filter(|name| !name.starts_with("fuser-")).collect();
+            names.sort_unstable();
+            names
         };
-        let tasks = fs::read_dir(tasks).unwrap();
-        tasks
-            .map(|task| task.unwrap().path())
-            .filter(is_counted)
-            .count()
+        // The thread that starts the runtime of the network ends at once.
+        let is_started = |names: &[String]| {
+            names.get(1).is_none_or(|name| *name != names[0])
+                && !names.iter().any(|name| name.starts_with("zarrfs-net-"))
+        };
+        let are_started = wait_until(Duration::from_secs(10), || is_started(&names()));
+        let names = names();
+        assert!(are_started, "{names:?}");
+        names
     }
 
     /// Asserts that with an open gate all files can be read, and no cancelled request remains.
@@ -111,7 +120,7 @@ impl Hanging {
         };
         let is_idle = wait_until(Duration::from_secs(10), idle);
         assert!(is_idle, "{:?}", xattr(path, "user.zarrfs.stats"));
-        assert_eq!(self.count_threads(), self.threads);
+        assert_eq!(self.threads(), self.threads);
         assert_eq!(gauge(path, "panics"), 0);
         let output = run_for(zarrfs().arg("umount").arg(path), Duration::from_secs(10));
         assert!(output.status.success(), "{output:?}");

@@ -48,7 +48,7 @@ const SYSTEM_CLOCK: &[&str] = &[
     "main",
     "runtime/simulated",
     "store/database",
-    "store/disk",
+    "store/disk/space_budget",
 ];
 /// What the store uses to compare values with the document that describes them. Modules above read through
 /// `DocumentStore`, so that no value is used without a comparison.

@@ -22,5 +22,7 @@ mod objects;
 mod packed;
 mod refusals;
 mod requests;
+mod round_trips;
+mod shared_cache;
 mod test_servers;
 mod tls;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::compare::*;
 use crate::servers::{Moto, Nginx, Request};
+use crate::support::clients::EIO;
 use crate::support::*;
 
 /// Returns the number of requests for the chunks of the array `zlib`.
@@ -61,6 +62,22 @@ fn stored_chunks_in_a_remote_zip_take_no_request_for_their_sizes() {
     assert!(read(mounted.join(VIEW)).unwrap() == local);
     let requests = nginx.requests().split_off(before);
     assert!(requests.len() <= 16 + 1, "{requests:?}");
+    mounted.unmount();
+}
+
+#[test]
+fn a_zip_that_is_gone_for_a_while_is_read_when_it_is_back() {
+    let served = served();
+    let nginx = Nginx::start(served.path());
+    let mounted = nginx.remote("").mount("v2-zipstore.zip");
+    let local = expected(served.path(), "v2-zipstore.zip");
+    let here = served.path().join("v2-zipstore.zip");
+    let elsewhere = served.path().join("elsewhere");
+    fs::rename(&here, &elsewhere).unwrap();
+    let error = fs::read(mounted.join(VIEW)).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(EIO), "{error}");
+    fs::rename(&elsewhere, &here).unwrap();
+    assert!(read(mounted.join(VIEW)).unwrap() == local);
     mounted.unmount();
 }
 

@@ -344,3 +344,50 @@ fn f06_chunks_that_are_evicted_while_they_are_read_are_right() {
     assert!(most < (16 + 64) * MIB, "{most} bytes");
     assert_eq!(gauge(mount.path(), "failed_requests"), 0);
 }
+
+#[test]
+fn chunks_in_deflated_entries_of_a_zip_are_decoded_ahead_and_once() {
+    let stores = Stores::new();
+    let (chunks, bytes) = (8, 2 * MIB);
+    let changes = json!({"shape": [chunks * bytes / 4], "chunks": [bytes / 4], "compressor": null});
+    stores.v2("x", changes, &[]);
+    let whole: Vec<u8> = (0..chunks)
+        .flat_map(|chunk| {
+            let content = content(chunk, bytes);
+            stores.put(&format!("x/{chunk}"), &content);
+            content
+        })
+        .collect();
+    // Of one entry of 64 MiB, segments are decoded, because the whole takes too much memory.
+    let long = vec![7; 64 << 20];
+    let changes = json!({"shape": [long.len()], "chunks": [long.len()], "dtype": "|u1",
+        "fill_value": 0, "compressor": null});
+    stores.v2("long", changes, &[("0", &long)]);
+    let archives = scratch();
+    for (option, decoded) in [("-1", chunks), ("-0", 0)] {
+        let archive = archives.path().join(format!("x{option}.zip"));
+        let mut zip = Command::new("zip");
+        zip.args(["-qr", option, "-", "."]);
+        zip.current_dir(stores.path());
+        let status = zip.stdout(File::create(&archive).unwrap()).status();
+        assert!(status.unwrap().success());
+        let mount = Mount::of_keys(&archive, &[]);
+        let path = view(&mount, "x", "x.bin");
+        assert!(read(&path).unwrap() == whole, "{option}");
+        let file = File::open(view(&mount, "x", "chunks/5")).unwrap();
+        let mut part = vec![0; 100];
+        file.read_exact_at(&mut part, 1000).unwrap();
+        assert!(part == whole[(5 * bytes) as usize..][1000..1100]);
+        assert_eq!(
+            gauge(mount.path(), "chunks_decoded"),
+            decoded,
+            "zip {option}"
+        );
+        assert!(read(view(&mount, "long", "long.bin")).unwrap() == long);
+        assert_eq!(
+            gauge(mount.path(), "chunks_decoded"),
+            decoded,
+            "zip {option}"
+        );
+    }
+}

@@ -7,6 +7,7 @@ use super::context::{Context, Notes, short};
 use super::raster::Raster;
 use crate::conventions::cf::time::{TimeUnits, UNIX_EPOCH, gregorian_date};
 use crate::conventions::text::{is_plain, shown};
+use crate::fallible;
 use crate::node::{ContentError, Value, ViewNode};
 use crate::zarr::data_type::{TimeBase, TimeUnit};
 use crate::zarr::{DataType, Scalar, Variable};
@@ -142,21 +143,19 @@ fn places(
         if !matches!(scalar, Some(Scalar::DateTime { .. })) {
             return Ok(Err("durations are not written".into()));
         }
-        return Ok(Ok(numbers
-            .iter()
-            .map(|value| date(value.whole()?, unit))
-            .collect()));
+        let dates = numbers.iter().map(|value| date(value.whole()?, unit));
+        return Ok(Ok(fallible::collect(dates)?));
     }
     if is_text(node) {
         return Ok(match context.nodes.texts(node) {
-            Ok(texts) => Ok(texts.iter().map(|text| word(text)).collect()),
+            Ok(texts) => Ok(fallible::collect(texts.iter().map(|text| word(text)))?),
             Err(ContentError::Absent(why)) => Err(why),
             Err(error) => return Err(error),
         });
     }
     let found = coordinates(context, node, length)?;
     let times = time_units(node);
-    Ok(found.map(|found| {
+    let texts = found.map(|found| {
         let is_packed = found.scale != 1.0 || found.offset != 0.0;
         let text = |value: &Value| match *value {
             Value::Float(value) if value.is_nan() => None,
@@ -169,8 +168,12 @@ fn places(
             Value::Float(value) if !found.is_exact => Some(shown_single(value)),
             value => Some(shown(value)),
         };
-        found.numbers.iter().map(text).collect()
-    }))
+        fallible::collect(found.numbers.iter().map(text))
+    });
+    Ok(match texts {
+        Ok(texts) => Ok(texts?),
+        Err(why) => Err(why),
+    })
 }
 
 /// Returns whether the elements of an array are text, or may be.

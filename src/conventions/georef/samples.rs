@@ -11,6 +11,7 @@ use crate::conventions::cf::attributes::packing as packing_of_cf;
 use crate::conventions::cf::names;
 use crate::conventions::missing::MissingValues;
 use crate::conventions::text::{is_plain, shown};
+use crate::fallible::{List, NoMemory};
 use crate::node::{ContentError, Number, Value};
 use crate::zarr::Scalar;
 
@@ -94,18 +95,25 @@ impl SampleMetadata {
     }
 
     /// Returns the names of all bands; empty, with a note, if their text is too long.
-    pub(crate) fn band_names(&self, samples: u64, notes: &mut Notes) -> Vec<Option<String>> {
-        let (mut names, mut bytes) = (Vec::new(), 0);
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub(crate) fn band_names(
+        &self,
+        samples: u64,
+        notes: &mut Notes,
+    ) -> Result<Vec<Option<String>>, NoMemory> {
+        let (mut names, mut bytes) = (List::default(), 0);
         for band in 0..samples {
             let name = self.band_name(band, samples);
             bytes += name.as_ref().map_or(0, String::len) + size_of::<Option<String>>();
             if bytes > MAX_METADATA_BYTES {
                 notes.add("the names of bands are left out: they are longer than 2 MiB");
-                return Vec::new();
+                return Ok(Vec::new());
             }
             names.push(name);
         }
-        names
+        names.finish()
     }
 }
 

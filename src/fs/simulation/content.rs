@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::archive::ArchiveWriter;
 use crate::runtime;
 use crate::runtime::simulated::below;
-use crate::store::simulated::SimulatedServer;
+use crate::store::simulated::{History, SimulatedServer};
 use crate::sync::Mutex;
 
 /// A key that is not part of an array.
@@ -186,17 +187,32 @@ impl Array {
 
 /// What the writers of the source know of an array.
 #[derive(Debug, Clone, Copy)]
-struct ArrayState {
+pub(super) struct ArrayState {
     exists: bool,
     epoch: u32,
     chunks: u64,
     version: u32,
 }
 
+impl ArrayState {
+    /// Returns the elements of an array whose chunks are the present ones; `None` if it does not exist.
+    pub(super) fn elements(&self, array: Array, history: &History) -> Option<Vec<u8>> {
+        let chunks = (0..self.chunks).map(|number| {
+            let present = history.present(&array.chunk_key(number));
+            let first = present.and_then(|value| value.bytes.first_chunk::<ELEMENT_BYTES>());
+            let version = first.and_then(|first| Element::of(*first).version);
+            array.elements(self.epoch, version)
+        });
+        self.exists.then(|| chunks.flatten().collect())
+    }
+}
+
 /// The programs that write the source.
 #[derive(Debug)]
 pub(super) struct Writer {
     server: Arc<SimulatedServer>,
+    /// The archive that contains all keys, if the source is one.
+    archive: Option<ArchiveWriter>,
     /// Whether the root has the metadata of all nodes.
     is_consolidated: bool,
     arrays: Mutex<[ArrayState; 3]>,
@@ -216,8 +232,12 @@ fn text(document: &Value) -> Vec<u8> {
 }
 
 impl Writer {
-    /// Writes the first version of everything.
-    pub(super) fn new(server: &Arc<SimulatedServer>, is_consolidated: bool) -> Self {
+    /// Writes the first version of everything, each key by itself or all in one archive.
+    pub(super) fn new(
+        server: &Arc<SimulatedServer>,
+        is_consolidated: bool,
+        is_archive: bool,
+    ) -> Self {
         let state = |number: u64| ArrayState {
             exists: true,
             epoch: 1,
@@ -226,14 +246,16 @@ impl Writer {
         };
         let own = Self {
             server: Arc::clone(server),
+            archive: is_archive.then(|| ArchiveWriter::new(server)),
             is_consolidated,
             arrays: Mutex::new([state(below(6)), state(below(6)), state(below(6))]),
             blobs: Mutex::default(),
             blob_blocks: 1 + below(if below(4) == 0 { 1200 } else { 60 }),
-            hot: (below(3) == 0).then(|| ARRAYS[usize::try_from(below(3)).expect("short")]),
+            hot: (below(2) == 0 && !is_archive)
+                .then(|| ARRAYS[usize::try_from(below(3)).expect("short")]),
         };
         let group = json!({"zarr_format": 3, "node_type": "group"});
-        server.write("g/zarr.json", Some(text(&group)));
+        own.put("g/zarr.json", Some(text(&group)));
         for array in ARRAYS {
             own.write_metadata(array);
             for number in 0..own.state(array).chunks {
@@ -242,7 +264,30 @@ impl Writer {
         }
         own.write_blob();
         own.consolidate();
+        if let Some(archive) = &own.archive {
+            archive.publish_now(*own.arrays.lock());
+        }
         own
+    }
+
+    /// The archive that contains all keys, if the source is one.
+    pub(super) fn archive(&self) -> Option<&ArchiveWriter> {
+        self.archive.as_ref()
+    }
+
+    fn put(&self, key: &str, bytes: Option<Vec<u8>>) {
+        match &self.archive {
+            Some(archive) => archive.stage(key, bytes),
+            None => self.server.write(key, bytes),
+        }
+    }
+
+    /// Shows the changes, if the source is an archive.
+    async fn publish(&self) {
+        if let Some(archive) = &self.archive {
+            let arrays = *self.arrays.lock();
+            archive.publish(arrays).await;
+        }
     }
 
     fn state(&self, array: Array) -> ArrayState {
@@ -256,29 +301,21 @@ impl Writer {
     /// Returns the elements that a view of an array has, if each chunk is as it is now; `None` if it does not exist.
     pub(super) fn present_elements(&self, array: Array) -> Option<Vec<u8>> {
         let state = self.state(array);
-        let chunks = (0..state.chunks).map(|number| {
-            let key = array.chunk_key(number);
-            let version = self.server.history(|history| {
-                let value = history.present(&key)?;
-                let first = value.bytes.first_chunk::<ELEMENT_BYTES>()?;
-                Element::of(*first).version
-            });
-            array.elements(state.epoch, version)
-        });
-        state.exists.then(|| chunks.flatten().collect())
+        self.server
+            .history(|history| state.elements(array, history))
     }
 
     fn write_metadata(&self, array: Array) {
         let state = self.state(array);
         let document = array.metadata(state.epoch, state.chunks * array.chunk);
-        self.server.write(&array.document(), Some(text(&document)));
+        self.put(&array.document(), Some(text(&document)));
     }
 
     fn write_chunk(&self, array: Array, number: u64) {
         self.change(array, |state| state.version += 1);
         let state = self.state(array);
         let bytes = array.encode(state.epoch, state.version);
-        self.server.write(&array.chunk_key(number), Some(bytes));
+        self.put(&array.chunk_key(number), Some(bytes));
     }
 
     fn write_blob(&self) {
@@ -295,7 +332,7 @@ impl Writer {
             own[..8].copy_from_slice(&block.to_le_bytes());
             bytes.extend(own);
         }
-        self.server.write(BLOB, Some(bytes));
+        self.put(BLOB, Some(bytes));
     }
 
     /// Writes the document of the root.
@@ -313,7 +350,7 @@ impl Writer {
             root["consolidated_metadata"] =
                 json!({"kind": "inline", "must_understand": false, "metadata": nodes});
         }
-        self.server.write("zarr.json", Some(text(&root)));
+        self.put("zarr.json", Some(text(&root)));
     }
 
     async fn append(&self, array: Array) {
@@ -327,13 +364,13 @@ impl Writer {
     }
 
     async fn remove(&self, array: Array) {
-        self.server.write(&array.document(), None);
+        self.put(&array.document(), None);
         self.change(array, |state| state.exists = false);
         for number in 0..self.state(array).chunks {
             if below(3) == 0 {
                 pause(100).await;
             }
-            self.server.write(&array.chunk_key(number), None);
+            self.put(&array.chunk_key(number), None);
         }
     }
 
@@ -353,6 +390,10 @@ impl Writer {
     }
 
     /// Returns the array whose first chunk is written again and again.
+    pub(super) fn is_consolidated(&self) -> bool {
+        self.is_consolidated
+    }
+
     pub(super) fn hot(&self) -> Option<Array> {
         self.hot
     }
@@ -360,9 +401,9 @@ impl Writer {
     /// Writes the first chunk of an array and the blob many times.
     pub(super) async fn run_hot(&self) {
         let Some(array) = self.hot else { return };
-        for _ in 0..below(150) {
-            pause(150).await;
-            match below(3) {
+        for _ in 0..below(500) {
+            pause(60).await;
+            match below(8) {
                 0 => self.write_blob(),
                 _ if self.state(array).exists => self.write_chunk(array, 0),
                 _ => {}
@@ -388,7 +429,7 @@ impl Writer {
                     self.create(array).await;
                 }
                 (4, true) => self.remove(array).await,
-                (5 | 6, true) => self.server.write(&array.chunk_key(number), None),
+                (5 | 6, true) => self.put(&array.chunk_key(number), None),
                 (7, _) => {
                     let (down, empty) = (below(3000), below(1500) * below(2));
                     self.server
@@ -397,7 +438,9 @@ impl Writer {
                 (_, true) => self.write_chunk(array, number),
                 (_, false) => self.create(array).await,
             }
+            self.publish().await;
         }
         self.consolidate();
+        self.publish().await;
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::content::{Array, ELEMENT_BYTES, Element};
-use crate::store::simulated::{SimulatedServer, Value};
+use super::shown::Shown;
+use crate::store::simulated::Value;
 
 /// What the reads of one open view have returned.
 pub(super) struct ViewRead {
@@ -30,7 +31,7 @@ impl ViewRead {
     /// Returns what is wrong with bytes of the view.
     pub(super) fn check(
         &mut self,
-        server: &SimulatedServer,
+        shown: &Shown,
         time: (Duration, Duration),
         offset: u64,
         bytes: &[u8],
@@ -49,7 +50,7 @@ impl ViewRead {
             let (chunk, from) = (at / chunk_bytes, at % chunk_bytes);
             let own;
             (own, elements) = elements.split_at(elements.len().min(chunk_bytes - from));
-            if let Some(what) = self.check_chunk(server, time, (chunk as u64, epoch), (from, own)) {
+            if let Some(what) = self.check_chunk(shown, time, (chunk as u64, epoch), (from, own)) {
                 return Some(format!("chunk {chunk}: {what}, metadata {epoch}: {own:?}"));
             }
             at += own.len();
@@ -60,13 +61,13 @@ impl ViewRead {
     /// Returns what is wrong with the bytes of a chunk from a position in it on.
     fn check_chunk(
         &mut self,
-        server: &SimulatedServer,
+        shown: &Shown,
         (since, to): (Duration, Duration),
         (chunk, epoch): (u64, u32),
         (from, bytes): (usize, &[u8]),
     ) -> Option<String> {
         let key = self.array.chunk_key(chunk);
-        let versions = server.history(|history| {
+        let versions = shown.history(|history| {
             let version = |value: &Value| {
                 let first = Element::of(*value.bytes.first_chunk()?);
                 // Decoded with other metadata than its own, a chunk has no version.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::documents::Documents;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 use super::names::AssembledListing;
 use super::own::OwnDocuments;
@@ -59,7 +60,11 @@ impl MetadataListingStore {
         path: &str,
     ) -> Result<(AssembledListing, bool), StoreError> {
         let mut names = AssembledListing::new(prefix.clone());
-        for document in metadata.documents(path).iter() {
+        let lost = match path {
+            "" => metadata.lost(),
+            _ => Documents::default(),
+        };
+        for document in metadata.documents(path).union(lost).iter() {
             names.push(document.name().as_bytes(), Kind::Object, None);
         }
         for child in metadata.children(path) {
@@ -84,8 +89,9 @@ impl MetadataListingStore {
             NodeChildren::Group | NodeChildren::Unknown => metadata.is_consolidated(),
         };
         match &metadata.failure {
-            None | Some(StoreError::Denied { .. }) => {}
+            None => {}
             Some(_) if metadata.is_consolidated() => {}
+            Some(StoreError::Denied { .. }) if metadata.undecided().is_none() => {}
             Some(error) => return Err(error.clone()),
         }
         let is_listed = is_listed || self.push_inner(&mut names, prefix).await?;

@@ -67,11 +67,17 @@ impl MetadataCache {
         (since.elapsed() < ttl).then(|| (Arc::clone(metadata), *since))
     }
 
+    /// Returns the last metadata of a prefix, which may have expired.
+    pub(super) fn last(&self, prefix: &Key) -> Option<Arc<PrefixMetadata>> {
+        let mut cached = self.metadata.lock();
+        let (metadata, _) = cached.get(prefix)?;
+        Some(Arc::clone(metadata))
+    }
+
     /// Returns whether the last metadata of a prefix, which may have expired, were consolidated.
     pub(super) fn was_consolidated(&self, prefix: &Key) -> bool {
-        let mut cached = self.metadata.lock();
-        let last = cached.get(prefix);
-        last.is_some_and(|(metadata, _)| metadata.is_consolidated())
+        let last = self.last(prefix);
+        last.is_some_and(|metadata| metadata.is_consolidated())
     }
 
     /// Returns whether an absence that was proved at `since` is still valid.

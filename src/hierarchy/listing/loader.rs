@@ -125,9 +125,12 @@ impl Loader {
     fn checked(
         &self,
         prefix: &Key,
-        metadata: PrefixMetadata,
+        mut metadata: PrefixMetadata,
         since: Instant,
     ) -> Result<Loaded, StoreError> {
+        if let Some(last) = self.cache.last(prefix) {
+            metadata.record_last(&last);
+        }
         let metadata = Arc::new(metadata);
         match &metadata.failure {
             None => {}

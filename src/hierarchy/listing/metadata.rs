@@ -20,6 +20,10 @@ pub(super) struct PrefixMetadata {
     absent: Documents,
     /// Documents whose requests were denied.
     denied: Documents,
+    /// Documents that the last metadata of the prefix had, and whose absence was not proven since.
+    before: Documents,
+    /// Whether the last metadata of the prefix that had them were consolidated.
+    was_consolidated: bool,
     /// Documents that consolidated metadata contain for every node that has them.
     listed: Documents,
     is_consolidated: bool,
@@ -83,6 +87,8 @@ impl PrefixMetadata {
             nodes: BTreeMap::new(),
             absent: Documents::default(),
             denied: Documents::default(),
+            before: Documents::default(),
+            was_consolidated: false,
             listed: Documents::default(),
             is_consolidated: false,
             versions: Vec::new(),
@@ -225,10 +231,31 @@ impl PrefixMetadata {
     }
 
     /// Returns the failure that leaves open whether consolidated metadata name the nodes below the
-    /// prefix. A denied request counts as the absence of such metadata.
+    /// prefix. A denied request counts as the absence of such metadata, unless the last metadata had them.
     pub(super) fn undecided(&self) -> Option<&StoreError> {
         let failure = self.failure.as_ref().filter(|_| !self.is_consolidated);
-        failure.filter(|error| !matches!(error, StoreError::Denied { .. }))
+        failure.filter(|error| !matches!(error, StoreError::Denied { .. }) || self.lacks_names())
+    }
+
+    /// Records the documents of `last`, earlier metadata of the same prefix.
+    pub(super) fn record_last(&mut self, last: &Self) {
+        let before = last.documents("").union(last.before);
+        self.before = before.difference(self.absent);
+        self.was_consolidated =
+            !self.before.is_empty() && (last.is_consolidated || last.was_consolidated);
+    }
+
+    /// Returns the documents that existed before and are denied now. They stay in listings: reading them fails.
+    pub(super) fn lost(&self) -> Documents {
+        self.before.intersection(self.denied)
+    }
+
+    /// Returns whether names are unknown because a document that had them is denied now.
+    fn lacks_names(&self) -> bool {
+        let lost = self.lost();
+        let has_lost_copies = self.was_consolidated
+            && (lost.contains(Document::ZarrJson) || lost.contains(Document::Zmetadata));
+        !self.is_consolidated && (has_lost_copies || !lost.is_empty() && !self.is_node())
     }
 
     /// Returns the documents that were not fetched, but belong into a listing if they exist.
@@ -257,6 +284,8 @@ impl PrefixMetadata {
         entry.contents = contents;
         extended.absent = extended.absent.union(self.absent).difference(own);
         extended.denied = extended.denied.union(self.denied);
+        extended.before = self.before.difference(extended.absent);
+        extended.was_consolidated = self.was_consolidated;
         extended.modified = extended.modified.max(self.modified);
         extended.versions.extend(&self.versions);
         if extended.is_consolidated && self.absent.contains(Document::ZarrJson) {

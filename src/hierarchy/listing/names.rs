@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::own::Shown;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited, visit_all};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 
@@ -14,6 +15,7 @@ pub(crate) struct AssembledListing {
     names: Vec<Name>,
     seen: HashSet<Box<[u8]>>,
     chunks: Option<(Arc<ChunkNames>, ChunkDir)>,
+    shown: Option<Shown>,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,7 @@ impl AssembledListing {
             names: Vec::new(),
             seen: HashSet::new(),
             chunks: None,
+            shown: None,
         };
         names.push(b".", Kind::Prefix, None);
         names.push(b"..", Kind::Prefix, None);
@@ -51,6 +54,11 @@ impl AssembledListing {
     /// Adds the names of a directory of chunks.
     pub(crate) fn push_chunks(&mut self, chunks: Arc<ChunkNames>, cell: ChunkDir) {
         self.chunks = Some((chunks, cell));
+    }
+
+    /// Sets what is recorded when a program reads the listing.
+    pub(super) fn set_shown(&mut self, shown: Option<Shown>) {
+        self.shown = shown;
     }
 
     /// Adds all names of another listing.
@@ -116,5 +124,11 @@ impl Listing for AssembledListing {
             }
         }
         Ok(Visited::End)
+    }
+
+    fn record_shown(&self) {
+        if let Some(shown) = &self.shown {
+            shown.record();
+        }
     }
 }

@@ -6,9 +6,10 @@
 //! - before a directory is listed, if programs look up documents and not only names. A program that copies the
 //!   directory reads its document anyway, so the comparison costs no request that is not needed later.
 //!
-//! A program that reads only names, such as `find`, takes no request for each node. The directories that were
+//! A program that reads only names, such as `find`, takes no request for each node. The directories that programs have
 //! listed in this way are recorded. If the document of one of them turns out to name more, the first attempt to
-//! open it fails: a program that copies the directory would lose the keys that the listing lacks.
+//! open it fails: a program that copies the directory would lose the keys that the listing lacks. Listings of zarrfs
+//! itself, such as those of readahead, are not recorded: they may have been compared when that of the program was not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,10 +86,10 @@ impl Unchecked {
         last.is_some_and(|last| last.elapsed() < DOCUMENTS_WINDOW) || self.listed.lock().is_full
     }
 
-    fn record(&self, node: Key, listed: NodeChildren) {
+    fn record(&self, node: &Key, listed: &NodeChildren) {
         let mut recorded = self.listed.lock();
         match recorded.nodes.len() < MAX_RECORDED {
-            true => _ = recorded.nodes.insert(node, listed),
+            true => _ = recorded.nodes.insert(node.clone(), listed.clone()),
             false => recorded.is_full = true,
         }
     }
@@ -99,6 +100,25 @@ impl Unchecked {
 
     fn contains(&self, node: &Key) -> bool {
         self.listed.lock().nodes.contains_key(node)
+    }
+}
+
+/// What is recorded when a program reads a listing of a node that consolidated metadata name.
+#[derive(Debug)]
+pub(super) struct Shown {
+    unchecked: Arc<Unchecked>,
+    node: Key,
+    /// The contents that the listing shows; `None` if they were compared with the own documents.
+    not_compared: Option<NodeChildren>,
+}
+
+impl Shown {
+    /// Records that a program reads the listing.
+    pub(super) fn record(&self) {
+        match &self.not_compared {
+            Some(listed) => self.unchecked.record(&self.node, listed),
+            None => _ = self.unchecked.remove(&self.node),
+        }
     }
 }
 
@@ -322,21 +342,41 @@ impl MetadataListingStore {
         Ok(is_directory.then(|| own.stat(&meaning)))
     }
 
-    /// Records that a directory was listed without a comparison, or that it was listed with one.
-    pub(super) fn record_listed(&self, prefix: &Key) {
-        let Some((at, metadata, _)) = self.copied_meaning(prefix) else {
-            return;
-        };
-        let Some(node) = CopiedNode::of(prefix, &at, &metadata) else {
-            return;
-        };
-        match node.documents().is_empty() || self.loader.own(&node.key).is_some() {
-            true => _ = self.unchecked.remove(&node.key),
-            false => {
-                let listed = metadata.contents(&node.path);
-                self.unchecked.record(node.key, listed);
+    /// Returns the comparison of the node at or above a prefix, if consolidated metadata name the node.
+    pub(super) fn own_of(&self, prefix: &Key) -> Option<OwnDocuments> {
+        let (at, metadata, _) = self.copied_meaning(prefix)?;
+        let node = CopiedNode::of(prefix, &at, &metadata)?;
+        self.loader.own(&node.key)
+    }
+
+    /// Returns what is recorded when a program reads a listing of `prefix` by `resolved`; `own` is the comparison before
+    /// the names were assembled.
+    pub(super) fn shown(
+        &self,
+        prefix: &Key,
+        resolved: &ResolvedKey,
+        own: Option<&OwnDocuments>,
+    ) -> Option<Shown> {
+        let (at, metadata, _) = self.copied_meaning(prefix)?;
+        let node = CopiedNode::of(prefix, &at, &metadata)?;
+        let listed = match resolved {
+            ResolvedKey::Metadata(listed, KeyMeaning::Node(path)) => listed.contents(path),
+            ResolvedKey::Metadata(_, KeyMeaning::ChunkDirectory(names, _)) => {
+                NodeChildren::Array(Arc::clone(names))
             }
-        }
+            _ => metadata.contents(&node.path),
+        };
+        // The comparison may be newer than the names.
+        let is_compared = match own {
+            None => node.documents().is_empty(),
+            Some(OwnDocuments::Other(own)) if own.is_node() => own.contents("") == listed,
+            Some(_) => metadata.contents(&node.path) == listed,
+        };
+        Some(Shown {
+            unchecked: Arc::clone(&self.unchecked),
+            node: node.key,
+            not_compared: (!is_compared).then_some(listed),
+        })
     }
 
     /// Fails if the document at a key names keys that a listing without a comparison lacks.

@@ -38,6 +38,7 @@ fn listing(server: Server) -> (Arc<Server>, MetadataListingStore) {
 
 fn listed(store: &dyn Store, prefix: &str) -> Vec<(String, Kind)> {
     let mut listing = block_on(store.list(&key(prefix))).unwrap();
+    listing.record_shown();
     let mut names = Vec::new();
     let mut cookie = 0;
     // One name at a time, as with a small reply buffer.

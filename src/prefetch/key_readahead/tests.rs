@@ -19,6 +19,8 @@ struct Prefetches {
     hangs: AtomicBool,
     refuses: AtomicBool,
     joins: bool,
+    /// The number of prefetches of [`Prefetch::AttributesOfVisited`].
+    visited: AtomicUsize,
 }
 
 struct Running<'a>(&'a AtomicUsize);
@@ -54,7 +56,10 @@ impl Store for Prefetches {
         self.inner.list(prefix).await
     }
 
-    async fn prefetch(&self, key: &Key, _: Prefetch) -> bool {
+    async fn prefetch(&self, key: &Key, what: Prefetch) -> bool {
+        if what == Prefetch::AttributesOfVisited {
+            self.visited.fetch_add(1, Ordering::Relaxed);
+        }
         self.keys.lock().push(key.clone());
         self.running.fetch_add(1, Ordering::Relaxed);
         let _running = Running(&self.running);
@@ -88,11 +93,16 @@ fn watched_over(inner: MemoryStore, joins: bool) -> (KeyReadahead, Arc<Prefetche
         hangs: AtomicBool::new(false),
         refuses: AtomicBool::new(false),
         joins,
+        visited: AtomicUsize::new(0),
     });
-    let own: Arc<dyn Store> = Arc::clone(&store) as _;
-    let orders = KeyOrders::new(Arc::clone(&own), Backwards);
-    let readahead = KeyReadahead::new(own, Arc::new(orders), Prefetch::Value);
+    let readahead = of_store(&store, Prefetch::Value);
     (readahead, store)
+}
+
+fn of_store(store: &Arc<Prefetches>, what: Prefetch) -> KeyReadahead {
+    let own: Arc<dyn Store> = Arc::clone(store) as _;
+    let orders = KeyOrders::new(Arc::clone(&own), Backwards);
+    KeyReadahead::new(own, Arc::new(orders), what)
 }
 
 fn settles(store: &Prefetches, count: usize) -> bool {
@@ -279,6 +289,79 @@ fn documents_of_a_listed_directory_predict_its_values() {
 }
 
 #[test]
+fn the_documents_of_a_listed_directory_are_looked_up_together() {
+    let names = [
+        ".zattrs",
+        ".zgroup",
+        "a/.zarray",
+        "a/.zattrs",
+        "a/0",
+        "a/1",
+        "b/0",
+    ];
+    let key = |name: &str| Key::new(name.as_bytes()).unwrap();
+    let watched = || {
+        watched_over(
+            MemoryStore::new(names.map(|name| (key(name), vec![1]))),
+            false,
+        )
+    };
+    let looked_up = |store: &Prefetches, count| {
+        settles(store, count);
+        // Further keys would follow.
+        pause();
+        std::mem::take(&mut *store.keys.lock())
+    };
+    let (readahead, store) = watched();
+    // A program that has not listed the directory knows what it wants.
+    readahead.anticipate_documents(&key("a/.zarray"));
+    readahead.record_listed(&key("a"));
+    readahead.anticipate_documents(&key("a/0"));
+    assert_eq!(looked_up(&store, 0), []);
+    readahead.anticipate_documents(&key("a/.zarray"));
+    assert_eq!(looked_up(&store, 1), [key("a/.zattrs")]);
+    // Neither a directory nor a value is looked up.
+    readahead.record_listed(&Key::root());
+    readahead.anticipate_documents(&key(".zgroup"));
+    assert_eq!(looked_up(&store, 0), []);
+    // The other documents are those behind the first one, and only once.
+    readahead.observe(&key("a/.zarray"), None);
+    readahead.anticipate_documents(&key("a/.zarray"));
+    assert_eq!(looked_up(&store, 0), []);
+    // Nor are they after a stream that was not continued.
+    let (readahead, store) = watched();
+    readahead.0.state.lock().false_starts = 1;
+    readahead.record_listed(&key("a"));
+    readahead.anticipate_documents(&key("a/.zarray"));
+    assert_eq!(looked_up(&store, 0), []);
+}
+
+#[test]
+fn documents_that_are_looked_up_and_not_opened_predict_lookups_of_the_values() {
+    let names = ["a/.zarray", "a/.zattrs", "a/0", "a/1"];
+    let key = |name: &str| Key::new(name.as_bytes()).unwrap();
+    for (is_opened, expected) in [(false, 1), (true, 0)] {
+        let (_, store) = watched_over(
+            MemoryStore::new(names.map(|name| (key(name), vec![1]))),
+            false,
+        );
+        let attributes = of_store(&store, Prefetch::Attributes);
+        attributes.record_listed(&key("a"));
+        attributes.observe(&key("a/.zarray"), None);
+        if is_opened {
+            attributes.record_opened();
+        }
+        attributes.observe(&key("a/.zattrs"), None);
+        let prefetched = || store.keys.lock().contains(&key("a/1"));
+        match is_opened {
+            true => assert!(!prefetched() && !pause() && !prefetched()),
+            false => assert!((0..500).any(|_| prefetched() || pause())),
+        }
+        assert_eq!(store.visited.load(Ordering::Relaxed), expected);
+    }
+}
+
+#[test]
 fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     let (readahead, store) = watched();
     // No stream starts without a listing, or for a key that is not the first one.
@@ -288,7 +371,7 @@ fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
     pause();
     assert_eq!(store.keys.lock().len(), 0);
     readahead.anticipate_open(&key(0));
-    assert!(settles(&store, WINDOW));
+    assert!(settles(&store, FIRST_WINDOW_OF_UNKNOWN_LISTED));
     assert_eq!(store.keys.lock().first(), Some(&key(1)));
     // After a stream that was not continued, two keys are needed.
     let (readahead, store) = watched();
@@ -301,8 +384,17 @@ fn the_first_key_of_a_directory_that_was_just_listed_starts_a_stream() {
 
 #[test]
 fn a_new_stream_fetches_fewer_keys_where_values_are_long() {
-    for (bytes, window) in [(1000, FIRST_WINDOW), (4 << 20, 4), (20 << 20, 1)] {
+    for (bytes, is_listed, window) in [
+        (1000, false, FIRST_WINDOW),
+        (1000, true, FIRST_WINDOW_OF_LISTED),
+        (4 << 20, false, 4),
+        (4 << 20, true, 4),
+        (20 << 20, true, 1),
+    ] {
         let (readahead, store) = watched();
+        if is_listed {
+            readahead.record_listed(&Key::new(b"a").unwrap());
+        }
         store.hangs.store(true, Ordering::Relaxed);
         readahead.0.state.lock().value_bytes = bytes;
         for number in 0..2 {

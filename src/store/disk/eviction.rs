@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, Stat as FileStat, unlinkat};
 use rustix::io::Errno;
 
 use super::cache_dir::{CacheDir, CacheFileKind};
+use crate::clock;
 use crate::store::snapshot::time;
 use crate::store::system;
 
@@ -47,7 +48,7 @@ pub(super) fn count_and_evict(
     target_bytes: u64,
     continues: &dyn Fn() -> bool,
 ) -> Evicted {
-    let now = SystemTime::now();
+    let now = clock::system_time();
     let mut evicted = Evicted::default();
     let mut ages = AgeHistogram::new();
     cache_dir.visit(&mut |subdir, name, kind, stat| {

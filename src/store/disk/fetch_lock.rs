@@ -89,6 +89,12 @@ impl FetchLocks {
         attempt
     }
 
+    /// Returns the number of locks that this process holds.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.lock().offsets.len()
+    }
+
     fn open(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Non-blocking, as for blocks, because the path may be a FIFO.
@@ -116,6 +122,10 @@ impl Drop for FetchLock {
         held.close_if_unused();
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 //! Accounts the bytes of the cache against its budget, and decides when blocks must be evicted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// The budget of the cache, and the bytes in use. Its lock is taken by writers and by the eviction thread, and
 /// never held for longer than an addition takes.
@@ -54,8 +55,18 @@ impl SpaceBudget {
         self.usage().is_counted
     }
 
+    #[cfg(test)]
+    pub(super) fn is_count_due(&self) -> bool {
+        self.usage().is_count_due
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_progress_bytes(&self) -> u64 {
+        self.usage().in_progress_bytes
+    }
+
     fn usage(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock()
     }
 
     /// Reserves space for a file. Space is granted while the budget is not exceeded, so one file at most
@@ -111,14 +122,17 @@ impl SpaceBudget {
 
     /// Waits until a count is due, and at least for `rest`; returns false after [`SpaceBudget::close`].
     pub(super) fn wait(&self, rest: Duration) -> bool {
-        let resting = |_: &mut Usage| !self.is_closed();
-        let idle = |usage: &mut Usage| !self.is_closed() && !usage.is_count_due;
-        let (usage, _) = self
-            .work
-            .wait_timeout_while(self.usage(), rest, resting)
-            .unwrap_or_else(PoisonError::into_inner);
-        let usage = self.work.wait_while(usage, idle);
-        drop(usage.unwrap_or_else(PoisonError::into_inner));
+        let begun = Instant::now();
+        let mut usage = self.usage();
+        while !self.is_closed() {
+            let left = rest.saturating_sub(begun.elapsed());
+            usage = match (left.is_zero(), usage.is_count_due) {
+                (false, _) => self.work.wait_timeout(usage, left),
+                (true, false) => self.work.wait(usage),
+                (true, true) => break,
+            };
+        }
+        drop(usage);
         !self.is_closed()
     }
 
@@ -134,6 +148,10 @@ impl SpaceBudget {
         self.is_closed.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::SystemTime;
 
 use rustix::fs::{CWD, FlockOperation, Mode, flock, mkfifoat};
 use tempfile::TempDir;

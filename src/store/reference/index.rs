@@ -1,24 +1,21 @@
 //! An in-memory index of references: sorted, 32 bytes per key besides its last name, and each URL only once.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fmt::Display;
+mod build;
+
+pub(super) use build::IndexBuilder;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-use log::warn;
+use hashbrown::HashMap;
 
 use super::embedded::TargetText;
-use super::{Child, Entry, Page, Reference, ReferenceError};
-use crate::store::{Key, Omission, StoreError, check_component};
+use super::{Child, Entry, Page, Reference};
+use crate::fallible::{self, List, NoMemory};
+use crate::store::{Key, Omission, StoreError};
 
 /// Number of children in one page of a listing.
 const PAGE_CHILDREN: usize = 1024;
-/// Estimated bytes of a directory besides its key.
-const DIRECTORY_BYTES: u64 = 160;
-/// Estimated bytes of a URL besides its text.
-const URL_BYTES: u64 = 48;
 
 /// The value that is added under a key.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +45,6 @@ struct Node {
     form: Form,
 }
 
-const NODE_BYTES: u64 = size_of::<Node>() as u64;
-
 #[derive(Debug, Default)]
 struct Directory {
     key: Key,
@@ -58,253 +53,52 @@ struct Directory {
     subdirectories: Vec<u32>,
 }
 
-/// Builds a [`ReferenceIndex`].
+fn name_of<'a>(names: &'a [u8], node: &Node) -> &'a [u8] {
+    let start = node.name_start as usize;
+    let name = names.get(start..start.saturating_add(node.name_length.into()));
+    name.unwrap_or_default()
+}
+
+/// An index of references.
 #[derive(Debug)]
-pub(super) struct IndexBuilder {
+pub(super) struct ReferenceIndex {
     nodes: Vec<Node>,
     names: Vec<u8>,
     inline: Vec<u8>,
     directories: Vec<Directory>,
     by_key: HashMap<Key, u32>,
-    /// The directory of the last key, since most keys are in the same directory as the key before.
-    last_directory: u32,
-    urls: Vec<Box<str>>,
-    by_url: HashTable<u32>,
-    last_url: u32,
-    /// Estimated bytes of directories and URLs.
-    other_bytes: u64,
-    limit_bytes: u64,
-    /// The first invalid key, and the number of invalid keys.
-    invalid: Option<(String, u64)>,
+    targets: Vec<TargetText>,
     omissions: Vec<Omission>,
 }
 
-fn hash_of(text: &str) -> u64 {
-    use std::hash::{Hash, Hasher};
-    let mut hasher = siphasher::sip::SipHasher13::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-impl IndexBuilder {
-    pub(super) fn new(limit_bytes: u64) -> Self {
-        Self {
-            nodes: Vec::new(),
-            names: Vec::new(),
-            inline: Vec::new(),
-            directories: vec![Directory::default()],
-            by_key: HashMap::from([(Key::root(), 0)]),
-            last_directory: 0,
-            urls: Vec::new(),
-            by_url: HashTable::new(),
-            last_url: 0,
-            other_bytes: 0,
-            limit_bytes,
-            invalid: None,
-            omissions: Vec::new(),
-        }
-    }
-
-    /// Adds a key; a key that cannot be a file name is counted and left out.
-    pub(super) fn add(&mut self, key: &[u8], item: Item<'_>) -> Result<(), ReferenceError> {
-        let slash = key.iter().rposition(|byte| *byte == b'/');
-        let name = key.get(slash.map_or(0, |at| at + 1)..).unwrap_or_default();
-        let directory = key.get(..slash.unwrap_or(0)).unwrap_or_default();
-        // A leading slash is an empty component, which is invalid even at the root.
-        let is_key = check_component(name).is_ok() && slash != Some(0);
-        let place = is_key.then(|| self.directory(directory)).flatten();
-        let Some(directory) = place else {
-            let first = || (String::from_utf8_lossy(key).into_owned(), 0);
-            self.invalid.get_or_insert_with(first).1 += 1;
-            return Ok(());
-        };
-        let (form, url, start, length) = match item {
-            Item::Inline(bytes) => {
-                let start = self.inline.len() as u64;
-                self.inline.extend_from_slice(bytes);
-                (Form::Inline, 0, start, bytes.len() as u64)
-            }
-            Item::Target(url, None) => (Form::Whole, self.url(url)?, 0, 0),
-            Item::Target(url, Some((start, length))) => {
-                if start
-                    .checked_add(length)
-                    .is_none_or(|end| end > i64::MAX.unsigned_abs())
-                {
-                    return Err(ReferenceError::Invalid(format!(
-                        "{}: {length} bytes at offset {start} are no range of a file",
-                        String::from_utf8_lossy(key)
-                    )));
-                }
-                (Form::Part, self.url(url)?, start, length)
-            }
-        };
-        let name_start = self.number(self.names.len())?;
-        self.names.extend_from_slice(name);
-        self.nodes.push(Node {
-            start,
-            length,
-            directory,
-            name_start,
-            url,
-            name_length: u8::try_from(name.len()).unwrap_or(u8::MAX),
-            form,
-        });
-        self.check_limit()
-    }
-
-    /// Converts a position to 32 bits, the width of all stored positions.
-    fn number(&self, number: usize) -> Result<u32, ReferenceError> {
-        let limit_bytes = self.limit_bytes;
-        u32::try_from(number).map_err(|_| ReferenceError::TooLarge { limit_bytes })
-    }
-
-    fn check_limit(&self) -> Result<(), ReferenceError> {
-        // While a vector grows, its old and its new buffer exist.
-        let nodes = (self.nodes.capacity() as u64).saturating_mul(NODE_BYTES + NODE_BYTES / 2);
-        let bytes = (self.names.capacity() as u64).saturating_add(self.inline.capacity() as u64);
-        let need_bytes = nodes
-            .saturating_add(bytes.saturating_add(bytes / 2))
-            .saturating_add(self.other_bytes);
-        match need_bytes <= self.limit_bytes {
-            true => Ok(()),
-            false => Err(ReferenceError::TooLarge {
-                limit_bytes: self.limit_bytes,
-            }),
-        }
-    }
-
-    /// Returns the number of a directory, adding it if needed; `None` if the key is invalid.
-    fn directory(&mut self, key: &[u8]) -> Option<u32> {
-        let last = self.directories.get(self.last_directory as usize);
-        if last.is_some_and(|last| last.key.as_bytes() == key) {
-            return Some(self.last_directory);
-        }
-        let key = Key::new(key).ok()?;
-        let number = self.make_directory(&key)?;
-        self.last_directory = number;
-        Some(number)
-    }
-
-    fn make_directory(&mut self, key: &Key) -> Option<u32> {
-        let mut missing = Vec::new();
-        let mut at = key.clone();
-        let mut number = loop {
-            match self.by_key.get(&at) {
-                Some(number) => break *number,
-                None => {
-                    let parent = at.parent();
-                    missing.push(at);
-                    at = parent;
-                }
-            }
-        };
-        for key in missing.into_iter().rev() {
-            let own = u32::try_from(self.directories.len()).ok()?;
-            self.other_bytes += DIRECTORY_BYTES + 2 * key.as_bytes().len() as u64;
-            self.directories.push(Directory {
-                key: key.clone(),
-                ..Directory::default()
-            });
-            if let Some(parent) = self.directories.get_mut(number as usize) {
-                parent.subdirectories.push(own);
-            }
-            self.by_key.insert(key, own);
-            number = own;
-        }
-        Some(number)
-    }
-
-    fn url(&mut self, url: &str) -> Result<u32, ReferenceError> {
-        let is_url = |number: &u32| {
-            self.urls
-                .get(*number as usize)
-                .is_some_and(|own| **own == *url)
-        };
-        if is_url(&self.last_url) {
-            return Ok(self.last_url);
-        }
-        if let Some(number) = self.by_url.find(hash_of(url), is_url) {
-            self.last_url = *number;
-            return Ok(self.last_url);
-        }
-        let number = self.number(self.urls.len())?;
-        self.urls.push(url.into());
-        self.other_bytes += URL_BYTES + 2 * url.len() as u64;
-        let urls = &self.urls;
-        let hash = |number: &u32| urls.get(*number as usize).map_or(0, |url| hash_of(url));
-        self.by_url.insert_unique(hash_of(url), number, hash);
-        self.last_url = number;
-        Ok(number)
-    }
-
-    /// Whether any key ends with one of these names.
-    pub(super) fn has_name(&self, names: &[&[u8]]) -> bool {
-        let mut nodes = self.nodes.iter();
-        nodes.any(|node| names.contains(&name_of(&self.names, node)))
-    }
-
-    /// Sorts the index; `url` converts the texts that were added to URLs.
-    ///
-    /// # Errors
-    /// Errors of `url`.
-    pub(super) fn finish(
-        mut self,
-        label: &dyn Display,
-        mut url: impl FnMut(&str) -> Result<Cow<'_, str>, ReferenceError>,
-    ) -> Result<ReferenceIndex, ReferenceError> {
-        self.by_url = HashTable::new();
-        if let Some((first, count)) = &self.invalid {
-            self.omissions.push(Omission::lost(format!(
-                "{count} keys are no names of files and are not shown, such as {first:?}"
-            )));
-        }
-        let mut targets = Vec::with_capacity(self.urls.len());
-        for text in std::mem::take(&mut self.urls) {
-            targets.push(TargetText::new(&url(&text)?));
-        }
+impl ReferenceIndex {
+    /// Sorts the nodes by directory and name. If a key has several values, the last one counts, as in other JSON
+    /// readers.
+    fn sort(&mut self) {
         let names = &self.names;
         let place = |node: &Node| (node.directory, name_of(names, node));
-        if !self
+        if self
             .nodes
             .is_sorted_by(|one, other| place(one) < place(other))
         {
-            self.nodes
-                .sort_by(|one, other| place(one).cmp(&place(other)));
-            // If a key has several values, the last one counts, as in other JSON readers.
-            let before = self.nodes.len();
-            self.nodes.reverse();
-            self.nodes.dedup_by(|one, other| place(one) == place(other));
-            self.nodes.reverse();
-            if self.nodes.len() < before {
-                let twice = before - self.nodes.len();
-                self.omissions.push(Omission {
-                    what: format!("{twice} keys occur twice; the last value of each is shown"),
-                    is_lost: false,
-                });
-            }
+            return;
         }
-        self.hide_values_of_directories();
-        for omission in &self.omissions {
-            warn!("{label}: {}", omission.what);
+        // A stable sort allocates memory. Names are in the order in which the keys were added.
+        self.nodes.sort_unstable_by(|one, other| {
+            let order = place(one).cmp(&place(other));
+            order.then(one.name_start.cmp(&other.name_start))
+        });
+        let before = self.nodes.len();
+        self.nodes.reverse();
+        self.nodes.dedup_by(|one, other| place(one) == place(other));
+        self.nodes.reverse();
+        if self.nodes.len() < before {
+            let twice = before - self.nodes.len();
+            self.omissions.push(Omission {
+                what: format!("{twice} keys occur twice; the last value of each is shown"),
+                is_lost: false,
+            });
         }
-        let mut start = 0;
-        for (number, directory) in (0..).zip(&mut self.directories) {
-            let rest = self.nodes.get(start..).unwrap_or_default();
-            let end = start + rest.partition_point(|node| node.directory <= number);
-            directory.nodes = start..end;
-            start = end;
-        }
-        self.nodes.shrink_to_fit();
-        self.names.shrink_to_fit();
-        Ok(ReferenceIndex {
-            nodes: self.nodes,
-            names: self.names,
-            inline: self.inline,
-            directories: self.directories,
-            by_key: self.by_key,
-            targets,
-            omissions: self.omissions,
-        })
     }
 
     /// Removes the values of keys that are also prefixes of other keys.
@@ -332,27 +126,7 @@ impl IndexBuilder {
             )));
         }
     }
-}
 
-fn name_of<'a>(names: &'a [u8], node: &Node) -> &'a [u8] {
-    let start = node.name_start as usize;
-    let name = names.get(start..start.saturating_add(node.name_length.into()));
-    name.unwrap_or_default()
-}
-
-/// An index of references.
-#[derive(Debug)]
-pub(super) struct ReferenceIndex {
-    nodes: Vec<Node>,
-    names: Vec<u8>,
-    inline: Vec<u8>,
-    directories: Vec<Directory>,
-    by_key: HashMap<Key, u32>,
-    targets: Vec<TargetText>,
-    omissions: Vec<Omission>,
-}
-
-impl ReferenceIndex {
     /// The keys that are not shown.
     pub(super) fn omissions(&self) -> &[Omission] {
         &self.omissions
@@ -379,7 +153,7 @@ impl ReferenceIndex {
             Form::Inline => {
                 let range = crate::store::in_memory(start)?..crate::store::in_memory(end)?;
                 let bytes = self.inline.get(range).ok_or_else(lost)?;
-                return Ok(Reference::Inline(Arc::new(bytes.to_vec())));
+                return Ok(Reference::Inline(Arc::new(fallible::copy(bytes)?)));
             }
             Form::Part => Some(start..end),
             Form::Whole => None,
@@ -436,7 +210,7 @@ impl ReferenceIndex {
         let end = start
             .saturating_add(PAGE_CHILDREN)
             .min(below.len() + nodes.len());
-        let mut children = Vec::with_capacity(end.saturating_sub(start));
+        let mut children = List::default();
         for at in start..end {
             let child = match (below.get(at), nodes.get(at.wrapping_sub(below.len()))) {
                 (Some(number), _) => {
@@ -459,6 +233,8 @@ impl ReferenceIndex {
             };
             children.push(child);
         }
+        let no_memory = |failure: NoMemory| StoreError::from(failure).of(prefix);
+        let children = children.finish().map_err(no_memory)?;
         let next = (end < below.len() + nodes.len()).then_some(end as u64);
         Ok(Page { children, next })
     }
@@ -484,6 +260,7 @@ impl ReferenceIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::reference::ReferenceError;
 
     fn index(keys: &[(&str, Item<'_>)]) -> ReferenceIndex {
         let mut builder = IndexBuilder::new(1 << 20);

@@ -12,6 +12,7 @@ use zstd::stream::write::Decoder as ZstdDecoder;
 
 use super::kerchunk::{JsonError, JsonReader, JsonReferences, ParquetReferences};
 use super::{BaseLocation, ReferenceError, ReferenceStore, Targets};
+use crate::fallible;
 use crate::store::ReadMode;
 use crate::store::snapshot::{SnapshotError, SnapshotFile};
 use crate::store::{
@@ -25,7 +26,8 @@ const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes per read of a local file, and of a remote object.
+/// Bytes of the first read of a local file, which shows what it is; of each other one, and of each of a remote object.
+const HEAD_BYTES: usize = 4 << 10;
 const FILE_PIECE_BYTES: usize = 1 << 20;
 const REMOTE_PIECE_BYTES: usize = 8 << 20;
 
@@ -149,16 +151,19 @@ fn read_file(
 ) -> Result<JsonReferences, JsonError> {
     let failed = |error| JsonError::from(snapshot_error(error));
     let size_bytes = file.size_bytes();
-    let mut buffer = vec![0; FILE_PIECE_BYTES];
     let (mut input, mut offset) = (None, 0);
+    let mut buffer = fallible::zeros(HEAD_BYTES).map_err(ReferenceError::from)?;
     while offset < size_bytes {
         let left = usize::try_from(size_bytes - offset).unwrap_or(usize::MAX);
-        let length = left.min(FILE_PIECE_BYTES);
+        let length = left.min(buffer.len());
         let piece = buffer.get_mut(..length).unwrap_or_default();
         file.read_exact_at(piece, offset, ReadMode::Blocking)
             .map_err(failed)?;
         offset += piece.len() as u64;
         write(&mut input, piece, options)?;
+        if offset < size_bytes && buffer.len() < FILE_PIECE_BYTES {
+            buffer = fallible::zeros(FILE_PIECE_BYTES).map_err(ReferenceError::from)?;
+        }
     }
     let reader = input.ok_or(JsonError::Other)?.finish()?;
     let index = reader.finish(&label)?;

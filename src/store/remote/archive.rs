@@ -9,11 +9,13 @@ use async_trait::async_trait;
 use hashbrown::HashMap;
 
 use super::bytes::{Blocks, PinnedObject};
+#[cfg(test)]
+use super::request::Meta;
 use super::request::transfer_stats::TransferStats;
 use crate::clock::Instant;
 use crate::runtime;
 use crate::store::{Data, SnapshotError, SnapshotReader, SpanGuard, StoreError};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How long the readahead of an entry continues without a read or a reader.
 const READ_GRACE: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ struct Span {
     blocks: Weak<Blocks>,
     /// Keeps the blocks after a read.
     recent: Option<Arc<Blocks>>,
-    /// When the last read began.
+    /// When the last read began or ended.
     used: Instant,
 }
 
@@ -89,6 +91,12 @@ impl RemoteArchive {
     /// The name of the source for messages, without secrets.
     pub(in crate::store) fn label(&self) -> &str {
         &self.label
+    }
+
+    /// The version to which the archive is pinned.
+    #[cfg(test)]
+    pub(super) fn meta(&self) -> &Meta {
+        self.object.meta()
     }
 
     fn record_change<T>(&self, response: Result<T, StoreError>) -> Result<T, SnapshotError> {
@@ -134,7 +142,7 @@ impl RemoteArchive {
         // Not inserted into the cache: the zip store caches the decoded bytes.
         match self.object.in_memory(&range) {
             Some(bytes) => Ok(bytes),
-            None => self.object.fetch(range).await.map(Arc::new),
+            None => self.object.fetch_shared(range).await,
         }
     }
 
@@ -144,7 +152,7 @@ impl RemoteArchive {
         self.in_tail(range).is_none() && is_inside && span.end <= self.object.size_bytes()
     }
 
-    fn blocks(&self, span: Range<u64>) -> Arc<Blocks> {
+    fn blocks(&self, span: &Range<u64>) -> Arc<Blocks> {
         let mut spans = self.spans.lock();
         let ends = (span.start, span.end);
         if spans.known.len() >= MAX_SPANS {
@@ -153,20 +161,30 @@ impl RemoteArchive {
         }
         let known = spans.known.get(&ends);
         let blocks = known.and_then(|span| span.blocks.upgrade());
-        let blocks = blocks.unwrap_or_else(|| Arc::new(Blocks::new(&self.object, span)));
+        let blocks = blocks.unwrap_or_else(|| Arc::new(Blocks::new(&self.object, span.clone())));
+        self.keep_blocks(spans, span, &blocks);
+        blocks
+    }
+
+    /// Keeps the blocks of a span for a while from now on.
+    fn keep_blocks(
+        &self,
+        mut spans: MutexGuard<'_, Spans>,
+        span: &Range<u64>,
+        blocks: &Arc<Blocks>,
+    ) {
         let own = Span {
-            blocks: Arc::downgrade(&blocks),
-            recent: Some(Arc::clone(&blocks)),
+            blocks: Arc::downgrade(blocks),
+            recent: Some(Arc::clone(blocks)),
             used: Instant::now(),
         };
-        let before = spans.known.insert(ends, own);
+        let before = spans.known.insert((span.start, span.end), own);
         if !spans.is_waiting {
             spans.is_waiting = true;
             runtime::spawn(release_unread(Arc::downgrade(&self.spans))).detach();
         }
         drop(spans);
         drop(before);
-        blocks
     }
 }
 
@@ -217,7 +235,7 @@ impl SnapshotReader for RemoteArchive {
     }
 
     fn keep_span(&self, span: Range<u64>) -> Option<SpanGuard> {
-        let blocks: SpanGuard = self.blocks(span);
+        let blocks: SpanGuard = self.blocks(&span);
         Some(blocks)
     }
 
@@ -233,8 +251,15 @@ impl SnapshotReader for RemoteArchive {
             return Ok(Data::part_of(&bytes, 0, length));
         }
         self.check_range(&range)?;
-        let blocks = self.blocks(span);
-        self.record_change(blocks.read(range).await)
+        let blocks = self.blocks(&span);
+        let data = blocks.read(range).await;
+        // The read may have waited for longer than blocks are kept after its begin.
+        self.keep_blocks(self.spans.lock(), &span, &blocks);
+        self.record_change(data)
+    }
+
+    fn is_on_disk(&self) -> bool {
+        self.object.is_on_disk()
     }
 
     fn begin_prefetch(&self, start: u64, bytes: u64, budget_bytes: u64) -> bool {

@@ -1,9 +1,11 @@
 //! Values and ranges of values of one source: cached, or fetched once for all readers.
 //!
-//! [`KnownBytes`] fetches whole values (`whole_values`), also together with the lookup of a key (`lookup`).
+//! [`KnownBytes`] fetches whole values (`whole_values`), also together with the lookup of a key (`lookup`). Readers of
+//! the first bytes of a value need not wait for its last ones (`arriving`).
 //! [`PinnedObject`] is one version of an object, of which ranges are read. A [`RemoteObject`] reads either, or
 //! [`Blocks`] of a long value, with readahead.
 
+mod arriving;
 mod blocks;
 mod lookup;
 mod object;
@@ -22,13 +24,14 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::known::{Attrs, KnownNames, SourceDisk, SourceIdentity};
+use super::known::{CachedAttrs, KnownNames, SourceDisk, SourceIdentity};
 use super::memory::{RangeCache, RangeKey, ReservedBody};
 use super::request::transfer_stats::TransferStats;
 use super::request::{ByteRange, Meta, Requests};
 use crate::cache::SingleFlight;
 use crate::runtime::{leave_session_thread, may_block};
 use crate::store::{Key, StoreError};
+use arriving::ArrivingValues;
 use speculation::{Speculation, WHOLE_BYTES};
 
 /// The bytes of one source, as far as they are known.
@@ -43,8 +46,10 @@ pub(super) struct KnownBytes {
     /// Permits for lookups that also fetch the value, half of `--parallel`: the other half is for requests
     /// that return only names and attributes.
     value_lookups: Arc<Semaphore>,
+    /// What has arrived of the values in flight.
+    arriving: ArrivingValues,
     /// Loads of attributes in flight.
-    attr_loads: SingleFlight<Key, Attrs, StoreError>,
+    attr_loads: SingleFlight<Key, CachedAttrs, StoreError>,
     /// Loads of values, or of their ends, in flight; the key of a whole value is `whole_values::WHOLE`.
     value_loads: SingleFlight<(Key, ByteRange), FetchedValue, StoreError>,
     /// Loads of ranges in flight.
@@ -69,6 +74,7 @@ impl KnownBytes {
             ranges,
             speculation: Speculation::default(),
             value_lookups: Arc::new(Semaphore::new((parallel / 2).max(1))),
+            arriving: ArrivingValues::default(),
             attr_loads: SingleFlight::default(),
             value_loads: SingleFlight::default(),
             range_loads: SingleFlight::default(),
@@ -95,6 +101,7 @@ impl KnownBytes {
             self.attr_loads.in_use("attributes"),
             self.value_loads.in_use("values"),
             self.range_loads.in_use("ranges"),
+            self.arriving.in_use(),
             lookups,
         ];
         loads.into_iter().flatten().collect()
@@ -165,6 +172,11 @@ impl KnownBytes {
     /// Records the open of a value.
     pub(super) fn record_open(&self) {
         self.speculation.opened();
+    }
+
+    /// Records that a program looks up keys and opens none.
+    pub(super) fn record_visited(&self) {
+        self.speculation.visited();
     }
 
     /// Records the first read of an opened value, or of a part of one from `start`.

@@ -11,10 +11,10 @@ use super::memory::{BodyBudget, RangeCache};
 use super::protocol::error::RemoteError;
 use super::protocol::options::RemoteOptions;
 use super::protocol::{NameListing, Protocol, hidden};
-use super::request::limit::Limited;
+use super::request::limit::RequestLimit;
 use super::request::missing_status::MissingStatus;
 use super::request::retry::Retry;
-use super::request::transfer_stats::{Counted, Counters, ServerClock, TransferStats};
+use super::request::transfer_stats::{Counters, Meter, TransferStats};
 use super::request::{Remote, Requests};
 use super::store::RemoteSource;
 use crate::runtime;
@@ -157,7 +157,7 @@ pub(super) struct Shared {
     prefetches: Arc<Semaphore>,
     /// The bounds of requests in flight, which a simulation checks.
     #[cfg(test)]
-    limits: Arc<Mutex<Vec<Arc<Limited>>>>,
+    limits: Arc<Mutex<Vec<Arc<RequestLimit>>>>,
 }
 
 impl Shared {
@@ -200,7 +200,7 @@ impl Shared {
     pub(super) fn in_use(&self) -> Vec<String> {
         let mut used = Vec::new();
         let limits = self.limits.lock();
-        used.extend(limits.iter().filter_map(|limited| limited.in_use()));
+        used.extend(limits.iter().filter_map(|limit| limit.in_use()));
         used.extend(self.body_budget.in_use());
         used
     }
@@ -211,7 +211,7 @@ impl Shared {
         self.prefetches.available_permits()
     }
 
-    /// Returns the sender of requests of a client, with all decorators on top of it.
+    /// Returns the sender of requests of a client.
     fn requests(
         &self,
         mut remote: Arc<dyn Remote>,
@@ -219,18 +219,15 @@ impl Shared {
         options: &RemoteOptions,
         classes: KeyClasses,
     ) -> Requests {
-        let (counters, clock) = (&self.counters, Arc::new(ServerClock::default()));
-        remote = Arc::new(Counted::new(
-            remote,
-            Arc::clone(counters),
-            Arc::clone(&clock),
-        ));
-        let limited = Arc::new(Limited::new(remote, options.parallel, classes));
+        let meter = Meter {
+            counters: Arc::clone(&self.counters),
+            clock: Arc::default(),
+        };
+        let limit = Arc::new(RequestLimit::new(options.parallel, classes));
         #[cfg(test)]
-        self.limits.lock().push(Arc::clone(&limited));
-        remote = limited;
+        self.limits.lock().push(Arc::clone(&limit));
         let (retries, timeout) = (options.retries, options.timeout);
-        remote = Arc::new(Retry::new(remote, retries, timeout, Arc::clone(counters)));
+        remote = Arc::new(Retry::new(remote, limit, meter.clone(), retries, timeout));
         if !options.missing_statuses.is_empty() {
             let statuses = &options.missing_statuses;
             log::warn!("{label}: {statuses:?} is taken for a proof of absence (--missing-status)");
@@ -238,8 +235,7 @@ impl Shared {
         }
         Requests::new(
             remote,
-            clock,
-            Arc::clone(counters),
+            meter,
             Arc::clone(&self.body_budget),
             Arc::clone(&self.prefetches),
             timeout,

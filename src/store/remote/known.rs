@@ -1,8 +1,8 @@
 //! What is known about the names of one source: attributes, absence, listings, and how long each of them is trusted.
 //!
-//! [`KnownNames`] answers from the caches (`attributes`), and asks the source again where an answer has to be more
-//! recent (`revalidate`, `listing`). It fetches no values: a lookup of a key that nothing is known about may fetch its
-//! value at the same time, and is in `bytes`.
+//! [`KnownNames`] answers from the caches, and asks the source again where an answer has to be more recent (`attributes`,
+//! `listing`). It fetches no values: a lookup of a key that nothing is known about may fetch its value at the same time,
+//! and is in `bytes`.
 
 mod attr_cache;
 mod attributes;
@@ -10,15 +10,14 @@ mod disk;
 mod fetch_guard;
 mod identity;
 mod listing;
-mod revalidate;
 mod write_times;
 
 pub(super) use attr_cache::{Attrs, CachedAttrs};
+#[cfg(test)]
+pub(super) use attributes::MODIFIED_TIME_WINDOW;
 pub(super) use disk::SourceDisk;
 pub(super) use identity::SourceIdentity;
 pub(super) use listing::RemoteListing;
-#[cfg(test)]
-pub(super) use revalidate::MODIFIED_TIME_WINDOW;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

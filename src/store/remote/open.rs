@@ -86,7 +86,7 @@ pub(super) async fn open_source(
         .iter()
         .any(|end| client.file_name.to_ascii_lowercase().ends_with(end));
     if is_zip || looks_zipped {
-        match archive(&source).await.map_err(failed)? {
+        match archive(&source, TAIL_BYTES).await.map_err(failed)? {
             Some((archive, tail)) => return Ok(OpenedSource::Archive(archive, tail)),
             None if is_zip => {
                 let what = "no such object".into();
@@ -97,7 +97,7 @@ pub(super) async fn open_source(
     }
     if !is_zip
         && is_json(&client.file_name)
-        && let Some((object, tail)) = archive(&source).await.map_err(failed)?
+        && let Some((object, tail)) = archive(&source, TAIL_BYTES).await.map_err(failed)?
     {
         let head = head(&object).await.map_err(failed)?;
         if looks_like_json(&head) {
@@ -121,7 +121,9 @@ pub(super) async fn open_source(
     if is_tree {
         return Ok(OpenedSource::Tree(Box::new(source)));
     }
-    if !looks_zipped && let Some((object, tail)) = archive(&source).await.map_err(failed)? {
+    if !looks_zipped
+        && let Some((object, tail)) = archive(&source, TAIL_BYTES).await.map_err(failed)?
+    {
         if is_archive(&tail) {
             return Ok(OpenedSource::Archive(object, tail));
         }
@@ -297,11 +299,14 @@ async fn open_web(source: &RemoteSource) -> Result<bool, StoreError> {
 }
 
 /// An object that may be an archive, and its last bytes.
-type ObjectWithTail = (Arc<RemoteArchive>, Arc<Vec<u8>>);
+pub(super) type ObjectWithTail = (Arc<RemoteArchive>, Arc<Vec<u8>>);
 
-/// Returns the object at the root; `None` if it does not exist.
-async fn archive(source: &RemoteSource) -> Result<Option<ObjectWithTail>, StoreError> {
-    match source.bytes.fetch_tail(&Key::root(), TAIL_BYTES).await {
+/// Returns the object at the root, and its last bytes, at most `tail_bytes`; `None` if it does not exist.
+pub(super) async fn archive(
+    source: &RemoteSource,
+    tail_bytes: u64,
+) -> Result<Option<ObjectWithTail>, StoreError> {
+    match source.bytes.fetch_tail(&Key::root(), tail_bytes).await {
         Ok(value) => {
             let tail = value.bytes.unwrap_or_default();
             let object = PinnedObject::new(&source.bytes, &Key::root(), value.meta);

@@ -315,10 +315,11 @@ impl RemoteTarget {
         receiver
     }
 
-    /// Fetches the requested ranges, except those whose readers were cancelled.
+    /// Fetches the requested ranges, except those that have arrived meanwhile, with a prefetch that was in flight, and
+    /// those whose readers were cancelled.
     async fn fetch_waiting(self: Arc<Self>) {
-        let mut waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.retain(|part| !part.is_cancelled());
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let mut waiting = self.missing(waiting);
         waiting.sort_by_key(|part| (part.range.start, part.range.end));
         let (wanted, ahead) = waiting
             .into_iter()
@@ -338,19 +339,24 @@ impl RemoteTarget {
                 let Some(_permit) = self.object.source().prefetch_permit().await else {
                     return;
                 };
-                let mut missing = Vec::new();
-                for part in parts {
-                    match self.object.read_in_memory(&part.range) {
-                        Some(bytes) => part.response(&Ok(bytes)),
-                        None if part.is_cancelled() => {}
-                        None => missing.push(part),
-                    }
-                }
-                self.fetch_parts(missing).await;
+                self.fetch_parts(self.missing(parts)).await;
             }
         });
         let groups: Vec<_> = groups.collect();
         join_all(groups).await;
+    }
+
+    /// Answers the callers of ranges that are in memory, and returns the other ranges that anyone waits for.
+    fn missing(&self, parts: Vec<PendingRange>) -> Vec<PendingRange> {
+        let mut missing = Vec::new();
+        for part in parts {
+            match self.object.read_in_memory(&part.range) {
+                Some(bytes) => part.response(&Ok(bytes)),
+                None if part.is_cancelled() => {}
+                None => missing.push(part),
+            }
+        }
+        missing
     }
 
     /// Fetches ranges in order, and answers the callers that wait for them.

@@ -1,10 +1,11 @@
 //! How one request is sent.
 //!
 //! A [`Remote`] sends one request, with one attempt, and returns the exact result. Each kind of server implements it
-//! (`protocol`). Decorators of the same trait count requests (`transfer_stats`), bound the requests in flight
-//! (`limit`), retry within a deadline (`retry`), and take statuses that the user names for absence (`missing_status`).
-//! [`Requests`] sends the requests of one source.
+//! (`protocol`). Decorators of the same trait repeat failed requests within a deadline (`retry`), and take statuses that
+//! the user names for absence (`missing_status`). Each attempt waits until few enough requests are in flight (`limit`),
+//! and is counted (`transfer_stats`). [`Requests`] sends the requests of one source.
 
+pub(super) mod arrival;
 pub(super) mod body;
 mod failure;
 pub(super) mod limit;
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 use crate::clock::Instant;
 use crate::store::Key;
 use crate::sync::Mutex;
+use arrival::Arrival;
 use body::Body;
 
 /// The requested bytes of an object.
@@ -54,6 +56,8 @@ pub(super) struct Get {
     pub(super) piece_bytes: usize,
     /// Receives the attributes of the object before its bytes.
     pub(super) early: Option<EarlyMeta>,
+    /// Where the bytes of a whole value arrive, if readers may have the first ones before the last ones are there.
+    pub(super) arrival: Option<Arc<Arrival>>,
 }
 
 /// Receives the attributes of an object as soon as the headers of a response have arrived.
@@ -76,7 +80,15 @@ impl Get {
             cached: None,
             piece_bytes: 0,
             early: None,
+            arrival: None,
         }
+    }
+
+    /// Returns where the bytes of a response arrive; they are those of `version` from its first byte on, if it is given.
+    pub(super) fn begin_arrival(&self, version: Option<&Meta>) -> Arc<Arrival> {
+        let arrival = self.arrival.clone().unwrap_or_default();
+        arrival.begin(Body::new(self.piece_bytes), version);
+        arrival
     }
 
     /// Passes on the attributes in the headers of a response; only the first response counts.

@@ -1,42 +1,35 @@
 //! A server that a simulation imitates, below the client and above the parser of its responses.
 //!
-//! [`SimulatedServer`] has the keys of a source, each with all of its versions, and is a [`Remote`] in place of one that
-//! sends HTTP. Latencies, failures and lies are random numbers of the simulation. Its responses are those of an HTTP
+//! [`SimulatedServer`] has the keys of a source, or one archive of them at the root, each with all of its versions. A
+//! mount sends its requests to it through a `Remote` (`mounted`) in place of one that sends HTTP. Latencies, failures and lies are random numbers of the simulation. Its responses are those of an HTTP
 //! client, with headers and a body that arrives in parts, so that the parser of web servers judges them.
 
 mod fault;
 mod history;
+mod mounted;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, stream};
+use futures_util::stream;
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, RETRY_AFTER,
 };
 use reqwest::Response;
 
-use super::client::{Client, Shared};
-use super::open::{OpenedSource, open_source};
-use super::protocol::Protocol;
-use super::protocol::options::RemoteOptions;
-use super::protocol::web::{of_get, of_head, wanted};
+use super::protocol::web::wanted;
 use super::request::transfer_stats::{headers_received, request_sent};
-use super::request::{
-    ByteRange, Depth, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError,
-};
-use super::store::RemoteSource;
+use super::request::{ByteRange, Depth, Failed, FailureKind, Get, List, Meta, Page, RequestError};
 use crate::clock;
 use crate::runtime;
 use crate::runtime::simulated::{below, record};
-use crate::store::{Key, KeyClasses, Store};
+use crate::store::{Key, KeyClasses};
 use crate::sync::Mutex;
 use fault::Fault;
 pub(crate) use fault::Faults;
 pub(crate) use history::{History, Value};
+pub(crate) use mounted::{ArchiveOptions, SimulatedSource};
 
 /// The longest time in milliseconds until a request arrives, or a part of a response.
 const LATENCY_MILLIS: u64 = 60;
@@ -44,8 +37,16 @@ const LATENCY_MILLIS: u64 = 60;
 const PART_MILLIS: u64 = 15;
 /// The number of bytes of each part of a body.
 const PART_BYTES: usize = 32 << 10;
-/// The time on the clock of the server at the start of the virtual clock, in seconds since the epoch.
-const EPOCH_SECONDS: u64 = 1_700_000_000;
+
+/// The entity tags of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tags {
+    Strong,
+    /// As those of servers that compress responses. No request can require a version.
+    Weak,
+    /// Only sizes and times, in whole seconds, tell versions apart.
+    None,
+}
 
 /// A source with a history, and the network in front of it.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub(crate) struct SimulatedServer {
     classes: KeyClasses,
     /// The number of names of a page; `None` if the server does not list.
     page_names: Option<usize>,
+    tags: Tags,
     state: Mutex<State>,
 }
 
@@ -67,15 +69,6 @@ struct State {
     last_event: Duration,
     /// Rules that the client has broken.
     broken: Vec<String>,
-}
-
-/// A source that was opened from a simulated server, with what a simulation checks.
-#[derive(Debug)]
-pub(crate) struct SimulatedSource {
-    pub(crate) store: Arc<dyn Store>,
-    source: RemoteSource,
-    shared: Shared,
-    parallel: usize,
 }
 
 /// A request in flight; it was cancelled if it is dropped without a status.
@@ -109,20 +102,6 @@ impl Drop for Sent<'_> {
     }
 }
 
-impl SimulatedSource {
-    /// Returns what is in use; nothing if no request is in flight.
-    pub(crate) fn in_use(&self) -> Vec<String> {
-        let mut used = self.shared.in_use();
-        let prefetches = (self.parallel / 2).max(1) - self.shared.free_prefetches();
-        if prefetches > 0 {
-            used.push(format!("{prefetches} permits for prefetches"));
-        }
-        used.extend(self.source.bytes.in_use(self.parallel));
-        used.extend(self.source.names.in_use());
-        used
-    }
-}
-
 /// Returns the virtual time.
 fn now() -> Duration {
     clock::virtual_now().unwrap_or_default()
@@ -133,10 +112,6 @@ async fn latency(millis: u64, is_slow: bool) {
     let slow = if is_slow && below(40) == 0 { 50 } else { 1 };
     let micros = below((millis * slow * 1000).max(1));
     runtime::sleep(Duration::from_micros(micros)).await;
-}
-
-fn server_time(at: Duration) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS) + at
 }
 
 fn header(text: &str) -> HeaderValue {
@@ -150,6 +125,7 @@ impl SimulatedServer {
         Self {
             classes,
             page_names,
+            tags: Tags::Strong,
             state: Mutex::new(State {
                 history: History::default(),
                 faults: Faults::none(),
@@ -161,33 +137,22 @@ impl SimulatedServer {
         }
     }
 
-    /// Opens the source as a mount does.
-    ///
-    /// # Errors
-    /// The message of the failure.
-    pub(crate) async fn open(
-        self: &Arc<Self>,
-        options: &RemoteOptions,
-    ) -> Result<SimulatedSource, String> {
-        let scheme = if self.page_names.is_some() {
-            "s3"
-        } else {
-            "http"
-        };
-        let protocol = Protocol::of_scheme(scheme).ok_or("the build has no buckets")?;
-        let client = Client::fake(Arc::clone(self) as _, protocol);
-        let shared = Shared::new(options, self.classes);
-        let source = client.clone().source(options, self.classes, &shared);
-        let source = source.map_err(|error| error.to_string())?;
-        let opened = open_source(client, source.clone(), &shared, false, options).await;
-        match opened.map_err(|error| error.to_string())? {
-            OpenedSource::Tree(store) => Ok(SimulatedSource {
-                store: Arc::from(store),
-                source,
-                shared,
-                parallel: options.parallel,
-            }),
-            other => Err(format!("{other:?}")),
+    /// Returns the server with other entity tags than strong ones.
+    pub(crate) fn with_tags(self, tags: Tags) -> Self {
+        Self { tags, ..self }
+    }
+
+    /// Returns the kind of its entity tags.
+    pub(crate) fn tags(&self) -> Tags {
+        self.tags
+    }
+
+    /// Returns the entity tag of a value.
+    fn tag(&self, value: &Value) -> Option<String> {
+        match self.tags {
+            Tags::Strong => Some(value.etag.clone()),
+            Tags::Weak => Some(format!("W/{}", value.etag)),
+            Tags::None => None,
         }
     }
 
@@ -321,20 +286,19 @@ impl SimulatedServer {
         let Some(value) = self.value(&get.key) else {
             return Self::refusal(404, fault);
         };
-        let differs = |meta: &Meta| meta.etag.as_deref() != Some(&*value.etag);
+        let tag = self.tag(&value);
+        let is_current = |meta: &Meta| tag.is_some() && meta.etag == tag;
         let expected = get.expected.as_ref().and_then(Meta::strong_tag);
         let is_changed = expected.is_some_and(|tag| tag != value.etag);
         if is_changed && fault != Fault::NoConditions {
             return Self::refusal(412, fault);
         }
-        if get.cached.as_ref().is_some_and(|cached| !differs(cached))
-            && fault != Fault::NoConditions
-        {
+        if get.cached.as_ref().is_some_and(is_current) && fault != Fault::NoConditions {
             return Self::refusal(304, fault);
         }
         let size = value.bytes.len() as u64;
         let is_whole = matches!(get.range, ByteRange::Whole(_)) || fault == Fault::WholeValue;
-        let mut headers = value_headers(&value);
+        let mut headers = value_headers(&value, tag.as_deref());
         let mut range = match is_whole {
             true => 0..size,
             false => wanted(&get.range, size),
@@ -368,7 +332,7 @@ impl SimulatedServer {
         response(status, headers, (body, ending), is_slow)
     }
 
-    async fn page(&self, list: &List) -> Result<Page, RequestError> {
+    async fn page(&self, list: &List, by: &str) -> Result<Page, RequestError> {
         let Some(most) = self.page_names else {
             return Err(RequestError::NoListing("no listing".into()));
         };
@@ -378,7 +342,7 @@ impl SimulatedServer {
         };
         let after = list.after.as_deref().map(String::from_utf8_lossy);
         let after = list.page.as_deref().or(after.as_deref()).unwrap_or("");
-        let request = format!("LIST {depth} of {} after {after}", list.prefix);
+        let request = format!("LIST {depth} of {} after {after}{by}", list.prefix);
         let (mut sent, fault) = self.receive(request).await?;
         let page = match fault {
             Fault::Status(status, _) => {
@@ -452,21 +416,23 @@ fn value_meta(value: &Value) -> Meta {
     Meta {
         size_bytes: value.bytes.len() as u64,
         etag: Some(value.etag.clone()),
-        modified: Some(server_time(value.since)),
+        modified: Some(clock::system_time_at(value.since)),
     }
 }
 
 /// Returns the headers of each response.
 fn date() -> HeaderMap {
-    let date = httpdate::fmt_http_date(server_time(now()));
+    let date = httpdate::fmt_http_date(clock::system_time_at(now()));
     HeaderMap::from_iter([(DATE, header(&date))])
 }
 
-fn value_headers(value: &Value) -> HeaderMap {
+fn value_headers(value: &Value, tag: Option<&str>) -> HeaderMap {
     let mut headers = date();
-    let modified = httpdate::fmt_http_date(server_time(value.since));
+    let modified = httpdate::fmt_http_date(clock::system_time_at(value.since));
     headers.insert(LAST_MODIFIED, header(&modified));
-    headers.insert(ETAG, header(&value.etag));
+    if let Some(tag) = tag {
+        headers.insert(ETAG, header(tag));
+    }
     headers
 }
 
@@ -536,51 +502,4 @@ fn request_line(get: &Get) -> String {
         line += &format!(" if-none-match {tag}");
     }
     line
-}
-
-impl Remote for SimulatedServer {
-    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        async move {
-            let (mut sent, fault) = self.receive(request_line(get)).await?;
-            let response = self.respond(get, fault, sent.is_slow);
-            sent.latency().await;
-            headers_received(response.headers());
-            let tag = response.headers().get(ETAG).cloned();
-            let status = response.status().as_u16();
-            let got = of_get(get, self.classes.is_document, response, None).await;
-            let end = match &got {
-                Ok(got) => format!("{} bytes", got.bytes.len()),
-                Err(error) => format!("{error:?}").chars().take(80).collect(),
-            };
-            sent.status = Some(format!("{status} {tag:?} {fault:?} {end}"));
-            got
-        }
-        .boxed()
-    }
-
-    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        async move {
-            let (mut sent, fault) = self.receive(format!("HEAD {key}")).await?;
-            let response = match (fault, self.value(key)) {
-                (Fault::Status(status, _), _) => Self::refusal(status, fault),
-                (_, None) => Self::refusal(404, fault),
-                (_, Some(value)) => {
-                    let mut headers = value_headers(&value);
-                    let length = value.bytes.len().to_string();
-                    headers.insert(CONTENT_LENGTH, header(&length));
-                    empty(200, headers)
-                }
-            };
-            sent.latency().await;
-            headers_received(response.headers());
-            sent.status = Some(response.status().to_string());
-            let meta = of_head(&response)?;
-            meta.ok_or_else(|| RequestError::lasting("no length"))
-        }
-        .boxed()
-    }
-
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.page(list).boxed()
-    }
 }

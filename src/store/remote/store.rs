@@ -63,10 +63,9 @@ impl Store for RemoteSource {
                 let limit = self.bytes.whole_limit();
                 self.bytes.read_whole(key, limit).await?
             }
-            AccessHint::Ranges => match self.bytes.attrs(key).await? {
-                Attrs::Object(meta) => FetchedValue { meta, bytes: None },
-                Attrs::Prefix => return Err(StoreError::NotAPrefix { key: key.clone() }),
-                Attrs::Absent => return Err(StoreError::NotFound { key: key.clone() }),
+            AccessHint::Ranges => FetchedValue {
+                meta: self.bytes.attrs(key).await?.into_object(key)?,
+                bytes: None,
             },
             AccessHint::Whole(at_most) => self.bytes.read_whole(key, at_most).await?,
             AccessHint::Tail(bytes) => FetchedValue {
@@ -104,6 +103,10 @@ impl Store for RemoteSource {
         match what {
             Prefetch::Value => self.bytes.prefetch_value(key).await,
             Prefetch::Attributes => self.bytes.prefetch_attrs(key).await,
+            Prefetch::AttributesOfVisited => {
+                self.bytes.record_visited();
+                self.bytes.prefetch_attrs(key).await
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join, join_all};
 use http::header::{DATE, HeaderMap};
 
 use super::bytes::FetchedValue;
@@ -16,29 +16,34 @@ use super::protocol::options::RemoteOptions;
 use super::request::transfer_stats::headers_received;
 use super::request::{Get, Got, List, Meta, Page, Remote, RequestError};
 use super::store::RemoteSource;
+use crate::clock::Instant;
 use crate::runtime::{self, block_on};
-use crate::store::{Freshness, Key, KeyClasses, StoreError, Version, read_with_document};
+use crate::store::{
+    AccessHint, DocumentRef, Freshness, Key, KeyClasses, StoreError, Version, read_with_document,
+};
 use crate::sync::Mutex;
 
 /// A source of two keys, the document `d` and the chunk `c`.
 #[derive(Debug)]
-struct FakeRemote {
+pub(super) struct FakeRemote {
     has_date: bool,
     /// The age of both values.
     age: Duration,
     document: Mutex<&'static str>,
     has_chunk: bool,
+    chunk_latency: Duration,
     asked_for_document: AtomicUsize,
-    asked_for_chunk: AtomicUsize,
+    pub(super) asked_for_chunk: AtomicUsize,
 }
 
 impl FakeRemote {
-    fn new(has_date: bool, age_seconds: u64, has_chunk: bool) -> Self {
+    pub(super) fn new(has_date: bool, age_seconds: u64, has_chunk: bool) -> Self {
         Self {
             has_date,
             age: Duration::from_secs(age_seconds),
             document: Mutex::new("\"1\""),
             has_chunk,
+            chunk_latency: Duration::from_millis(20),
             asked_for_document: AtomicUsize::new(0),
             asked_for_chunk: AtomicUsize::new(0),
         }
@@ -72,7 +77,11 @@ impl FakeRemote {
 impl Remote for FakeRemote {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
-            runtime::sleep(Duration::from_millis(20)).await;
+            runtime::sleep(match get.key.as_bytes() {
+                b"c" => self.chunk_latency,
+                _ => Duration::from_millis(20),
+            })
+            .await;
             let (start, bytes) = (0, vec![0].into());
             let meta = self.response(&get.key)?;
             Ok(Got { meta, start, bytes })
@@ -95,13 +104,20 @@ const CLASSES: KeyClasses = KeyClasses {
     node_of: Key::parent,
 };
 
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     Key::new(name.as_bytes()).unwrap()
 }
 
-fn source(scheme: &str, fake: FakeRemote) -> (RemoteSource, Arc<FakeRemote>) {
+pub(super) fn source(scheme: &str, fake: FakeRemote) -> (RemoteSource, Arc<FakeRemote>) {
+    source_with(scheme, fake, RemoteOptions::default())
+}
+
+fn source_with(
+    scheme: &str,
+    fake: FakeRemote,
+    options: RemoteOptions,
+) -> (RemoteSource, Arc<FakeRemote>) {
     let fake = Arc::new(fake);
-    let options = RemoteOptions::default();
     let shared = Shared::new(&options, CLASSES);
     let protocol = Protocol::of_scheme(scheme).unwrap();
     let client = Client::fake(Arc::clone(&fake) as _, protocol);
@@ -182,7 +198,7 @@ fn attributes_from_before_a_document_was_written_are_dropped() {
         let (document, chunk) = (key("d"), key("c"));
         source.bytes.attrs(&document).await.unwrap();
         source.bytes.read_whole(&chunk, 9).await.unwrap();
-        source.names.drop_older(&chunk, &document);
+        source.names.drop_older(&chunk, &document, Instant::now());
         assert!(
             source.names.trusted(&chunk).is_some(),
             "the document is older"
@@ -190,7 +206,7 @@ fn attributes_from_before_a_document_was_written_are_dropped() {
         *fake.document.lock() = "\"2\"";
         let changed = source.names.stat_after(&document, Version(0), &[]).await;
         changed.unwrap();
-        source.names.drop_older(&chunk, &document);
+        source.names.drop_older(&chunk, &document, Instant::now());
         assert!(
             source.names.trusted(&chunk).is_none(),
             "the document is another one"
@@ -219,4 +235,43 @@ fn a_value_that_is_cached_from_before_its_document_was_written_is_read_again() {
             assert_eq!(requests_after(both), 2, "the document is another one");
         }
     });
+}
+
+/// Seeds 4959 and 24069 of the simulation: a view shared the slow request of a program for the same key, and decoded the
+/// chunk of an array that was replaced meanwhile with the metadata of the new one.
+#[test]
+fn a_value_that_was_requested_before_its_document_was_written_is_requested_again() {
+    for ttl in [Duration::from_secs(60), Duration::ZERO] {
+        let mut fake = FakeRemote::new(true, 60, true);
+        fake.chunk_latency = Duration::from_millis(500);
+        let options = RemoteOptions {
+            ttl,
+            absent_ttl: ttl,
+            ..RemoteOptions::default()
+        };
+        let (source, fake) = source_with("s3", fake, options);
+        let (document, value) = (key("d"), key("c"));
+        block_on(async {
+            source.bytes.attrs(&document).await.unwrap();
+            let (own, wanted) = (source.clone(), value.clone());
+            let other = runtime::spawn(async move { own.bytes.read_whole(&wanted, 9).await });
+            runtime::sleep(Duration::from_millis(50)).await;
+            *fake.document.lock() = "\"2\"";
+            let changed = source.names.stat_after(&document, Version(0), &[]).await;
+            let document = (document, changed.unwrap().version);
+            assert_eq!(fake.asked_for_chunk.load(Ordering::Relaxed), 0, "in flight");
+            let reads = DocumentRef::new(&source, Some(&document));
+            // The first of them that learns that the answer is outdated drops it.
+            let read = || {
+                let value = &value;
+                reads.fetch(
+                    move |reads| async move { reads.open(value, AccessHint::Whole(9)).await },
+                )
+            };
+            let (one, two) = join(read(), read()).await;
+            let _objects = (one.unwrap().into_value(), two.unwrap().into_value());
+            other.await.unwrap();
+        });
+        assert_eq!(fake.asked_for_chunk.load(Ordering::Relaxed), 2, "{ttl:?}");
+    }
 }

@@ -251,7 +251,7 @@ async fn open_remote(
         OpenedSource::Archive(archive, tail) => {
             let label = archive.label().to_owned();
             let reader = Arc::clone(&archive) as _;
-            match ZipStore::open_remote(reader, tail.to_vec(), &label, options.zip).await {
+            match ZipStore::open_remote(reader, tail, &label, options.zip).await {
                 Ok(store) => Ok(Box::new(store)),
                 Err(ZipError::NoDirectory) => {
                     Err(remote::other_format_error(&archive).await.into())

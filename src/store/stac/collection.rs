@@ -10,6 +10,7 @@ use super::document::Document;
 use super::member::Member;
 use super::object::{MemberObject, in_member};
 use super::{joined, short};
+use crate::clock::Instant;
 use crate::store::document_store::Freshness;
 use crate::store::memory::MemoryListing;
 use crate::store::reference::{BaseLocation, TargetPolicy};
@@ -314,14 +315,14 @@ impl Freshness for StacStore {
         found.map_err(|error| in_member(&member.key, error))
     }
 
-    fn drop_older(&self, value: &Key, document: &Key) -> bool {
+    fn drop_older(&self, value: &Key, document: &Key, since: Instant) -> bool {
         let (Some((_, store, value)), Some((_, _, document))) =
             (self.opened(value), self.opened(document))
         else {
             return false;
         };
         let freshness = store.freshness();
-        freshness.is_some_and(|freshness| freshness.drop_older(&value, &document))
+        freshness.is_some_and(|freshness| freshness.drop_older(&value, &document, since))
     }
 
     async fn drop_value(&self, value: &Key) {

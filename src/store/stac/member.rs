@@ -1,5 +1,6 @@
 //! An asset as a member of the collection: it is opened when a key in it is used.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +108,9 @@ impl Member {
         }
         leave_session_thread().await;
         let opened = self.open_now(policy, options).await;
-        if let Err(error) = &opened {
+        if let Err(error) = &opened
+            && !error.lacks_memory()
+        {
             *self.failure.lock() = Some((Instant::now(), error.clone()));
         }
         opened
@@ -170,6 +173,10 @@ impl Member {
     fn unopened(&self, error: &OpenError) -> StoreError {
         let key = self.key.clone();
         let what = format!("the asset cannot be opened: {error}");
+        if error.lacks_memory() {
+            let source = Arc::new(io::Error::new(io::ErrorKind::OutOfMemory, what));
+            return StoreError::Io { key, source };
+        }
         match ErrorKind::of(error) {
             ErrorKind::Denied => StoreError::Denied {
                 key,
@@ -220,6 +227,27 @@ fn checked_links(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fallible::NoMemory;
+    use crate::store::ZipError;
+
+    #[test]
+    fn an_asset_without_memory_for_its_index_can_be_opened_later() {
+        let member = Member {
+            key: Key::new(b"asset").unwrap(),
+            location: Err(TargetError::Unsupported(String::new())),
+            version: None,
+            store: OnceCell::new(),
+            failure: Mutex::default(),
+        };
+        let error = member.unopened(&OpenError::Zip {
+            source_name: "a.zip".into(),
+            error: ZipError::NoMemory(NoMemory(7)),
+        });
+        assert!(error.lacks_memory() && !error.is_lasting());
+        let message = "asset: the asset cannot be opened: a.zip: no memory for the index of the archive: it needs 7 \
+                       bytes of memory, and the system has none left";
+        assert_eq!(error.to_string(), message);
+    }
 
     #[test]
     fn references_are_relative_to_the_url_of_the_document() {

@@ -15,6 +15,7 @@ use flate2::Crc;
 use super::header::{HEADER_BYTES, LocalHeader};
 use super::index::{EntryMethod, Node};
 use super::{Archive, ArchiveBytes, DecodedCache, archive_error};
+use crate::fallible::NoMemory;
 use crate::store::{
     Data, Key, LocalObject, Object, Position, SpanGuard, Stat, StoreError, Version, in_memory,
     nonblocking_first, part, read_owned,
@@ -259,12 +260,18 @@ impl ZipObject {
         Ok((offset, size.min(left)))
     }
 
-    fn no_memory(&self, need_bytes: u64) -> StoreError {
+    /// Returns the error of an entry that alone exceeds the memory limit.
+    fn exceeds_limit(&self, need_bytes: u64) -> StoreError {
         StoreError::TooLarge {
             key: self.key(),
             need_bytes,
             limit_bytes: self.archive.options.memory_limit_bytes,
         }
+    }
+
+    /// Returns that the system has no memory for a buffer.
+    fn no_memory(&self, need_bytes: u64) -> StoreError {
+        StoreError::from(NoMemory(need_bytes)).of(&self.key())
     }
 }
 
@@ -309,6 +316,13 @@ impl Object for ZipObject {
             ArchiveBytes::Local(_) => Some(self),
             ArchiveBytes::Remote(_) => None,
         }
+    }
+
+    fn is_decoded_whole(&self) -> bool {
+        // Longer entries of other methods than deflate take their memory besides the limit of all chunks.
+        !self.archive.bytes.is_remote()
+            && self.node().method() != EntryMethod::Stored
+            && self.node().size_bytes() <= self.archive.whole_max_bytes
     }
 
     async fn verify_empty(&self) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use super::central_directory::{
     DIRECTORY_BUFFER_BYTES, DirectorySource, SEARCHED_BYTES, find_directory,
 };
 use super::{ZipError, ZipOptions, archive_error};
+use crate::fallible;
 use crate::store::Key;
 use crate::store::snapshot::SnapshotReader;
 
@@ -65,7 +66,7 @@ enum NextFetch {
 }
 
 impl PrefetchedTail {
-    pub(super) fn new(size_bytes: u64, tail: Vec<u8>) -> Result<Self, ZipError> {
+    pub(super) fn new(size_bytes: u64, tail: Arc<Vec<u8>>) -> Result<Self, ZipError> {
         let offset = size_bytes.checked_sub(tail.len() as u64).ok_or_else(|| {
             let have = tail.len();
             ZipError::BadDirectory(format!("{have} bytes of an archive of {size_bytes}"))
@@ -74,7 +75,7 @@ impl PrefetchedTail {
             size_bytes,
             parts: vec![FetchedPart {
                 offset,
-                bytes: Arc::new(tail),
+                bytes: tail,
             }],
             fetched_bytes: 0,
             gaps: RefCell::default(),
@@ -117,7 +118,10 @@ impl PrefetchedTail {
     fn next_fetch(&mut self, is_last: bool) -> NextFetch {
         self.gaps.take();
         self.is_not_found.set(false);
-        let mut buffer = vec![0; DIRECTORY_BUFFER_BYTES];
+        let mut buffer = match fallible::zeros(DIRECTORY_BUFFER_BYTES) {
+            Ok(buffer) => buffer,
+            Err(failure) => return NextFetch::Nothing(Err(failure.into())),
+        };
         let found = find_directory(&*self, &mut buffer).map(|archive| FoundDirectory {
             directory: archive.directory_offset()..archive.eocd_offset(),
             entries: archive.entries_hint(),

@@ -2,12 +2,12 @@
 //! the `zarr.json` of v3) or the Zarr Object Model (ZEP 6).
 
 use std::collections::HashSet;
-use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
 use super::read::{Hierarchy, complete};
 use super::{DocumentTree, HierarchyError};
+use crate::fallible::List;
 use crate::hierarchy::NODE_DOCUMENT_NAMES;
 use crate::store::{Key, StoreError};
 use crate::translate::Target;
@@ -183,30 +183,11 @@ pub fn zmetadata_json(read: &Hierarchy, _: &Key) -> Result<HierarchyDocument, Hi
 /// # Errors
 /// [`StoreError::TooLarge`] if the system has no memory for it.
 pub(in crate::translate) fn text(document: &Value, key: &Key) -> Result<Vec<u8>, StoreError> {
-    let mut text = FallibleText(Vec::new());
+    let mut text = List::default();
     let written = serde_json::to_writer_pretty(&mut text, document);
-    let written = written.is_ok() && text.write_all(b"\n").is_ok();
-    match written {
-        true => Ok(text.0),
-        false => Err(StoreError::TooLarge {
-            key: key.clone(),
-            need_bytes: text.0.len() as u64,
-            limit_bytes: 0,
-        }),
+    if written.is_ok() {
+        text.extend_from_slice(b"\n");
     }
-}
-
-/// A text whose writes fail, rather than end the process, if the system has no memory.
-struct FallibleText(Vec<u8>);
-
-impl io::Write for FallibleText {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_reserve(bytes.len())?;
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    text.finish()
+        .map_err(|failure| StoreError::from(failure).of(key))
 }

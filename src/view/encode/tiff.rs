@@ -13,7 +13,8 @@ mod header;
 use std::sync::Arc;
 
 use crate::array::{ArrayReader, ChunkTable};
-use crate::node::{Conversion, Number, NumberKind};
+use crate::fallible;
+use crate::node::{ContentError, Conversion, Number, NumberKind};
 use crate::view::file::layout::{ArrayExtent, FileLayout, Segment, StoredExtent};
 use crate::zarr::ByteOrder;
 use blocks::Blocks;
@@ -82,7 +83,7 @@ impl PixelLayout {
 pub(in crate::view) fn encode<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     order: ByteOrder,
-) -> Result<FileLayout, String> {
+) -> Result<FileLayout, ContentError> {
     encode_directories(images, Directories::Images, &[], order)
 }
 
@@ -95,7 +96,7 @@ pub(in crate::view) fn encode_directories<E: Clone + Into<Segment>>(
     directories: Directories<'_>,
     first: &[(u16, FieldValue)],
     order: ByteOrder,
-) -> Result<FileLayout, String> {
+) -> Result<FileLayout, ContentError> {
     with_contents(images, directories, first, |contents| {
         header::encode(contents, order)
     })
@@ -109,7 +110,7 @@ pub(in crate::view) fn encode_first_plane(
     image: (Image, Segment),
     first: &[(u16, FieldValue)],
     order: ByteOrder,
-) -> Result<FileLayout, String> {
+) -> Result<FileLayout, ContentError> {
     with_contents(&[image], Directories::Planes(&[0]), first, |contents| {
         header::encode_first(contents, order)
     })
@@ -119,8 +120,8 @@ fn with_contents<E: Clone + Into<Segment>>(
     images: &[(Image, E)],
     directories: Directories<'_>,
     first: &[(u16, FieldValue)],
-    encode: impl FnOnce(FileContents<'_>) -> Result<Header, String>,
-) -> Result<FileLayout, String> {
+    encode: impl FnOnce(FileContents<'_>) -> Result<Header, ContentError>,
+) -> Result<FileLayout, ContentError> {
     let only: Vec<&Image> = images.iter().map(|(image, _)| image).collect();
     let header = encode(FileContents {
         images: &only,
@@ -136,7 +137,7 @@ fn with_contents<E: Clone + Into<Segment>>(
         segments.push(extent.clone().into());
         end = start.checked_add(image.size_bytes).ok_or(TOO_LONG)?;
     }
-    FileLayout::new(segments).ok_or_else(|| TOO_LONG.to_owned())
+    FileLayout::new(segments).ok_or_else(|| TOO_LONG.into())
 }
 
 const TOO_LONG: &str = "no file can be so long";
@@ -152,7 +153,7 @@ pub(in crate::view) fn image(
     pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
-) -> Result<(Image, ArrayExtent), String> {
+) -> Result<(Image, ArrayExtent), ContentError> {
     let blocks = match reader.read_chunk_shape() {
         Some(chunk) => Blocks::new(pixels, chunk),
         None => Blocks::strips(pixels, reader.chunks().grid().array_shape()),
@@ -168,7 +169,7 @@ pub(in crate::view) fn image_in_strips(
     pixels: &PixelLayout,
     reader: &Arc<ArrayReader>,
     source: usize,
-) -> Result<(Image, ArrayExtent), String> {
+) -> Result<(Image, ArrayExtent), ContentError> {
     let chunk = reader.read_chunk_shape();
     let chunk = chunk.unwrap_or_else(|| reader.chunks().grid().array_shape());
     let blocks = Blocks::strips(pixels, chunk);
@@ -201,7 +202,7 @@ pub(in crate::view) fn stored_image(
     source: usize,
     compression: &Compression,
     table: Arc<ChunkTable>,
-) -> Result<(Image, StoredExtent), String> {
+) -> Result<(Image, StoredExtent), ContentError> {
     let chunk = reader
         .read_chunk_shape()
         .ok_or("its chunks have several shapes")?;
@@ -222,12 +223,12 @@ fn image_of_blocks(
     blocks: Blocks,
     reader: &Arc<ArrayReader>,
     source: usize,
-) -> Result<(Image, ArrayExtent), String> {
+) -> Result<(Image, ArrayExtent), ContentError> {
     let largest = blocks.largest_bytes();
     if largest > MAX_BLOCK_BYTES {
-        return Err(format!(
-            "a row of {largest} bytes is one strip: programs read strips below 2 GiB"
-        ));
+        let why =
+            format!("a row of {largest} bytes is one strip: programs read strips below 2 GiB");
+        return Err(why.into());
     }
     let extent =
         ArrayExtent::new(source, reader, blocks.order(), pixels.conversion).ok_or(TOO_LONG)?;
@@ -244,9 +245,9 @@ fn fields(
     pixels: &PixelLayout,
     blocks: &Blocks,
     compression: &Compression,
-) -> Result<Vec<(u16, FieldValue)>, String> {
+) -> Result<Vec<(u16, FieldValue)>, ContentError> {
     let samples = u16::try_from(pixels.samples).map_err(|_| "too many bands")?;
-    let each = |value: u16| FieldValue::Shorts(vec![value; samples.into()]);
+    let each = |value: u16| fallible::repeat(value, samples.into()).map(FieldValue::Shorts);
     let one = |value: u16| FieldValue::Shorts(vec![value]);
     let bits = 8 * pixels.numbers * pixels.number.size_bytes as u64;
     let bits = u16::try_from(bits).map_err(|_| "samples of too many bits")?;
@@ -254,7 +255,7 @@ fn fields(
     let mut fields = vec![
         (tag::IMAGE_WIDTH, FieldValue::long(pixels.width)?),
         (tag::IMAGE_LENGTH, FieldValue::long(pixels.height)?),
-        (tag::BITS_PER_SAMPLE, each(bits)),
+        (tag::BITS_PER_SAMPLE, each(bits)?),
         (tag::COMPRESSION, one(compression.number())),
         (tag::PHOTOMETRIC, one(photometric)),
         (tag::SAMPLES_PER_PIXEL, one(samples)),
@@ -266,14 +267,14 @@ fn fields(
                 2
             }),
         ),
-        (tag::SAMPLE_FORMAT, each(pixels.sample_format())),
+        (tag::SAMPLE_FORMAT, each(pixels.sample_format())?),
         (
             tag::SOFTWARE,
             FieldValue::Text(concat!("zarrfs ", env!("CARGO_PKG_VERSION")).into()),
         ),
     ];
     if samples > colors {
-        let extra = vec![0; usize::from(samples - colors)];
+        let extra = fallible::repeat(0, usize::from(samples - colors))?;
         fields.push((tag::EXTRA_SAMPLES, FieldValue::Shorts(extra)));
     }
     fields.extend(compression.field());

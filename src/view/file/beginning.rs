@@ -88,9 +88,7 @@ impl ViewFile {
             }
             Some(Err(stale @ StoreError::Stale { .. })) => return Err(stale),
             // The system may have memory again, and the elements are readable.
-            Some(Err(full @ StoreError::TooLarge { .. })) if !full.is_lasting() => {
-                return Err(full);
-            }
+            Some(Err(error)) if error.lacks_memory() => return Err(error),
             Some(Err(error)) => error.to_string(),
             None => format!(
                 "its first {end} bytes take more than {} ms",

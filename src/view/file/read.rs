@@ -23,11 +23,13 @@
 //! a waiter leads, twice at most. If the read itself is cancelled, its future is dropped, and with it the requests for
 //! remote chunks that no other read waits for.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::layout::{ElementOrder, SegmentSlice, VirtualFile};
+use super::layout::{ArrayExtent, ElementOrder, SegmentSlice, StoredExtent, VirtualFile};
 use super::segment_content::source;
 use crate::array::{ArrayReader, ChunkTable, Selection, ServedVersions};
+use crate::fallible;
 use crate::node::{Conversion, Value};
 use crate::store::{Data, Key, ReadBuffer, StoreError, in_memory, part_mut};
 
@@ -63,41 +65,35 @@ impl VirtualFile {
         size: usize,
         served: Option<&ServedVersions>,
     ) -> Result<Data, StoreError> {
-        if self.block_bytes <= 1 {
-            return self.read_segments(offset, size, served).await;
-        }
         // The blocks that contain the range, which fail as a whole.
-        let start = offset - offset % self.block_bytes;
+        let block_bytes = self.block_bytes.max(1);
+        let start = offset - offset % block_bytes;
         let end = offset
             .saturating_add(size as u64)
-            .checked_next_multiple_of(self.block_bytes)
-            .unwrap_or(u64::MAX);
-        let length = usize::try_from(end - start).unwrap_or(size);
-        let data = self.read_segments(start, length, served).await?;
-        Ok(data.cut(in_memory(offset - start)?, size))
-    }
-
-    async fn read_segments(
-        &self,
-        offset: u64,
-        size: usize,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let left = self.layout.size_bytes().saturating_sub(offset);
-        let size = in_memory(left.min(size as u64))?;
-        let first = self.segment(offset, size, 0)?;
-        if let Some((only, _)) = first.filter(|(_, count)| *count == size) {
-            // The bytes of a single array are the reply.
-            if let Some(elements) = self.elements(&only)? {
-                return elements.read_bytes(size, served).await;
-            }
-            if let Some(stored) = self.stored(&only)? {
-                return stored.read(served).await;
-            }
+            .checked_next_multiple_of(block_bytes)
+            .unwrap_or(u64::MAX)
+            .min(self.layout.size_bytes());
+        let length = in_memory(end.saturating_sub(start))?;
+        if length == 0 {
+            return Ok(Data::empty());
         }
-        let mut bytes = buffer(size)?;
-        let filled = self.read_into(offset, &mut bytes, served).await?;
-        Ok(Data::Owned(bytes, 0..filled))
+        let first = self.layout.at(start, length as u64)?;
+        let data = match first.filter(|first| first.size_bytes() == length as u64) {
+            // The bytes of a single array are the reply.
+            Some(SegmentSlice::Array(array, range)) => {
+                let elements = self.elements(array, &range)?;
+                elements.read(length, served).await?
+            }
+            Some(SegmentSlice::Stored(extent, range)) => {
+                self.stored(extent, &range)?.read(served).await?
+            }
+            _ => {
+                let mut bytes = buffer(length)?;
+                let filled = self.read_into(start, &mut bytes, served).await?;
+                Data::Owned(bytes, 0..filled)
+            }
+        };
+        Ok(data.cut(in_memory(offset - start)?, size))
     }
 
     /// Reads the whole file.
@@ -108,7 +104,7 @@ impl VirtualFile {
         &self,
         served: Option<&ServedVersions>,
     ) -> Result<Vec<u8>, StoreError> {
-        let mut bytes = vec![0; in_memory(self.layout.size_bytes())?];
+        let mut bytes = fallible::zeros(in_memory(self.layout.size_bytes())?)?;
         match self.read_into(0, &mut bytes, served).await? == bytes.len() {
             true => Ok(bytes),
             false => Err(StoreError::internal("a file shorter than its layout")),
@@ -123,73 +119,66 @@ impl VirtualFile {
         served: Option<&ServedVersions>,
     ) -> Result<usize, StoreError> {
         let (size, mut filled) = (target.len(), 0);
-        while let Some((part, count)) = self.segment(offset, size, filled)? {
+        while filled < size {
+            let at = offset.saturating_add(filled as u64);
+            let Some(part) = self.layout.at(at, (size - filled) as u64)? else {
+                break;
+            };
+            let count = in_memory(part.size_bytes())?;
+            if count == 0 {
+                return Err(StoreError::internal(format!("an empty part at {at}")));
+            }
             let target = part_mut(target, filled..filled + count)?;
-            if let Some(elements) = self.elements(&part)? {
-                let data = elements.read(served).await?;
-                elements.render(data.bytes(&[])?, target)?;
-            } else if let SegmentSlice::Rendered(content, range) = part {
-                let sources = &self.sources;
-                content.read(sources, range, target, served).await?;
-            } else if let Some(stored) = self.stored(&part)? {
-                let data = stored.read(served).await?;
-                stored.copy(data.bytes(&[])?, target)?;
-            } else {
-                fill(part, target)?;
+            match part {
+                SegmentSlice::Array(array, range) => {
+                    let elements = self.elements(array, &range)?;
+                    let (reader, size) = (elements.reader, elements.size);
+                    let data = reader.read(elements.extent, elements.offset, size, served);
+                    let data = data.await?;
+                    elements.render(data.bytes(&[])?, target)?;
+                }
+                SegmentSlice::Rendered(content, range) => {
+                    let sources = &self.sources;
+                    content.read(sources, range, target, served).await?;
+                }
+                SegmentSlice::Stored(extent, range) => {
+                    let stored = self.stored(extent, &range)?;
+                    let data = stored.read(served).await?;
+                    stored.copy(data.bytes(&[])?, target)?;
+                }
+                SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
+                SegmentSlice::Zeros(_) => target.fill(0),
+                SegmentSlice::Unread(number, _) => {
+                    let error = self.readability.errors.get(number).cloned();
+                    let unknown = || StoreError::internal("bytes without a reason");
+                    return Err(error.unwrap_or_else(unknown));
+                }
             }
             filled += count;
         }
         Ok(filled)
     }
 
-    /// Returns the slice at the first byte that is not filled, and its size; `None` at the end.
-    fn segment(
-        &self,
-        offset: u64,
-        size: usize,
-        filled: usize,
-    ) -> Result<Option<(SegmentSlice<'_>, usize)>, StoreError> {
-        if filled >= size {
-            return Ok(None);
-        }
-        let at = offset.saturating_add(filled as u64);
-        let Some(part) = self.layout.at(at, (size - filled) as u64)? else {
-            return Ok(None);
-        };
-        if let SegmentSlice::Unread(number, _) = part {
-            let error = self.readability.errors.get(number).cloned();
-            return Err(error.unwrap_or_else(|| StoreError::internal("bytes without a reason")));
-        }
-        match in_memory(part.size_bytes())? {
-            0 => Err(StoreError::internal(format!("an empty part at {at}"))),
-            count => Ok(Some((part, count))),
-        }
-    }
-
-    /// Returns the chunks of a slice of stored chunks; `None` for other slices.
+    /// Returns the chunks of a range of stored chunks.
     fn stored<'a>(
         &'a self,
-        part: &SegmentSlice<'a>,
-    ) -> Result<Option<StoredSlice<'a>>, StoreError> {
-        let SegmentSlice::Stored(extent, range) = part else {
-            return Ok(None);
-        };
-        Ok(Some(StoredSlice {
+        extent: &'a StoredExtent,
+        range: &Range<u64>,
+    ) -> Result<StoredSlice<'a>, StoreError> {
+        Ok(StoredSlice {
             reader: source(&self.sources, extent.source)?,
             table: &extent.table,
             offset: range.start,
             size: in_memory(range.end - range.start)?,
-        }))
+        })
     }
 
-    /// Returns the elements of a slice of an array; `None` for other slices.
+    /// Returns the elements of a range of an array.
     fn elements<'a>(
         &'a self,
-        part: &SegmentSlice<'a>,
-    ) -> Result<Option<ElementSlice<'a>>, StoreError> {
-        let SegmentSlice::Array(array, range) = part else {
-            return Ok(None);
-        };
+        array: &'a ArrayExtent,
+        range: &Range<u64>,
+    ) -> Result<ElementSlice<'a>, StoreError> {
         let reader = source(&self.sources, array.source)?;
         let extent = match array.order {
             ElementOrder::RowMajor => Selection::RowMajor,
@@ -204,7 +193,7 @@ impl VirtualFile {
             skip: 0,
         };
         let Some(conversion) = whole.conversion else {
-            return Ok(Some(whole));
+            return Ok(whole);
         };
         // All numbers that have a byte in the range.
         let (stored, to) = (
@@ -213,12 +202,12 @@ impl VirtualFile {
         );
         let first = range.start / to;
         let count = range.end.div_ceil(to) - first;
-        Ok(Some(ElementSlice {
+        Ok(ElementSlice {
             offset: first * stored,
             size: in_memory(count * stored)?,
             skip: in_memory(range.start - first * to)?,
             ..whole
-        }))
+        })
     }
 }
 
@@ -243,20 +232,13 @@ impl StoredSlice<'_> {
 }
 
 impl ElementSlice<'_> {
-    async fn read(&self, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
-        self.reader
-            .read(self.extent, self.offset, self.size, served)
-            .await
-    }
-
     /// Reads the elements as `size` bytes of the file. Bytes that need no conversion are those of a decoded
     /// chunk, if one has them all.
-    async fn read_bytes(
-        &self,
-        size: usize,
-        served: Option<&ServedVersions>,
-    ) -> Result<Data, StoreError> {
-        let mut data = self.read(served).await?;
+    async fn read(&self, size: usize, served: Option<&ServedVersions>) -> Result<Data, StoreError> {
+        let data = self
+            .reader
+            .read(self.extent, self.offset, self.size, served);
+        let mut data = data.await?;
         if self.conversion.is_none() {
             return Ok(data);
         }
@@ -325,7 +307,7 @@ impl ElementSlice<'_> {
         if self.skip == 0 && target.len() == converted_bytes {
             return conversion.convert(stored, target).map_err(fail);
         }
-        let mut converted = vec![0; converted_bytes];
+        let mut converted = fallible::zeros(converted_bytes)?;
         conversion.convert(stored, &mut converted).map_err(fail)?;
         let part = converted
             .get(self.skip..)
@@ -342,19 +324,4 @@ fn buffer(size: usize) -> Result<ReadBuffer, StoreError> {
         need_bytes: size as u64,
         limit_bytes: 0,
     })
-}
-
-/// Fills `target` from a segment without elements.
-fn fill(part: SegmentSlice<'_>, target: &mut [u8]) -> Result<(), StoreError> {
-    match part {
-        SegmentSlice::Bytes(bytes) => target.copy_from_slice(bytes),
-        SegmentSlice::Zeros(_) => target.fill(0),
-        SegmentSlice::Array(..)
-        | SegmentSlice::Stored(..)
-        | SegmentSlice::Rendered(..)
-        | SegmentSlice::Unread(..) => {
-            return Err(StoreError::internal("elements that are not read"));
-        }
-    }
-    Ok(())
 }

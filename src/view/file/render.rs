@@ -204,7 +204,8 @@ impl Nodes {
         let load = move || async move {
             leave_session_thread().await;
             let mut inputs = InputTime::now();
-            let file = nodes.render(&own, format).await?;
+            let file = nodes.render(&own, format).await;
+            let file = file.map_err(|error| error.of(own.key()))?;
             let readability = &file.readability;
             inputs.has_failed_input =
                 readability.has_failed_input || !readability.errors.is_empty();

@@ -130,7 +130,7 @@ fn load_samples<'a>(
         let (_, calls) = genotypes::calls(nodes, group).await?;
         let samples = Samples::load(nodes, group, &calls).await?;
         samples.check_blanks()?;
-        Ok(VirtualFile::text(sample_file(&samples)))
+        Ok(VirtualFile::text(sample_file(&samples)?))
     }
     .boxed()
 }

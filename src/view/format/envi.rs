@@ -11,6 +11,7 @@ use crate::conventions::description::Field;
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::transform::Transform;
+use crate::fallible::{NoMemory, Text};
 use crate::node::{ArrayView, ContentError, NodeResolver};
 use crate::view::file::layout::VirtualFile;
 use crate::zarr::{ByteOrder, Fixed};
@@ -38,14 +39,15 @@ pub(super) const ROWS: &[FormatRow] = &[FormatRow::new(
 /// # Errors
 /// Returns why the format cannot express the array, or an error of the store.
 fn envi(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, ContentError> {
-    let mut text = envi_header(&element_type(view), view.shape())?;
+    let mut text = Text::default();
+    text.push_str(&envi_header(&element_type(view), view.shape())?);
     let mut notes = Notes::default();
     let metadata = RasterMetadata::of_planes(view, nodes, &mut notes)?;
     note_without_place(metadata.as_ref(), &mut notes);
     if let Some(metadata) = metadata {
-        text.push_str(&optional_lines(&metadata, &mut notes));
+        text.push_str(&optional_lines(&metadata, &mut notes)?);
     }
-    let mut file = VirtualFile::text(text);
+    let mut file = VirtualFile::text(text.finish()?);
     file.notes = notes.0;
     Ok(file)
 }
@@ -88,8 +90,11 @@ fn envi_header(data_type: &Fixed, shape: &[u64]) -> Result<String, String> {
 }
 
 /// Returns the lines of the header that are not about the layout of the file.
-fn optional_lines(metadata: &RasterMetadata, notes: &mut Notes) -> String {
-    let mut text = String::new();
+///
+/// # Errors
+/// The system has no memory for them.
+fn optional_lines(metadata: &RasterMetadata, notes: &mut Notes) -> Result<String, NoMemory> {
+    let mut text = Text::default();
     let (georef, samples) = (&metadata.georef, &metadata.samples);
     let system = georef.crs.as_ref().and_then(|crs| Some((crs, wkt_1(crs)?)));
     if system.is_none() && georef.crs.is_some() {
@@ -121,21 +126,33 @@ fn optional_lines(metadata: &RasterMetadata, notes: &mut Notes) -> String {
     for (name, value) in lists {
         match value {
             Some(value) if bands <= MAX_LISTED => {
-                let values = vec![&value[..]; bands].join(", ");
-                let _ = writeln!(text, "{name} = {{{values}}}");
+                let _ = write!(text, "{name} = {{");
+                push_list(&mut text, std::iter::repeat_n(&value[..], bands));
+                text.push_str("}\n");
             }
             Some(_) => notes.add(format!("{name} are left out: more than {MAX_LISTED} bands")),
             None => {}
         }
     }
-    match listed_names(&samples.band_names(metadata.raster.samples, notes)) {
-        Ok(Some(names)) => {
-            let _ = writeln!(text, "band names = {{{names}}}");
+    let names = samples.band_names(metadata.raster.samples, notes)?;
+    match listed_names(&names) {
+        Ok(true) => {
+            text.push_str("band names = {");
+            push_list(&mut text, names.iter().flatten().map(String::as_str));
+            text.push_str("}\n");
         }
-        Ok(None) => {}
+        Ok(false) => {}
         Err(why) => notes.add(format!("the names of bands are left out: {why}")),
     }
-    text
+    text.finish()
+}
+
+/// Appends items with commas between them.
+fn push_list<'a>(text: &mut Text, items: impl Iterator<Item = &'a str>) {
+    for (number, item) in items.enumerate() {
+        text.push_str(if number == 0 { "" } else { ", " });
+        text.push_str(item);
+    }
 }
 
 /// Returns a system as WKT 1, the only form that ENVI and GDAL read in this header.
@@ -145,25 +162,25 @@ fn wkt_1(crs: &Crs) -> Option<&str> {
     (is_wkt_1 && !wkt.contains(['{', '}'])).then_some(wkt)
 }
 
-/// Returns the list of the names of bands; `None` if no band has one.
+/// Returns whether the header lists the names of bands; false if no band has one.
 ///
 /// # Errors
 /// Returns why the header cannot have them.
-fn listed_names(names: &[Option<String>]) -> Result<Option<String>, &'static str> {
-    let known: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-    if known.is_empty() {
-        return Ok(None);
+fn listed_names(names: &[Option<String>]) -> Result<bool, &'static str> {
+    if names.iter().all(Option::is_none) {
+        return Ok(false);
     }
-    if known.len() < names.len() {
+    if names.iter().any(Option::is_none) {
         return Err("some bands have none");
     }
-    if known
+    if names
         .iter()
+        .flatten()
         .any(|name| name.contains([',', '{', '}', '\n', '\r']))
     {
         return Err("one has a comma, a brace or a line break");
     }
-    Ok(Some(known.join(", ")))
+    Ok(true)
 }
 
 /// The maximum number of bands for a list of scales.
@@ -245,8 +262,11 @@ mod tests {
             let names: Vec<_> = names.iter().map(|name| name.map(str::to_owned)).collect();
             listed_names(&names)
         };
-        assert_eq!(names(&[None, None]), Ok(None));
-        assert_eq!(names(&[Some("a"), Some("b c")]), Ok(Some("a, b c".into())));
+        assert_eq!(names(&[None, None]), Ok(false));
+        assert_eq!(names(&[Some("a"), Some("b c")]), Ok(true));
+        let mut text = Text::default();
+        push_list(&mut text, ["a", "b c"].into_iter());
+        assert_eq!(&*text, "a, b c");
         for wrong in [
             [Some("a"), None],
             [Some("a,b"), Some("c")],

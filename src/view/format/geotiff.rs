@@ -126,7 +126,7 @@ fn render_with<E: Clone + Into<Segment>>(
         sources.push(reader);
     }
     let layout = match tiff::encode(&images, order) {
-        Err(reason) if images.len() > 1 => {
+        Err(ContentError::Absent(reason)) if images.len() > 1 => {
             notes.add(format!("overviews are left out: {reason}"));
             images.truncate(1);
             sources.truncate(1);

@@ -63,7 +63,7 @@ fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, Cont
 pub(in crate::view::format) fn layout(
     stack: &ImageStack<'_>,
     notes: &mut Notes,
-) -> Result<FileLayout, String> {
+) -> Result<FileLayout, ContentError> {
     let raster = &stack.metadata.raster;
     if !is_known(raster.number, raster.numbers) {
         return Err("ImageJ has uint8, uint16, int16 and float32: see .ome.tif".into());

@@ -9,6 +9,7 @@ use super::image_stack::{pixels, with_stack};
 use super::row::{FormatRow, Listing, ViewName};
 use crate::conventions::description::Field;
 use crate::conventions::georef::overview::{FullImage, overviews};
+use crate::fallible;
 use crate::node::{ContentError, NodeResolver, ViewNode};
 use crate::view::encode::tiff::{self, Directories, FieldValue, tag};
 use crate::view::file::layout::VirtualFile;
@@ -62,7 +63,7 @@ fn render(node: &ViewNode, nodes: &dyn NodeResolver) -> Result<VirtualFile, Cont
             images.push((image, extent));
             sources.push(Arc::clone(reader));
         }
-        let planes: Vec<u64> = (0..raster.samples).collect();
+        let planes = fallible::collect(0..raster.samples)?;
         let first = [(tag::IMAGE_DESCRIPTION, FieldValue::Text(description))];
         let directories = Directories::Planes(&planes);
         let layout = tiff::encode_directories(&images, directories, &first, raster.number.order)?;

@@ -120,7 +120,7 @@ fn load_fam<'a>(
         let (_, calls) = genotypes::calls(nodes, group).await?;
         let samples = Samples::load(nodes, group, &calls).await?;
         samples.check_blanks()?;
-        Ok(VirtualFile::text(fam(&samples)))
+        Ok(VirtualFile::text(fam(&samples)?))
     }
     .boxed()
 }

@@ -10,6 +10,7 @@ use super::row::{FormatRow, GDAL, ViewName, proven};
 use crate::conventions::georef::RasterMetadata;
 use crate::conventions::georef::context::Notes;
 use crate::conventions::text::escape;
+use crate::fallible::{NoMemory, Text};
 use crate::node::{ArrayView, ContentError, NodeResolver};
 use crate::view::file::layout::VirtualFile;
 use crate::zarr::{ByteOrder, Fixed};
@@ -34,7 +35,7 @@ fn vrt(view: &ArrayView<'_>, nodes: &dyn NodeResolver) -> Result<VirtualFile, Co
     let metadata = RasterMetadata::of_planes(view, nodes, &mut notes)?;
     note_without_place(metadata.as_ref(), &mut notes);
     let fields = metadata.map(|metadata| VrtFields::of(&metadata, &mut notes));
-    let fields = fields.unwrap_or_default();
+    let fields = fields.transpose()?.unwrap_or_default();
     let text = vrt_document(&element_type(view), view.shape(), &data_name(view), &fields)?;
     let mut file = VirtualFile::text(text);
     file.notes = notes.0;
@@ -90,7 +91,7 @@ fn vrt_document(
     shape: &[u64],
     data: &str,
     fields: &VrtFields,
-) -> Result<String, String> {
+) -> Result<String, ContentError> {
     let (name, raster) = vrt_band(data_type, shape)?;
     let RasterSize {
         width,
@@ -109,14 +110,16 @@ fn vrt_document(
         true => format!("./{}", escape(data)),
         false => escape(data),
     };
-    let mut text = format!(
+    // Writing to a Text is infallible; its end returns the failure.
+    let mut text = Text::default();
+    let _ = write!(
+        text,
         "<VRTDataset rasterXSize=\"{width}\" rasterYSize=\"{height}\">\n{}",
         fields.dataset
     );
     let mut names = fields.names.iter();
     for band in 0..bands {
         let offset = band_bytes.saturating_mul(band);
-        // Writing to a String is infallible.
         let _ = writeln!(
             text,
             "  <VRTRasterBand dataType=\"{name}\" band=\"{}\" subClass=\"VRTRawRasterBand\">",
@@ -135,7 +138,7 @@ fn vrt_document(
         );
     }
     text.push_str("</VRTDataset>\n");
-    Ok(text)
+    Ok(text.finish()?)
 }
 
 /// The optional XML elements of a virtual raster.
@@ -151,7 +154,10 @@ struct VrtFields {
 
 impl VrtFields {
     /// Returns the elements that say what the numbers mean.
-    fn of(metadata: &RasterMetadata, notes: &mut Notes) -> Self {
+    ///
+    /// # Errors
+    /// The system has no memory for the names of bands.
+    fn of(metadata: &RasterMetadata, notes: &mut Notes) -> Result<Self, NoMemory> {
         let mut fields = Self::default();
         let (georef, samples) = (&metadata.georef, &metadata.samples);
         // Writing to a String is infallible.
@@ -176,8 +182,8 @@ impl VrtFields {
                 let _ = writeln!(fields.band, "    <{name}>{}</{name}>", escape(value));
             }
         }
-        fields.names = samples.band_names(metadata.raster.samples, notes);
-        fields
+        fields.names = samples.band_names(metadata.raster.samples, notes)?;
+        Ok(fields)
     }
 }
 

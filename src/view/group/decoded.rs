@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::tree::{DecodedTexts, TreeScope};
 use crate::array::{self, Selection, ServedVersions, read_elements};
 use crate::codec::Element;
+use crate::fallible::{self, List};
 use crate::node::{ContentError, NodeElements, Number, Value, ViewNode, code_points};
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
@@ -96,9 +97,14 @@ impl Nodes {
                 }
                 let bytes = self.all_bytes(node).await?;
                 let texts = bytes.chunks_exact(data_type.size_bytes.max(4));
-                let texts = texts.map(|text| utf32(text, order)).collect::<Option<_>>();
-                let texts = texts.ok_or("not the code points of any text".to_owned());
-                Ok(Some(texts.map(Arc::new)))
+                let mut found = List::default();
+                for text in texts {
+                    match utf32(text, order) {
+                        Some(text) => found.push(text),
+                        None => return Ok(Some(Err("not the code points of any text".into()))),
+                    }
+                }
+                Ok(Some(Ok(Arc::new(found.finish()?))))
             }
             NodeElements::Variable(..) => {
                 let Some(array) = node.metadata().as_array().filter(|array| is_text(array)) else {
@@ -107,15 +113,16 @@ impl Nodes {
                 let Some(elements) = self.elements_of(node, most).await? else {
                     return Ok(None);
                 };
-                Ok(
-                    match elements.map(|elements| array::texts(array, elements.iter())) {
-                        Err(why) => Some(Err(why)),
-                        Ok(Some(texts)) => Some(Ok(Arc::new(texts))),
-                        // The values of objects that are no text are in `.json`.
-                        Ok(None) if array::may_be_text(array) => None,
-                        Ok(None) => Some(Err("not text".to_owned())),
-                    },
-                )
+                let elements = match elements {
+                    Ok(elements) => elements,
+                    Err(why) => return Ok(Some(Err(why))),
+                };
+                Ok(match array::texts(array, elements.iter())? {
+                    Some(texts) => Some(Ok(Arc::new(texts))),
+                    // The values of objects that are no text are in `.json`.
+                    None if array::may_be_text(array) => None,
+                    None => Some(Err("not text".to_owned())),
+                })
             }
             _ => Ok(None),
         }
@@ -141,10 +148,18 @@ impl Nodes {
             Element::Bytes(bytes) | Element::Array(bytes) => Some(bytes.clone()),
             _ => None,
         };
-        Ok(Some(elements.and_then(|elements| {
-            let sequences: Option<Vec<Vec<u8>>> = elements.iter().map(of_bytes).collect();
-            sequences.map(Arc::new).ok_or("not bytes".to_owned())
-        })))
+        let elements = match elements {
+            Ok(elements) => elements,
+            Err(why) => return Ok(Some(Err(why))),
+        };
+        let mut sequences = List::default();
+        for element in elements.iter() {
+            match of_bytes(element) {
+                Some(bytes) => sequences.push(bytes),
+                None => return Ok(Some(Err("not bytes".into()))),
+            }
+        }
+        Ok(Some(Ok(Arc::new(sequences.finish()?))))
     }
 
     fn most_raw_bytes(&self) -> u64 {
@@ -170,6 +185,8 @@ impl Nodes {
         let elements = read_elements(store.current(), node.key(), array, pipeline, most, engine);
         match elements.await {
             Ok(elements) => Ok(Some(Ok(elements.into_value()))),
+            // The system may have memory again.
+            Err(error @ StoreError::TooLarge { .. }) if !error.is_lasting() => Err(error.into()),
             Err(StoreError::TooLarge {
                 need_bytes,
                 limit_bytes,
@@ -198,7 +215,7 @@ impl Nodes {
         leave_session_thread().await;
         let size = in_memory(reader.size_bytes())?;
         let served = ServedVersions::new(self.engine());
-        let mut bytes = Vec::new();
+        let mut bytes = List::default();
         while bytes.len() < size {
             let (at, left) = (bytes.len() as u64, size - bytes.len());
             let read = reader
@@ -210,9 +227,13 @@ impl Nodes {
                 let key = node.key().clone();
                 return Err(StoreError::Internal { key, what }.into());
             }
+            let before = bytes.len();
             bytes.extend_from_slice(part);
+            if bytes.len() == before {
+                break;
+            }
         }
-        Ok(bytes)
+        Ok(bytes.finish()?)
     }
 
     /// Returns all numbers of a small array in C order.
@@ -238,9 +259,8 @@ impl Nodes {
         }
         let bytes = self.all_bytes(node).await?;
         let numbers = bytes.chunks_exact(number.size_bytes);
-        Ok(numbers
-            .filter_map(|bytes| Number::read(number, bytes))
-            .collect())
+        let numbers = numbers.filter_map(|bytes| Number::read(number, bytes));
+        Ok(fallible::collect(numbers)?)
     }
 }
 

@@ -83,11 +83,12 @@ impl TreeBudget {
 }
 
 /// Separates the errors of reading elements, which concern one array of a file, from those that concern the file:
-/// other metadata, or none.
+/// other metadata, or none, and a lack of memory, which says nothing of the array.
 fn or_error<T>(read: Result<T, ContentError>) -> Result<Result<T, StoreError>, ContentError> {
     match read {
         Ok(found) => Ok(Ok(found)),
         Err(ContentError::Failed(stale @ StoreError::Stale { .. })) => Err(stale.into()),
+        Err(ContentError::Failed(error)) if error.lacks_memory() => Err(error.into()),
         Err(ContentError::Failed(error)) => Ok(Err(error)),
         Err(error) => Err(error),
     }

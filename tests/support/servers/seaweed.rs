@@ -57,6 +57,8 @@ impl Seaweed {
             .args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"])
             .args(["-s3.port.iceberg=0", "-s3.port.lance=0"])
             .args(["-volume.max=30", "-master.volumeSizeLimitMB=64"])
+            // The default, 1 % of the disk, may be gigabytes.
+            .arg("-volume.minFreeSpace=64MiB")
             .arg(format!("-dir={}", path("data")))
             .arg(format!("-filer.localSocket={}", path("filer.sock")))
             .arg(format!("-s3.localSocket={}", path("s3.sock")));

@@ -115,6 +115,82 @@ fn a_failure_is_never_absence() {
 }
 
 #[test]
+fn a_document_that_is_denied_after_it_named_keys_is_an_error_of_the_listing() {
+    let is_denied = |store: &MetadataListingStore, prefix: &str| {
+        let error = block_on(store.list(&key(prefix))).unwrap_err();
+        matches!(error, StoreError::Denied { .. })
+    };
+    let expire = || thread::sleep(Duration::from_millis(30));
+    let server = |documents: &[(&str, Value)]| {
+        let server = Arc::new(Server::new(documents));
+        let inner: Arc<dyn Store> = Arc::clone(&server) as _;
+        let ttl = Duration::from_millis(20);
+        (server, MetadataListingStore::new(inner, ttl, ttl))
+    };
+    let document = json!({"zarr_format": 3, "node_type": "group", "consolidated_metadata": {
+        "kind": "inline", "must_understand": false, "metadata": {"g": group(), "g/h": group()}}});
+    let documents = [
+        ("zarr.json", document),
+        ("g/zarr.json", group()),
+        ("x", json!(1)),
+    ];
+    let (denied, store) = server(&documents);
+    assert_eq!(names(&store, ""), ["g/", "zarr.json"]);
+    assert_eq!(names(&store, "g"), ["h/", "zarr.json"]);
+    denied.fault("zarr.json", Fault::Denied);
+    for _ in 0..2 {
+        expire();
+        assert!(is_denied(&store, ""));
+        assert!(is_denied(&store, "g"));
+        let error = block_on(store.stat(&key("g/h"))).unwrap_err();
+        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+        // Keys that need no document are read as before.
+        assert_eq!(kind(&store, "x"), Kind::Object);
+    }
+    denied.mend();
+    expire();
+    assert_eq!(names(&store, ""), ["g/", "zarr.json"]);
+    assert_eq!(names(&store, "g"), ["h/", "zarr.json"]);
+    // A document that does not exist any more is no failure.
+    denied.put(&[("zarr.json", group()), ("g/zarr.json", group())]);
+    expire();
+    assert_eq!(names(&store, ""), ["zarr.json"]);
+
+    let (denied, store) = server(&[
+        (".zgroup", zgroup()),
+        ("g/.zgroup", zgroup()),
+        ("g/.zattrs", json!({})),
+        (
+            "g/.zmetadata",
+            json!({"zarr_consolidated_format": 1, "metadata": {".zgroup": zgroup(), "h/.zgroup": zgroup(),
+                ".zattrs": {}}}),
+        ),
+    ]);
+    let all = [".zattrs", ".zgroup", ".zmetadata", "h/"];
+    assert_eq!(names(&store, "g"), all);
+    denied.fault("g/.zattrs", Fault::Denied);
+    expire();
+    assert_eq!(names(&store, "g"), all);
+    denied.fault("g/.zmetadata", Fault::Denied);
+    for _ in 0..2 {
+        expire();
+        assert!(is_denied(&store, "g"));
+    }
+    // A document without names keeps its own.
+    denied.mend();
+    denied.put(&[
+        (".zgroup", zgroup()),
+        ("g/.zgroup", zgroup()),
+        ("g/.zattrs", json!({})),
+    ]);
+    expire();
+    assert_eq!(names(&store, "g"), [".zattrs", ".zgroup"]);
+    denied.fault("g/.zattrs", Fault::Denied);
+    expire();
+    assert_eq!(names(&store, "g"), [".zattrs", ".zgroup"]);
+}
+
+#[test]
 fn a_failed_load_of_the_root_is_repeated() {
     for fault in [Fault::TimedOut, Fault::Unavailable] {
         let (server, store) = listing(v2_server());

@@ -67,6 +67,32 @@ fn a_document_with_more_names_than_a_walk_has_seen_fails_once() {
 }
 
 #[test]
+fn a_listing_of_readahead_does_not_count_as_seen_by_a_program() {
+    let (_, store) = stale(&[("a/zarr.json", default_array(6))]);
+    assert_eq!(names(&store, "a/c"), ["0", "1"]);
+    // Readahead looks up the document, and lists the directory with the names of the document.
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    drop(block_on(store.list(&key("a/c"))).unwrap());
+    assert!(open_document(&store, "a/zarr.json").is_err());
+    // The program lists the directory again.
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
+fn a_listing_that_a_document_precedes_shows_the_names_from_before() {
+    let (_, store) = stale(&[("a/zarr.json", default_array(6))]);
+    let listing = block_on(store.list(&key("a/c"))).unwrap();
+    // The document is compared before the program sees the names.
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    listing.record_shown();
+    assert!(open_document(&store, "a/zarr.json").is_err());
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
 fn a_document_that_cannot_be_read_for_now_gives_no_old_names() {
     let (server, store) = stale(&[("a/zarr.json", default_array(6))]);
     read_documents(&store);

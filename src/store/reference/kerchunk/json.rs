@@ -17,6 +17,7 @@ use serde_core::de::IgnoredAny;
 use super::super::ReferenceError;
 use super::super::index::{IndexBuilder, Item, ReferenceIndex};
 use super::text::{List, Templates, decode_value};
+use crate::fallible::NoMemory;
 
 /// Names of metadata documents; references without a version contain at least one of them.
 const DOCUMENTS: [&[u8]; 5] = [
@@ -240,6 +241,8 @@ impl JsonReader {
                 false => JsonError::Other,
             });
         }
+        (self.buffer.try_reserve(bytes.len()))
+            .map_err(|_| ReferenceError::from(NoMemory(need_bytes)))?;
         self.buffer.extend_from_slice(bytes);
         while self.step()? {}
         Ok(())

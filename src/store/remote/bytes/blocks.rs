@@ -15,7 +15,8 @@ use crate::sync::Mutex;
 
 /// Size of a block in bytes.
 const BLOCK_BYTES: u64 = 256 << 10;
-/// Largest number of consecutive blocks that one request fetches.
+/// Largest number of consecutive blocks that one request fetches. A request fetches no blocks on both sides of a
+/// multiple of this number, so that one lock between processes is enough for it.
 const RUN_BLOCKS: u64 = 16;
 /// Readahead window in bytes after a first read at the beginning.
 const FIRST_READAHEAD_BYTES: u64 = 16 << 20;
@@ -202,7 +203,7 @@ impl Spanned {
         let start = |idle: Vec<usize>| {
             let loads = runs(&missing, idle).into_iter().map(|(group, run)| {
                 let part = Arc::clone(self);
-                (group, async move { part.fetch_run(run).await })
+                (group, async move { part.load_run(run).await })
             });
             loads.collect()
         };
@@ -217,23 +218,43 @@ impl Spanned {
         blocks.ok_or_else(|| StoreError::internal("a block that was not fetched"))
     }
 
-    /// Fetches consecutive blocks with one request, and caches them.
-    async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
+    /// Returns consecutive blocks, which no load of this process had cached: those that another process has put into the
+    /// disk cache meanwhile, and the others with one request for each run of them.
+    async fn load_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
         let object = &self.object;
-        let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
-        // Other processes may group blocks differently, so the lock is named after the position of the run.
-        let place = format!("{}", range.start / (RUN_BLOCKS * BLOCK_BYTES));
-        let bytes = range.end.saturating_sub(range.start);
+        // Other processes may divide the blocks into other runs, so the lock is that of all runs in this place.
+        let place = format!("{} {}", self.span.start, run.start / RUN_BLOCKS);
+        let bytes = (run.end - run.start).saturating_mul(BLOCK_BYTES);
         let name = [object.key.as_bytes(), place.as_bytes()];
         let fetch_guard = object.source.disk.fetch_guard(&name, bytes).await;
-        if fetch_guard.has_waited {
-            let cached = |number| object.cached(&self.block(number));
-            let cached: Option<Vec<Block>> = run.clone().map(cached).collect();
-            if let Some(blocks) = cached {
-                object.hit();
-                return Ok(blocks);
-            }
+        if !fetch_guard.is_shared() {
+            return self.fetch_run(run).await;
         }
+        let mut blocks = Vec::new();
+        let mut missing = run.clone();
+        for number in run {
+            if let Some(block) = object.cached(&self.block(number)) {
+                missing.end = number;
+                blocks.extend(self.fetch_run(missing).await?);
+                blocks.push(block);
+                missing = number + 1..number + 1;
+            }
+            missing.end = number + 1;
+        }
+        match missing.is_empty() {
+            true => object.hit(),
+            false => blocks.extend(self.fetch_run(missing).await?),
+        }
+        Ok(blocks)
+    }
+
+    /// Fetches consecutive blocks with one request, and caches them.
+    async fn fetch_run(&self, run: Range<u64>) -> Result<Vec<Block>, StoreError> {
+        if run.is_empty() {
+            return Ok(Vec::new());
+        }
+        let object = &self.object;
+        let range = self.block(run.start).start..self.block(run.end.saturating_sub(1)).end;
         let piece_bytes = in_memory(BLOCK_BYTES)?;
         let body = object.fetch_in_pieces(range, piece_bytes).await?;
         let blocks: Vec<Block> = body
@@ -248,7 +269,8 @@ impl Spanned {
     }
 }
 
-/// Groups block numbers, given by their indexes, into runs of consecutive numbers.
+/// Groups block numbers, given by their indexes, into runs of consecutive numbers. A run ends before a multiple of
+/// `RUN_BLOCKS`.
 fn runs(numbers: &[u64], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
     let mut runs: Vec<(Vec<usize>, Range<u64>)> = Vec::new();
     for index in indexes {
@@ -256,7 +278,7 @@ fn runs(numbers: &[u64], indexes: Vec<usize>) -> Vec<(Vec<usize>, Range<u64>)> {
             continue;
         };
         match runs.last_mut() {
-            Some((group, run)) if run.end == number && run.end - run.start < RUN_BLOCKS => {
+            Some((group, run)) if run.end == number && !number.is_multiple_of(RUN_BLOCKS) => {
                 run.end += 1;
                 group.push(index);
             }

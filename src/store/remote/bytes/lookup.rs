@@ -39,9 +39,18 @@ impl KnownBytes {
         if self.identity.is_document(key) {
             return self.document_attrs(key).await;
         }
-        let (own, wanted) = (Arc::clone(self), key.clone());
-        let load = move || async move { own.load_attrs(&wanted).await };
-        self.attr_loads.run(key.clone(), load, panicked()).await
+        let called_at = Instant::now();
+        let run = || {
+            let (own, wanted) = (Arc::clone(self), key.clone());
+            let load = move || async move { own.load_attrs(&wanted).await };
+            self.attr_loads.run(key.clone(), load, panicked())
+        };
+        let found = run().await?;
+        match found.requested_at >= called_at || self.names.is_trusted(&found) {
+            true => Ok(found.attrs),
+            // A shared request that was sent too long before this call.
+            false => Ok(run().await?.attrs),
+        }
     }
 
     /// Looks up a key before a program does, if lookups fetch no values; returns whether the key was looked up.
@@ -64,8 +73,8 @@ impl KnownBytes {
         }
     }
 
-    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<Attrs, StoreError> {
-        let requested_at = Instant::now();
+    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<CachedAttrs, StoreError> {
+        let called_at = Instant::now();
         let (object, page) = match self.names.can_list() {
             // The lookup of a key also tells whether it is a prefix. A listing would read all keys.
             true if self.identity.reads_whole() => match self.object_attrs(key).await {
@@ -81,6 +90,7 @@ impl KnownBytes {
             }
             false => (self.object_attrs(key).await, None),
         };
+        let requested_at = self.names.answer_requested_at(key, called_at);
         let (is_prefix, refusal) = match page {
             Some(Ok(has_names)) => (has_names, None),
             // A user without permission to list may still be allowed to read.
@@ -96,14 +106,13 @@ impl KnownBytes {
             (Err(StoreError::NotAPrefix { .. }), _) => Attrs::Prefix,
             (Err(StoreError::NotFound { .. }), Some(refusal)) => return Err(refusal.of(key)),
             (Err(StoreError::NotFound { .. }), None) => {
-                self.names.insert_absent(key, requested_at).await?;
-                return Ok(Attrs::Absent);
+                return self.names.insert_absent(key, requested_at).await;
             }
             (Err(error), _) => return Err(error),
         };
-        self.names
-            .insert(key, CachedAttrs::new(attrs.clone(), requested_at));
-        Ok(attrs)
+        let found = CachedAttrs::new(attrs, requested_at);
+        self.names.insert(key, found.clone());
+        Ok(found)
     }
 
     /// Reserves memory for fetching a value during a lookup. Returns the longest value to fetch and the

@@ -8,20 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{Either, join_all};
 
 use super::whole_values::LoadPurpose;
 use super::{Blocks, FetchedValue, KnownBytes, PinnedObject};
+use crate::runtime;
 use crate::store::remote::memory::ReservedBody;
 use crate::store::remote::request::RequestError;
-use crate::store::{Data, Key, Object, Stat, StoreError, Version, in_memory};
+use crate::store::{Data, Key, Object, ReadBuffer, Stat, StoreError, Version, in_memory};
+
+/// A read waits for the whole value if fewer bytes than this follow: they arrive as fast as a wake-up. The values of the
+/// simulation are short.
+const MIN_REST_BYTES: u64 = if cfg!(test) { 1 } else { 256 << 10 };
 
 /// One version of an object.
 #[derive(Debug)]
 pub(in crate::store::remote) struct RemoteObject {
     object: Arc<PinnedObject>,
-    /// The whole value, if the open has fetched it.
-    bytes: Option<Arc<Vec<u8>>>,
+    /// The whole value, if the open has fetched it, or if no part of it can be requested and it is too long for the
+    /// cache.
+    bytes: OnceLock<Arc<Vec<u8>>>,
     access: Access,
     /// Whether a read was answered from the whole value.
     is_read: AtomicBool,
@@ -36,15 +43,23 @@ enum Access {
     File {
         /// The blocks, from the first read of one.
         blocks: OnceLock<Blocks>,
-        /// Whether the whole value was fetched for this object. It is not fetched whole again: after it was evicted
-        /// from the cache, only the blocks of each read are fetched.
-        is_fetched: AtomicBool,
+        load: Arc<WholeLoad>,
     },
     /// The whole value, because no part of it can be requested.
     Whole {
-        /// The bytes of a value that is too long for the cache.
-        held: OnceLock<(Arc<Vec<u8>>, ReservedBody)>,
+        /// The memory of a value that is too long for the cache.
+        reserved: OnceLock<ReservedBody>,
     },
+}
+
+/// The load of the whole value of a short file.
+#[derive(Debug, Default)]
+struct WholeLoad {
+    /// Whether the value was fetched for this object. It is not fetched whole again: after it was evicted from the
+    /// cache, only the blocks of each read are fetched.
+    is_fetched: AtomicBool,
+    /// Whether the load continues without a read that waits for it, with the memory that is reserved for it.
+    is_detached: AtomicBool,
 }
 
 impl RemoteObject {
@@ -58,17 +73,17 @@ impl RemoteObject {
     ) -> Self {
         let access = match (source.identity.reads_whole(), is_exact) {
             (true, _) => Access::Whole {
-                held: OnceLock::new(),
+                reserved: OnceLock::new(),
             },
             (false, true) => Access::Range,
             (false, false) => Access::File {
                 blocks: OnceLock::new(),
-                is_fetched: AtomicBool::new(false),
+                load: Arc::default(),
             },
         };
         Self {
             object: Arc::new(PinnedObject::new(source, key, value.meta)),
-            bytes: value.bytes,
+            bytes: value.bytes.map_or_else(OnceLock::new, OnceLock::from),
             access,
             is_read: AtomicBool::new(false),
         }
@@ -78,15 +93,6 @@ impl RemoteObject {
     fn clamp(&self, offset: u64, size_bytes: usize) -> Range<u64> {
         let end = offset.saturating_add(size_bytes as u64);
         offset..end.min(self.size_bytes())
-    }
-
-    /// The whole value, if this object has it.
-    fn value(&self) -> Option<&Arc<Vec<u8>>> {
-        let held = match &self.access {
-            Access::Whole { held } => held.get().map(|(bytes, _)| bytes),
-            Access::Range | Access::File { .. } => None,
-        };
-        self.bytes.as_ref().or(held)
     }
 
     fn record_read(&self) {
@@ -101,11 +107,11 @@ impl RemoteObject {
         &self,
         range: Range<u64>,
         blocks: &OnceLock<Blocks>,
-        is_fetched: &AtomicBool,
+        load: &Arc<WholeLoad>,
     ) -> Result<Data, StoreError> {
         let is_short = self.size_bytes() <= self.object.source.whole_limit();
-        if is_short && !is_fetched.load(Ordering::Relaxed) {
-            return self.read_whole(&range).await;
+        if is_short && !load.is_fetched.load(Ordering::Relaxed) {
+            return self.read_whole(&range, Some(load)).await;
         }
         if let Some(bytes) = self.object.read_in_memory(&self.object.whole()) {
             self.record_read();
@@ -115,23 +121,60 @@ impl RemoteObject {
         blocks.read(range).await
     }
 
-    /// Returns a range of the value, after fetching and caching the whole value.
-    async fn read_whole(&self, range: &Range<u64>) -> Result<Data, StoreError> {
+    /// Returns a range of the value, which is fetched whole and cached. With `file`, the range may be returned before
+    /// the rest of the value has arrived; the rest arrives nevertheless.
+    async fn read_whole(
+        &self,
+        range: &Range<u64>,
+        file: Option<&Arc<WholeLoad>>,
+    ) -> Result<Data, StoreError> {
         let (object, size_bytes) = (&self.object, self.size_bytes());
         if let Some(bytes) = object.read_cached(&object.whole()).await {
             self.record_read();
             return shared(bytes, range);
         }
         let source = &object.source;
-        let reserved = source.requests.reserve(&object.key, size_bytes).await?;
-        if let Some(bytes) = self.value() {
+        let rest_bytes = size_bytes.saturating_sub(range.end);
+        let early = file.filter(|_| !range.is_empty() && rest_bytes >= MIN_REST_BYTES);
+        let version = (&object.key, &object.meta);
+        let place = in_memory(range.start)?..in_memory(range.end)?;
+        // A second read reserves no memory while the load keeps the one for the value.
+        if early.is_some_and(|load| load.is_detached.load(Ordering::Relaxed))
+            && let Some(bytes) = source.arriving.arrived(version, place.clone())
+        {
+            return Ok(owned(bytes));
+        }
+        let memory = source.requests.reserve(&object.key, size_bytes).await?;
+        if let Some(bytes) = self.bytes.get() {
             return shared(Arc::clone(bytes), range);
         }
-        let load = source.load_whole(&object.key, size_bytes, LoadPurpose::Read);
-        let fetched = load.await;
-        if let Access::File { is_fetched, .. } = &self.access {
-            is_fetched.store(true, Ordering::Relaxed);
+        let (own, key, of_file) = (Arc::clone(source), object.key.clone(), file.cloned());
+        let mut load = async move {
+            let fetched = own.load_whole(&key, size_bytes, LoadPurpose::Read).await;
+            if let Some(load) = of_file {
+                load.is_fetched.store(true, Ordering::Relaxed);
+            }
+            (fetched, memory)
         }
+        .boxed();
+        let (fetched, memory) = match early {
+            None => load.await,
+            Some(of_file) => match source.arriving.first_of(&mut load, version, place).await {
+                Either::Left(loaded) => loaded,
+                Either::Right(bytes) => {
+                    // One waiter is enough for the load; the memory of all others is released.
+                    if !of_file.is_detached.swap(true, Ordering::Relaxed) {
+                        let of_file = Arc::clone(of_file);
+                        let rest = load.map(move |_| {
+                            of_file.is_detached.store(false, Ordering::Relaxed);
+                        });
+                        runtime::spawn(rest).detach();
+                    }
+                    self.record_read();
+                    return Ok(owned(bytes));
+                }
+            },
+        };
         self.record_read();
         let gone = |what: &str| RequestError::Changed(what.into()).of(&object.key);
         match fetched {
@@ -139,11 +182,12 @@ impl RemoteObject {
                 meta: now,
                 bytes: Some(bytes),
             }) if now.is_same(&object.meta) => {
-                if let Access::Whole { held } = &self.access
+                if let Access::Whole { reserved } = &self.access
                     && size_bytes > source.whole_limit()
-                {
                     // A concurrent read may have set it first.
-                    let _ = held.set((Arc::clone(&bytes), reserved));
+                    && self.bytes.set(Arc::clone(&bytes)).is_ok()
+                {
+                    let _ = reserved.set(memory);
                 }
                 shared(bytes, range)
             }
@@ -154,6 +198,11 @@ impl RemoteObject {
             Err(error) => Err(error),
         }
     }
+}
+
+fn owned(bytes: ReadBuffer) -> Data {
+    let length = bytes.len();
+    Data::Owned(bytes, 0..length)
 }
 
 /// Returns a range of a value.
@@ -181,7 +230,7 @@ impl Object for RemoteObject {
         if range.is_empty() {
             return Ok(Data::empty());
         }
-        if let Some(bytes) = self.value() {
+        if let Some(bytes) = self.bytes.get() {
             return shared(Arc::clone(bytes), &range);
         }
         match &self.access {
@@ -190,8 +239,8 @@ impl Object for RemoteObject {
                 let length = bytes.len();
                 Ok(Data::Shared(bytes, 0..length))
             }
-            Access::File { blocks, is_fetched } => self.read_file(range, blocks, is_fetched).await,
-            Access::Whole { .. } => self.read_whole(&range).await,
+            Access::File { blocks, load } => self.read_file(range, blocks, load).await,
+            Access::Whole { .. } => self.read_whole(&range, None).await,
         }
     }
 
@@ -201,12 +250,12 @@ impl Object for RemoteObject {
 
     /// Fetches neighbouring ranges together; each is cached separately.
     async fn prefetch(&self, ranges: &[Range<u64>]) {
-        if self.bytes.is_some() {
+        if self.bytes.get().is_some() {
             return;
         }
         if let Access::Whole { .. } = &self.access {
             // On failure, the next read fetches the value again.
-            let _ = self.read_whole(&(0..0)).await;
+            let _ = self.read_whole(&(0..0), None).await;
             return;
         }
         let is_missing = |range: &&Range<u64>| {

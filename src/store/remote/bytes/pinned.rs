@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::KnownBytes;
 use crate::cache::Waiter;
+use crate::fallible::List;
 use crate::runtime::leave_session_thread;
 use crate::store::remote::memory::{RangeKey, ReservedBody};
 use crate::store::remote::request::body::Body;
@@ -166,12 +167,27 @@ impl PinnedObject {
         self.source.range_loads.run(place, load, panicked()).await
     }
 
+    /// As [`PinnedObject::fetch`], once for all callers that wait at the same time. The range is not cached.
+    pub(in crate::store::remote) async fn fetch_shared(
+        self: &Arc<Self>,
+        range: Range<u64>,
+    ) -> RangeResult {
+        let place = self.source.range_key(&self.key, &self.meta, &range);
+        let own = Arc::clone(self);
+        let load = move || async move { own.fetch(range).await.map(Arc::new) };
+        self.source.range_loads.run(place, load, panicked()).await
+    }
+
     async fn load(&self, range: Range<u64>) -> RangeResult {
+        // Another load may have ended between the search of the cache and the start of this one.
+        if let Some(bytes) = self.read_in_memory(&range) {
+            return Ok(bytes);
+        }
         let place = format!("{}-{}", range.start, range.end);
         let bytes = range.end.saturating_sub(range.start);
         let name = [self.key.as_bytes(), place.as_bytes()];
         let fetch_guard = self.source.disk.fetch_guard(&name, bytes).await;
-        if fetch_guard.has_waited
+        if fetch_guard.is_shared()
             && let Some(bytes) = self.cached(&range)
         {
             self.hit();
@@ -223,7 +239,7 @@ impl PinnedObject {
     /// Caches the parts `own` of bytes that were fetched from an offset on.
     ///
     /// # Errors
-    /// [`StoreError::Internal`] if a part is not among the bytes.
+    /// [`StoreError::Internal`] if a part is not among the bytes; `ENOMEM` if the system has no memory for a copy of it.
     pub(in crate::store::remote) fn insert_parts(
         &self,
         (start, bytes): (u64, &[u8]),
@@ -232,7 +248,10 @@ impl PinnedObject {
         let mut parts = Vec::with_capacity(own.len());
         for range in own {
             let place = in_memory(range.start - start)?..in_memory(range.end - start)?;
-            let part = Arc::new(part(bytes, place)?.to_vec());
+            let mut copied = List::default();
+            copied.extend_from_slice(part(bytes, place)?);
+            let no_memory = |_| RequestError::no_memory().of(&self.key);
+            let part = Arc::new(copied.finish().map_err(no_memory)?);
             self.insert(range.start, &part);
             parts.push(part);
         }
@@ -308,9 +327,14 @@ impl PinnedObject {
     }
 }
 
-/// Converts an error; an object that existed before and is gone now is stale for its readers.
+/// Converts an error; an object that existed before and is gone now is stale for its readers. An object at the root is
+/// the whole source, such as an archive: it may come back as it was.
 fn gone(error: RequestError, key: &Key) -> StoreError {
     match error {
+        RequestError::NotFound if key.is_root() => StoreError::Unavailable {
+            key: key.clone(),
+            what: "the whole source is gone".into(),
+        },
         RequestError::NotFound => RequestError::Changed("it is gone".into()).of(key),
         error => error.of(key),
     }
@@ -392,4 +416,18 @@ impl KnownBytes {
 /// The error of a prefetch without memory; it is never returned to a user.
 fn no_memory() -> StoreError {
     StoreError::internal("a prefetch without memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_gone_is_stale_unless_it_is_the_whole_source() {
+        let value = Key::new(b"a/c/0").unwrap();
+        let stale = gone(RequestError::NotFound, &value);
+        assert!(matches!(stale, StoreError::Stale { .. }));
+        let source = gone(RequestError::NotFound, &Key::root());
+        assert!(matches!(source, StoreError::Unavailable { .. }));
+    }
 }

@@ -122,6 +122,13 @@ impl Speculation {
         self.lookups_without_open.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Records that a program looks up keys and opens none. Lookups request attributes only until the next open.
+    pub(super) fn visited(&self) {
+        let no_value = MAX_LOOKUPS_WITHOUT_OPEN.saturating_add(1);
+        self.lookups_without_open
+            .fetch_max(no_value, Ordering::Relaxed);
+    }
+
     /// Records that a lookup has fetched a value.
     pub(super) fn charge(&self, bytes: u64) {
         self.add_credit(-signed(bytes));
@@ -205,6 +212,10 @@ mod tests {
         assert_eq!(speculation.read(&key(0), 0), Some(700_000));
         assert_eq!(speculation.read(&key(0), 0), None);
         speculation.earn(700_000);
+        assert_eq!(speculation.lookup_limit(), None);
+        speculation.opened();
+        assert!(speculation.lookup_limit().is_some());
+        speculation.visited();
         assert_eq!(speculation.lookup_limit(), None);
         speculation.opened();
         // Concurrent lookups of several threads count only once.

@@ -46,7 +46,8 @@ impl KnownBytes {
         key: &Key,
         at_most: u64,
     ) -> Result<FetchedValue, StoreError> {
-        if let Some(meta) = self.names.cached_object(key).await? {
+        if let Some(attrs) = self.names.cached_or_listed(key).await {
+            let meta = attrs.into_object(key)?;
             if meta.size_bytes > at_most {
                 return Ok(FetchedValue { meta, bytes: None });
             }
@@ -75,13 +76,20 @@ impl KnownBytes {
             async move { own.fetch_whole(&wanted, at_most, purpose).await }
         };
         let place = || (key.clone(), WHOLE);
+        let is_enough =
+            |value: &FetchedValue| value.bytes.is_some() || value.meta.size_bytes > at_most;
         let first = self.value_loads.run(place(), || load(purpose), panicked());
         let value = first.await?;
-        if value.bytes.is_some() || value.meta.size_bytes > at_most {
+        if is_enough(&value) {
             return Ok(value);
         }
-        // The shared load had a smaller limit.
-        load(LoadPurpose::Read).await
+        // The shared load had a smaller limit, or was a lookup. All that waited for it share the next one.
+        let read = || load(LoadPurpose::Read);
+        let value = self.value_loads.run(place(), read, panicked()).await?;
+        match is_enough(&value) {
+            true => Ok(value),
+            false => read().await,
+        }
     }
 
     async fn fetch_whole(
@@ -98,7 +106,9 @@ impl KnownBytes {
             return Ok(FetchedValue { meta, bytes });
         }
         let is_prefetched = !matches!(purpose, LoadPurpose::Read);
+        let arriving = self.arriving.begin(key);
         let mut get = Get::new(key, ByteRange::Whole(at_most));
+        get.arrival = Some(Arc::clone(&arriving.arrival));
         if let LoadPurpose::Lookup(early) = purpose {
             get.early = Some(early);
         }
@@ -263,8 +273,8 @@ impl KnownBytes {
         key: &Key,
         bytes: u64,
     ) -> Result<Meta, StoreError> {
-        if let Some(meta) = self.names.cached_object(key).await? {
-            return Ok(meta);
+        if let Some(attrs) = self.names.cached_or_listed(key).await {
+            return attrs.into_object(key);
         }
         let (own, wanted) = (Arc::clone(self), key.clone());
         let load = move || async move { own.fetch_tail(&wanted, bytes).await };

@@ -7,8 +7,8 @@ use lru::LruCache;
 
 use crate::cache::bounded_lru;
 use crate::clock::Instant;
-use crate::store::Key;
 use crate::store::remote::request::Meta;
+use crate::store::{Key, StoreError};
 use crate::sync::{Mutex, MutexGuard};
 use crate::units::FOREVER;
 
@@ -24,6 +24,20 @@ pub(in crate::store::remote) enum Attrs {
     Prefix,
     /// The source has proved that the key does not exist.
     Absent,
+}
+
+impl Attrs {
+    /// Returns the attributes of the value at `key`.
+    ///
+    /// # Errors
+    /// The key has no value.
+    pub(in crate::store::remote) fn into_object(self, key: &Key) -> Result<Meta, StoreError> {
+        match self {
+            Self::Object(meta) => Ok(meta),
+            Self::Prefix => Err(StoreError::NotAPrefix { key: key.clone() }),
+            Self::Absent => Err(StoreError::NotFound { key: key.clone() }),
+        }
+    }
 }
 
 /// The attributes of a key, and when the source has returned them.
@@ -50,10 +64,17 @@ impl CachedAttrs {
     }
 }
 
+/// The longest time in which the answer to a request is expected.
+const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
+/// The number of keys whose outdated attributes are remembered. Only readers that run now ask for them.
+const MAX_DROPPED: NonZeroUsize = NonZeroUsize::new(1 << 12).expect("not zero");
+
 /// Attributes by key; the least recently used entries are evicted first.
 #[derive(Debug)]
 pub(in crate::store::remote) struct AttrCache {
     entries: Mutex<LruCache<Key, CachedAttrs>>,
+    /// When the last attributes arrived that were dropped because they were outdated, by key.
+    dropped: Mutex<LruCache<Key, Instant>>,
     ttl: Duration,
     absent_ttl: Duration,
 }
@@ -62,6 +83,7 @@ impl AttrCache {
     pub(in crate::store::remote) fn new(ttl: Duration, absent_ttl: Duration) -> Self {
         Self {
             entries: Mutex::new(bounded_lru(MAX_KEYS)),
+            dropped: Mutex::new(bounded_lru(MAX_DROPPED)),
             ttl,
             absent_ttl,
         }
@@ -75,11 +97,16 @@ impl AttrCache {
     pub(in crate::store::remote) fn get(&self, key: &Key) -> Option<CachedAttrs> {
         let mut cached = self.lock();
         let entry = cached.get(key)?;
+        self.is_trusted(entry).then(|| entry.clone())
+    }
+
+    /// Whether attributes are still trusted.
+    pub(in crate::store::remote) fn is_trusted(&self, entry: &CachedAttrs) -> bool {
         let ttl = match entry.attrs {
             Attrs::Absent => self.absent_ttl,
             Attrs::Object(_) | Attrs::Prefix => self.ttl,
         };
-        (entry.requested_at.elapsed() < ttl).then(|| entry.clone())
+        entry.requested_at.elapsed() < ttl
     }
 
     /// Returns the last known attributes of a key, however old.
@@ -95,9 +122,9 @@ impl AttrCache {
         }
     }
 
-    /// Whether attributes from before a moment can still be trusted.
-    pub(in crate::store::remote) fn trusts_before(&self, moment: Instant) -> bool {
-        moment.elapsed() < self.ttl
+    /// Whether attributes that were requested before a moment can still be used: they are cached, or arrive only now.
+    pub(in crate::store::remote) fn uses_before(&self, moment: Instant) -> bool {
+        moment.elapsed() < self.ttl.max(LONGEST_REQUEST)
     }
 
     /// Whether every lookup needs a request (`--ttl 0`).
@@ -115,16 +142,30 @@ impl AttrCache {
         self.lock().put(key.clone(), entry);
     }
 
-    /// Removes attributes that were requested before a moment. Returns whether there were any.
-    pub(in crate::store::remote) fn invalidate_before(&self, key: &Key, moment: Instant) -> bool {
-        let mut entries = self.lock();
-        let is_outdated = entries
-            .get(key)
-            .is_some_and(|entry| entry.requested_at < moment);
-        if is_outdated {
-            entries.pop(key);
+    /// Removes attributes that were requested before a moment. Returns whether there were any, or whether any that
+    /// arrived after `since` were removed before: all callers that shared their request learn that it was outdated.
+    pub(in crate::store::remote) fn invalidate_before(
+        &self,
+        key: &Key,
+        moment: Instant,
+        since: Instant,
+    ) -> bool {
+        let outdated = {
+            let mut entries = self.lock();
+            let is_outdated = |entry: &CachedAttrs| entry.requested_at < moment;
+            match entries.get(key).is_some_and(is_outdated) {
+                true => entries.pop(key),
+                false => None,
+            }
+        };
+        let mut dropped = self.dropped.lock();
+        match outdated {
+            Some(entry) => {
+                dropped.put(key.clone(), entry.received_at);
+                true
+            }
+            None => dropped.get(key).is_some_and(|arrived| *arrived >= since),
         }
-        is_outdated
     }
 
     /// Records that the version of the metadata document was known soon after these attributes.

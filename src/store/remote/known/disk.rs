@@ -128,7 +128,7 @@ impl SourceDisk {
             && let Some(name) = self.derived_name(key, meta, what)
             && let Some(bytes) = make()
         {
-            runtime::run(Priority::Prefetch, move || disk.put(&name, &bytes));
+            runtime::spawn_detached(Priority::Prefetch, async move { disk.put(&name, &bytes) });
         }
     }
 

@@ -15,9 +15,16 @@ const LONGEST_WAIT: Duration = Duration::from_millis(16);
 /// Excludes other mounts from fetching a value until it is dropped.
 #[derive(Debug, Default)]
 pub(in crate::store::remote) struct FetchGuard {
-    _lock: Option<FetchLock>,
+    lock: Option<FetchLock>,
     /// Whether the caller has waited. Another process has then most likely put the value into the disk cache.
     pub(in crate::store::remote) has_waited: bool,
+}
+
+impl FetchGuard {
+    /// Whether another process may have put the value into the disk cache since the caller found it missing.
+    pub(in crate::store::remote) fn is_shared(&self) -> bool {
+        self.has_waited || self.lock.is_some()
+    }
 }
 
 impl SourceDisk {
@@ -33,7 +40,7 @@ impl SourceDisk {
             TryLock::Busy => return None,
         };
         Some(FetchGuard {
-            _lock: lock,
+            lock,
             has_waited: false,
         })
     }
@@ -60,7 +67,7 @@ impl SourceDisk {
             has_waited = true;
             if started.elapsed() >= self.timeout() / 2 {
                 return FetchGuard {
-                    _lock: None,
+                    lock: None,
                     has_waited,
                 };
             }

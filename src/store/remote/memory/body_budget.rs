@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::runtime;
+use crate::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Unit of reservations in bytes.
 const UNIT_BYTES: u64 = 4096;
@@ -69,6 +68,10 @@ impl BodyBudget {
         acquired.ok().map(|units| ReservedBody { _units: units })
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -82,6 +82,10 @@ impl RangeCache {
 }
 
 #[cfg(test)]
+#[cfg(feature = "schedules")]
+mod schedules;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

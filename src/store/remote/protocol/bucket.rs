@@ -331,17 +331,17 @@ fn length_of(range: &Range<u64>) -> u64 {
 async fn receive(get: &Get, meta: Meta, response: GetResult) -> Result<Got, RequestError> {
     let start = response.range.start;
     let length = length_of(&response.range);
-    let mut bytes = Body::new(get.piece_bytes);
+    let arrival = get.begin_arrival(Some(&meta));
     let first_bytes = usize::try_from(length.min(FIRST_RESERVED_BYTES)).unwrap_or(0);
-    if bytes.try_reserve(first_bytes).is_err() {
+    if arrival.reserve(first_bytes).is_err() {
         return Err(RequestError::no_memory());
     }
     let mut stream = response.into_stream();
     let mut failure = None;
     while let Some(chunk) = stream.next().await {
         match chunk {
-            Ok(chunk) if (bytes.len() + chunk.len()) as u64 <= length => {
-                if bytes.try_extend(&chunk).is_err() {
+            Ok(chunk) if (arrival.len() + chunk.len()) as u64 <= length => {
+                if arrival.extend(&chunk).is_err() {
                     return Err(RequestError::no_memory());
                 }
             }
@@ -350,11 +350,12 @@ async fn receive(get: &Get, meta: Meta, response: GetResult) -> Result<Got, Requ
                 return Err(RequestError::lasting(what));
             }
             Err(error) => {
-                failure = Some(format!("{error} behind {} bytes", bytes.len()));
+                failure = Some(format!("{error} behind {} bytes", arrival.len()));
                 break;
             }
         }
     }
+    let bytes = arrival.take();
     if failure.is_none() && bytes.len() as u64 == length {
         return Ok(Got { meta, start, bytes });
     }

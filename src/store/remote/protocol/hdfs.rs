@@ -20,9 +20,10 @@ use http::Method;
 use reqwest::{Response, Url};
 use serde_json::Value;
 
-use super::web::{self, Address, Web, body, identity, wanted};
+use super::web::{self, ALL_BYTES, Address, Web, always, body, identity, wanted};
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
+use crate::store::remote::request::arrival::Arrival;
 use crate::store::remote::request::body::Body;
 use crate::store::remote::request::{ByteRange, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::store::{Key, KeyClasses};
@@ -83,7 +84,10 @@ impl Hdfs {
             .append_pair("op", operation)
             .extend_pairs(parameters)
             .extend_pairs(self.url.credentials());
-        let response = self.web.send(Method::GET, url, identity()).await?;
+        let response = self
+            .web
+            .send(Method::GET, url, identity(), &mut always)
+            .await?;
         match response.status().as_u16() {
             200 => Ok(response),
             _ => Err(Exception::read(response).await),
@@ -98,8 +102,15 @@ impl Hdfs {
         parameters: &[(&str, &str)],
     ) -> Result<Value, RequestError> {
         let response = self.ask(key, operation, parameters).await?;
-        let bytes = body(response, None, MAX_REPLY_BYTES, 0).await;
-        let bytes = bytes.map_err(|(error, _)| error)?.into_bytes();
+        let received = body(
+            response,
+            None,
+            MAX_REPLY_BYTES,
+            ALL_BYTES,
+            &Arrival::default(),
+        )
+        .await;
+        let bytes = received.map_err(|(error, _)| error)?.bytes.into_bytes();
         serde_json::from_slice(&bytes).map_err(|_| reply::unknown(operation))
     }
 
@@ -161,10 +172,12 @@ impl Hdfs {
             }
             Err(error) => return Err(error),
         };
-        let body = body(response, Some(length), length, get.piece_bytes);
-        let (bytes, is_same) = join(body, self.check(get, &meta)).await;
+        // Not published: the version is checked meanwhile.
+        let arrival = get.begin_arrival(None);
+        let body = body(response, Some(length), length, ALL_BYTES, &arrival);
+        let (received, is_same) = join(body, self.check(get, &meta)).await;
         is_same?;
-        let bytes = bytes.map_err(|(error, _)| error)?;
+        let bytes = received.map_err(|(error, _)| error)?.bytes;
         Ok(Got { meta, start, bytes })
     }
 

@@ -25,9 +25,12 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH, RANGE};
 use http::{Method, StatusCode};
 use reqwest::{Response, Url};
 
-use super::web::{self, Address, Web, body, identity, is_same_host, of_get, range_header};
+use super::web::{
+    self, ALL_BYTES, Address, Web, always, body, identity, is_same_host, of_get, range_header,
+};
 use crate::store::remote::protocol::options::RemoteOptions;
 use crate::store::remote::protocol::{Location, NameListing, Protocol, Syntax, Traits};
+use crate::store::remote::request::arrival::Arrival;
 use crate::store::remote::request::{
     ByteRange, Get, Got, List, Meta, Page, Refusal, Remote, RequestError,
 };
@@ -87,9 +90,7 @@ impl Hf {
             described.add(headers, self.url.commit())?;
             described.linked.as_ref().map_or(Ok(true), &mut follows)
         };
-        let response = self
-            .web
-            .send_watched(method, url.clone(), headers, &mut watch);
+        let response = self.web.send(method, url.clone(), headers, &mut watch);
         let response = response.await?;
         let status = response.status();
         if status.is_success() || status.is_redirection() && described.linked.is_some() {
@@ -171,6 +172,7 @@ impl Hf {
             expected: None,
             cached: None,
             early: None,
+            arrival: None,
             ..get.clone()
         };
         let got = of_get(&linked, self.classes.is_document, response, None).await;
@@ -197,13 +199,23 @@ impl Hf {
             (None, Some(most)) => url.set_query(Some(&format!("recursive=false&limit={most}"))),
             (None, None) => url.set_query(Some("recursive=false")),
         }
-        let response = self.web.send(Method::GET, url, identity()).await?;
+        let response = self
+            .web
+            .send(Method::GET, url, identity(), &mut always)
+            .await?;
         if response.status() != StatusCode::OK {
             return Err(reply::refusal(response.status(), response.headers()));
         }
         let next = reply::next_page(response.headers())?;
-        let bytes = body(response, None, MAX_PAGE_BYTES, 0).await;
-        let bytes = bytes.map_err(|(error, _)| error)?.into_bytes();
+        let received = body(
+            response,
+            None,
+            MAX_PAGE_BYTES,
+            ALL_BYTES,
+            &Arrival::default(),
+        )
+        .await;
+        let bytes = received.map_err(|(error, _)| error)?.bytes.into_bytes();
         let mut page = reply::page(&bytes, &self.url.path_of(prefix), self.url.lists_by_text())?;
         page.next = next;
         Ok(page)

@@ -40,7 +40,7 @@ use resolve::Reach;
 #[cfg(test)]
 pub(in crate::store::remote) use response::of_head;
 pub(in crate::store::remote) use response::{
-    body, is_markup, of_get, refusal, retry_after, wanted,
+    ALL_BYTES, body, is_markup, of_get, refusal, retry_after, wanted,
 };
 pub(in crate::store) use scope::is_public;
 pub(in crate::store) use storage::{may_be_redirected, redirected_storage};
@@ -193,21 +193,10 @@ impl Web {
     }
 
     /// Sends one request and follows redirects. A redirect to the same URL with a slash appended means that
-    /// the URL is a directory.
+    /// the URL is a directory. The request is repeated once with new credentials if the server refuses those of the
+    /// command. `follows` gets the headers of each redirect, and returns whether to follow it; otherwise the redirect is
+    /// the response.
     pub(in crate::store::remote) async fn send(
-        &self,
-        method: Method,
-        url: Url,
-        extra: HeaderMap,
-    ) -> Result<Response, RequestError> {
-        self.send_watched(method, url, extra, &mut |_| Ok(true))
-            .await
-    }
-
-    /// Sends one request, and repeats it once with new credentials if the server refuses those of the command.
-    /// `follows` gets the headers of each redirect, and returns whether to follow it; otherwise the redirect is the
-    /// response.
-    pub(in crate::store::remote) async fn send_watched(
         &self,
         method: Method,
         url: Url,
@@ -290,23 +279,6 @@ impl Web {
         Err(RequestError::lasting(what))
     }
 
-    async fn ask_for(&self, get: &Get) -> Result<Response, RequestError> {
-        let mut headers = identity();
-        let mut set = |name: HeaderName, value: Option<&str>| {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
-            }
-        };
-        let expected = get.expected.as_ref().and_then(Meta::strong_tag);
-        set(IF_MATCH, expected.as_deref());
-        let known = get.cached.as_ref().and_then(|meta| meta.etag.as_deref());
-        set(IF_NONE_MATCH, known);
-        if let Some(range) = range_header(&get.range) {
-            headers.insert(RANGE, range);
-        }
-        self.ask(Method::GET, &get.key, headers).await
-    }
-
     /// Sends a request for a key.
     ///
     /// # Errors
@@ -319,7 +291,7 @@ impl Web {
         headers: HeaderMap,
     ) -> Result<Response, RequestError> {
         let url = self.address.of(key)?;
-        let response = self.send(method, url.clone(), headers).await?;
+        let response = self.send(method, url.clone(), headers, &mut always).await?;
         let (mut end, status) = (response.url().clone(), response.status());
         if self.credentials.is_some() {
             // The command prints a part of it.
@@ -393,7 +365,9 @@ impl Web {
         let mut headers = identity();
         let accept = HeaderValue::from_static("application/json, text/html;q=0.9");
         headers.insert(ACCEPT, accept);
-        let response = self.send(Method::GET, url.clone(), headers).await;
+        let response = self
+            .send(Method::GET, url.clone(), headers, &mut always)
+            .await;
         match response {
             Ok(response) => index::read(&url, response).await,
             Err(RequestError::IsPrefix) => Err(RequestError::NoListing(
@@ -415,7 +389,7 @@ impl Web {
             Err(error) => return Err(error),
         }
         let get = Get::new(key, ByteRange::Bounded(0..1));
-        let response = self.ask_for(&get).await?;
+        let response = self.ask(Method::GET, key, headers_of(&get)).await?;
         let is_document = self.classes.is_document;
         let got = of_get(&get, is_document, response, None).await?;
         Ok(got.meta)
@@ -428,6 +402,29 @@ fn in_place_of(what: &str) -> RequestError {
         "a page in HTML or XML is there in place of the {what}; the server may send it for every name (check the \
          URL in a browser)"
     ))
+}
+
+/// Follows each redirect: the argument of [`Web::send`] for requests that have no other rule.
+pub(in crate::store::remote) fn always(_: &HeaderMap) -> Result<bool, RequestError> {
+    Ok(true)
+}
+
+/// Returns the headers of a request for bytes: their range, and the versions that are expected and known.
+fn headers_of(get: &Get) -> HeaderMap {
+    let mut headers = identity();
+    let mut set = |name: HeaderName, value: Option<&str>| {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    };
+    let expected = get.expected.as_ref().and_then(Meta::strong_tag);
+    set(IF_MATCH, expected.as_deref());
+    let known = get.cached.as_ref().and_then(|meta| meta.etag.as_deref());
+    set(IF_NONE_MATCH, known);
+    if let Some(range) = range_header(&get.range) {
+        headers.insert(RANGE, range);
+    }
+    headers
 }
 
 /// Returns the headers of a request for bytes without an encoding.
@@ -463,7 +460,7 @@ fn with_query(mut url: Url, more: Option<&str>) -> Url {
 impl Remote for Web {
     fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
         async move {
-            let response = self.ask_for(get).await?;
+            let response = self.ask(Method::GET, &get.key, headers_of(get)).await?;
             let is_sized = get.expected.is_some() || !response::is_unframed(&response);
             let size_bytes = match is_sized || response.status() != StatusCode::OK {
                 true => None,

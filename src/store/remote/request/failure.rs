@@ -1,8 +1,10 @@
 //! Why a request failed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use rustix::io::Errno;
 
 use super::{Got, Meta};
 use crate::store::{Key, StoreError};
@@ -55,6 +57,8 @@ pub(in crate::store::remote) enum FailureKind {
     Throttled,
     /// No connection: the host name does not resolve, or the host refuses or has no route.
     Unreachable,
+    /// The system had no memory for the response.
+    NoMemory,
     #[default]
     Other,
 }
@@ -91,7 +95,11 @@ impl RequestError {
     }
 
     pub(in crate::store::remote) fn no_memory() -> Self {
-        Self::lasting("there is no memory for it")
+        Self::Failed(Failed {
+            what: "there is no memory for it".into(),
+            kind: FailureKind::NoMemory,
+            ..Failed::default()
+        })
     }
 
     /// A failure that may be temporary.
@@ -139,6 +147,13 @@ impl RequestError {
                 kind: FailureKind::Unreachable,
                 ..
             }) => StoreError::Unreachable { key, what },
+            Self::Failed(Failed {
+                kind: FailureKind::NoMemory,
+                ..
+            }) => StoreError::Io {
+                key,
+                source: Arc::new(Errno::NOMEM.into()),
+            },
             Self::Failed(failed) => StoreError::Unavailable {
                 key,
                 what: failed.what,

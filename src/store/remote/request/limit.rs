@@ -6,26 +6,20 @@
 //!
 //! Lock order: the lock of [`ConcurrencyLimit`] is not held during a wait.
 
-use std::sync::Arc;
-
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
+use super::{Failed, FailureKind, Get, RequestError};
 #[cfg(test)]
 use crate::runtime::simulated::{Mutation, is_mutated};
-use crate::store::Key;
 use crate::store::KeyClasses;
 use crate::sync::Mutex;
 
-/// A source with a bounded number of requests in flight; further requests wait.
+/// The bound of the requests of one source in flight; further requests wait.
 ///
 /// Metadata documents and names do not wait behind chunks, so that listings work while reads of
 /// chunks hang.
 #[derive(Debug)]
-pub(in crate::store::remote) struct Limited {
-    inner: Arc<dyn Remote>,
+pub(in crate::store::remote) struct RequestLimit {
     classes: KeyClasses,
     most: usize,
     values: Semaphore,
@@ -50,15 +44,15 @@ struct ConcurrencyLimit {
 
 /// The class of a request.
 #[derive(Debug, Clone, Copy)]
-enum Class {
+pub(super) enum Class {
     Value,
     Name,
 }
 
-/// A request in flight; its permit is released on drop.
+/// The permit of a request in flight, which is released on drop.
 #[derive(Debug)]
-struct InFlight<'a> {
-    limited: &'a Limited,
+pub(super) struct RequestPermit<'a> {
+    of: &'a RequestLimit,
     class: Class,
     window: u64,
     permit: Option<SemaphorePermit<'a>>,
@@ -73,15 +67,10 @@ impl ConcurrencyLimit {
     }
 }
 
-impl Limited {
-    pub(in crate::store::remote) fn new(
-        inner: Arc<dyn Remote>,
-        most: usize,
-        classes: KeyClasses,
-    ) -> Self {
+impl RequestLimit {
+    pub(in crate::store::remote) fn new(most: usize, classes: KeyClasses) -> Self {
         let most = most.max(1);
         Self {
-            inner,
             classes,
             most,
             values: Semaphore::new(most),
@@ -113,35 +102,25 @@ impl Limited {
         }
     }
 
-    /// Sends a request once a permit is free.
-    async fn send<T>(
-        &self,
-        class: Class,
-        request: impl Future<Output = Result<T, RequestError>>,
-    ) -> Result<T, RequestError> {
+    /// Returns the class of a request for bytes.
+    pub(super) fn class_of(&self, get: &Get) -> Class {
+        // A lookup that fetches the value counts as a name: it must not wait behind reads that hang.
+        match self.classes.is_document(&get.key) || get.early.is_some() {
+            true => Class::Name,
+            false => Class::Value,
+        }
+    }
+
+    /// Waits for the permit of a request.
+    pub(super) async fn permit(&self, class: Class) -> Result<RequestPermit<'_>, RequestError> {
         let permit = self.semaphore(class).acquire().await;
         let permit = permit.map_err(|_| RequestError::lasting("the source is closed"))?;
-        let in_flight = InFlight {
-            limited: self,
+        Ok(RequestPermit {
+            of: self,
             class,
             window: self.limit.lock().window,
             permit: Some(permit),
-        };
-        let response = request.await;
-        #[cfg(test)]
-        if response.is_err() && is_mutated(Mutation::LeakedPermit) {
-            std::mem::forget(in_flight);
-            return response;
-        }
-        match &response {
-            Err(RequestError::Failed(Failed {
-                kind: FailureKind::Throttled,
-                ..
-            })) => self.halve(in_flight.window),
-            Err(RequestError::Failed(_)) => {}
-            _ => self.succeeded(in_flight.window),
-        }
-        response
+        })
     }
 
     fn halve(&self, window: u64) {
@@ -183,9 +162,28 @@ impl Limited {
     }
 }
 
-impl Drop for InFlight<'_> {
+impl RequestPermit<'_> {
+    /// Releases the permit, and adapts the bound to the response.
+    pub(super) fn release<T>(self, response: &Result<T, RequestError>) {
+        #[cfg(test)]
+        if response.is_err() && is_mutated(Mutation::LeakedPermit) {
+            std::mem::forget(self);
+            return;
+        }
+        match response {
+            Err(RequestError::Failed(Failed {
+                kind: FailureKind::Throttled,
+                ..
+            })) => self.of.halve(self.window),
+            Err(RequestError::Failed(_)) => {}
+            _ => self.of.succeeded(self.window),
+        }
+    }
+}
+
+impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
-        let mut limit = self.limited.limit.lock();
+        let mut limit = self.of.limit.lock();
         let requests = limit.requests;
         let permits = limit.permits(self.class);
         let permit = self.permit.take();
@@ -196,117 +194,72 @@ impl Drop for InFlight<'_> {
     }
 }
 
-impl Remote for Limited {
-    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        // A lookup that fetches the value counts as a name: it must not wait behind reads that hang.
-        let is_name = self.classes.is_document(&get.key) || get.early.is_some();
-        let class = match is_name {
-            true => Class::Name,
-            false => Class::Value,
-        };
-        self.send(class, self.inner.get(get)).boxed()
-    }
-
-    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.send(Class::Name, self.inner.head(key)).boxed()
-    }
-
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.send(Class::Name, self.inner.list(list)).boxed()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::body::Body;
     use super::*;
-    use futures_util::future::join_all;
+    use crate::store::Key;
+    use crate::store::remote::request::{ByteRange, EarlyMeta};
+    use futures_util::FutureExt;
+    use futures_util::future::{join_all, pending};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::task::yield_now;
 
-    use crate::store::remote::request::ByteRange;
+    const CLASSES: [Class; 2] = [Class::Value, Class::Name];
 
     /// Answers each request after others were sent; counts the requests in flight.
-    #[derive(Debug, Default)]
-    struct Scripted {
-        failure: Mutex<Option<FailureKind>>,
+    struct Test {
+        limit: RequestLimit,
         in_flight: AtomicUsize,
         most: AtomicUsize,
     }
 
-    impl Scripted {
-        async fn response<T>(&self, response: T) -> Result<T, RequestError> {
+    impl Test {
+        fn new(most: usize) -> Self {
+            Self {
+                limit: RequestLimit::new(most, KeyClasses::default()),
+                in_flight: AtomicUsize::new(0),
+                most: AtomicUsize::new(0),
+            }
+        }
+
+        async fn send_one(&self, class: Class, failure: Option<FailureKind>) {
+            let permit = self.limit.permit(class).await.unwrap();
             let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(in_flight, Ordering::SeqCst);
             yield_now().await;
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            let failure = *self.failure.lock();
             let failed = failure.map(|kind| Failed {
                 kind,
                 is_transient: true,
                 ..Failed::default()
             });
-            failed.map_or(Ok(response), |failed| Err(RequestError::Failed(failed)))
-        }
-    }
-
-    impl Remote for Scripted {
-        fn get<'a>(&'a self, _: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-            let (start, bytes) = (0, Body::default());
-            let meta = Meta {
-                size_bytes: 0,
-                etag: None,
-                modified: None,
-            };
-            self.response(Got { meta, start, bytes }).boxed()
-        }
-
-        fn head<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-            futures_util::future::pending().boxed()
-        }
-
-        fn list<'a>(&'a self, _: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-            self.response(Page::default()).boxed()
-        }
-    }
-
-    const CLASSES: [Class; 2] = [Class::Value, Class::Name];
-
-    struct Test {
-        server: Arc<Scripted>,
-        limited: Limited,
-    }
-
-    impl Test {
-        fn new(most: usize) -> Self {
-            let server = Arc::new(Scripted::default());
-            let limited = Limited::new(Arc::clone(&server) as _, most, KeyClasses::default());
-            Self { server, limited }
+            let response = failed.map_or(Ok(()), |failed| Err(RequestError::Failed(failed)));
+            permit.release(&response);
         }
 
         /// Sends concurrent requests, all with the same answer; returns the most in flight.
         fn send(&self, class: Class, requests: usize, failure: Option<FailureKind>) -> usize {
-            *self.server.failure.lock() = failure;
-            self.server.most.store(0, Ordering::SeqCst);
-            let key = Key::new(b"c/0").unwrap();
-            let get = Get::new(&key, ByteRange::Whole(1));
-            let list = List {
-                prefix: key,
-                depth: crate::store::remote::request::Depth::One,
-                page: None,
-                after: None,
-                most: None,
-            };
-            let all = (0..requests).map(|_| async {
-                match class {
-                    Class::Value => drop(self.limited.get(&get).await),
-                    Class::Name => drop(self.limited.list(&list).await),
-                }
-            });
+            self.most.store(0, Ordering::SeqCst);
+            let all = (0..requests).map(|_| self.send_one(class, failure));
             crate::runtime::block_on(join_all(all));
-            assert_eq!(self.server.in_flight.load(Ordering::SeqCst), 0);
-            self.server.most.load(Ordering::SeqCst)
+            assert_eq!(self.in_flight.load(Ordering::SeqCst), 0);
+            self.most.load(Ordering::SeqCst)
         }
+    }
+
+    #[test]
+    fn documents_and_values_of_lookups_are_names() {
+        let classes = KeyClasses {
+            is_document: |key| key.as_bytes() == b"d",
+            ..KeyClasses::default()
+        };
+        let limit = RequestLimit::new(1, classes);
+        let get = |key: &[u8]| Get::new(&Key::new(key).unwrap(), ByteRange::Whole(1));
+        assert!(matches!(limit.class_of(&get(b"d")), Class::Name));
+        assert!(matches!(limit.class_of(&get(b"c/0")), Class::Value));
+        let mut lookup = get(b"c/0");
+        lookup.early = Some(EarlyMeta::new().0);
+        assert!(matches!(limit.class_of(&lookup), Class::Name));
     }
 
     #[test]
@@ -340,9 +293,12 @@ mod tests {
     #[test]
     fn a_cancelled_request_releases_its_slot() {
         let test = Test::new(1);
-        let key = Key::root();
+        let hang = async || {
+            let _permit = test.limit.permit(Class::Name).await;
+            pending::<()>().await;
+        };
         for _ in 0..3 {
-            assert!(test.limited.head(&key).now_or_never().is_none());
+            assert!(Box::pin(hang()).now_or_never().is_none());
         }
         assert_eq!(test.send(Class::Name, 2, None), 1);
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::transfer_stats::{Counters, ServerClock};
+use super::transfer_stats::{Counters, Meter};
 use super::{ByteRange, Depth, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::clock::Instant;
 use crate::runtime;
@@ -19,8 +19,7 @@ pub(in crate::store::remote) const MAX_EMPTY_PAGES: u32 = 64;
 #[derive(Debug)]
 pub(in crate::store::remote) struct Requests {
     remote: Arc<dyn Remote>,
-    clock: Arc<ServerClock>,
-    counters: Arc<Counters>,
+    meter: Meter,
     body_budget: Arc<BodyBudget>,
     /// Permits for prefetches, half of `--parallel`: the other half is for reads that wait.
     prefetches: Arc<Semaphore>,
@@ -28,19 +27,17 @@ pub(in crate::store::remote) struct Requests {
 }
 
 impl Requests {
-    /// Returns the sender of requests of `remote`, which sets `clock` and counts in `counters`.
+    /// Returns the sender of requests of `remote`, whose requests `meter` measures.
     pub(in crate::store::remote) fn new(
         remote: Arc<dyn Remote>,
-        clock: Arc<ServerClock>,
-        counters: Arc<Counters>,
+        meter: Meter,
         body_budget: Arc<BodyBudget>,
         prefetches: Arc<Semaphore>,
         timeout: Duration,
     ) -> Self {
         Self {
             remote,
-            clock,
-            counters,
+            meter,
             body_budget,
             prefetches,
             timeout,
@@ -48,12 +45,12 @@ impl Requests {
     }
 
     pub(in crate::store::remote) fn counters(&self) -> &Counters {
-        &self.counters
+        &self.meter.counters
     }
 
     /// Returns the time on the clock of the source at a moment, if it is known.
     pub(in crate::store::remote) fn server_time(&self, moment: Instant) -> Option<SystemTime> {
-        self.clock.at(moment)
+        self.meter.clock.at(moment)
     }
 
     /// Requests bytes of an object; dropping the future cancels the request.

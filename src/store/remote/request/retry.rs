@@ -1,4 +1,5 @@
-//! Repeats requests that failed temporarily, within a deadline for each call.
+//! Repeats requests that failed temporarily, within a deadline for each call. Each attempt waits for a permit, and is
+//! counted.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::transfer_stats::Counters;
+use super::limit::{Class, RequestLimit};
+use super::transfer_stats::{Meter, SENDER, Transferred};
 use super::{ByteRange, Failed, FailureKind, Get, Got, List, Meta, Page, Remote, RequestError};
 use crate::clock::Instant;
 use crate::runtime;
@@ -30,40 +32,55 @@ const SHORT_BYTES: u64 = 16 << 20;
 /// Number of attempts for a server that has never answered, because its URL is probably wrong.
 const FIRST_ATTEMPTS: u32 = 2;
 
-/// A source whose failed requests are repeated until the deadline.
+/// A source whose requests in flight are bounded and counted, and whose failed requests are repeated until the
+/// deadline.
 #[derive(Debug)]
 pub(in crate::store::remote) struct Retry {
     inner: Arc<dyn Remote>,
+    limit: Arc<RequestLimit>,
+    meter: Meter,
     retries: u32,
     timeout: Duration,
-    counters: Arc<Counters>,
     has_answered: AtomicBool,
 }
 
 impl Retry {
     pub(in crate::store::remote) fn new(
         inner: Arc<dyn Remote>,
+        limit: Arc<RequestLimit>,
+        meter: Meter,
         retries: u32,
         timeout: Duration,
-        counters: Arc<Counters>,
     ) -> Self {
         Self {
             inner,
+            limit,
+            meter,
             retries,
             timeout,
-            counters,
             has_answered: AtomicBool::new(false),
         }
     }
 
-    /// Waits for a response; `None` if it has not arrived by the deadline.
-    async fn attempt<T>(
+    /// Sends a request once a permit is free, and counts it; `None` if no response has arrived by the deadline.
+    async fn attempt<T: Transferred>(
         &self,
+        key: &Key,
+        class: Class,
         deadline: Instant,
-        response: impl Future<Output = Result<T, RequestError>>,
+        request: impl Future<Output = Result<T, RequestError>>,
     ) -> Option<Result<T, RequestError>> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let response = runtime::timeout(left, response).await?;
+        let sent = async {
+            let permit = self.limit.permit(class).await?;
+            let attempt = self.meter.begin(key);
+            let response = SENDER.scope((self.meter.clone(), key.clone()), request);
+            let response = response.await;
+            attempt.end(&response);
+            permit.release(&response);
+            response
+        };
+        let response = runtime::timeout(left, sent).await?;
         let is_unreachable = matches!(
             &response,
             Err(RequestError::Failed(failed)) if failed.kind == FailureKind::Unreachable
@@ -119,11 +136,12 @@ impl Retry {
         }
         log::debug!("{key}: {}; again in {pause:.1?}", failed.what);
         runtime::sleep(pause).await;
-        self.counters.retried(key);
+        self.meter.counters.retried(key);
         Ok(())
     }
 
-    async fn ask<T, F: Future<Output = Result<T, RequestError>>>(
+    /// Requests attributes or names.
+    async fn ask<T: Transferred, F: Future<Output = Result<T, RequestError>>>(
         &self,
         key: &Key,
         ask: impl Fn() -> F,
@@ -132,7 +150,7 @@ impl Retry {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.attempt(deadline, ask()).await {
+            match self.attempt(key, Class::Name, deadline, ask()).await {
                 None => return Err(self.timed_out(attempts)),
                 Some(Err(RequestError::Failed(failed))) => {
                     self.pause(key, attempts, failed, (begun, deadline)).await?;
@@ -174,6 +192,8 @@ fn rest_of(get: &Get, have: &Got) -> Option<Get> {
         cached: None,
         piece_bytes: get.piece_bytes,
         early: None,
+        // The bytes that were published before are gone.
+        arrival: None,
     })
 }
 
@@ -192,8 +212,11 @@ impl Remote for Retry {
             loop {
                 attempts += 1;
                 let next = have.as_ref().and_then(|have| rest_of(get, have));
-                let response = self.inner.get(next.as_ref().unwrap_or(get));
-                let mut failed = match self.attempt(deadline, response).await {
+                let request = next.as_ref().unwrap_or(get);
+                let class = self.limit.class_of(request);
+                let response = self.inner.get(request);
+                let response = self.attempt(&get.key, class, deadline, response).await;
+                let mut failed = match response {
                     None => return Err(self.timed_out(attempts)),
                     Some(Ok(got)) => return joined(have, next.is_some(), got),
                     Some(Err(RequestError::Failed(failed))) => failed,
@@ -231,7 +254,9 @@ fn joined(have: Option<Got>, is_rest: bool, more: Got) -> Result<Got, RequestErr
 
 #[cfg(test)]
 mod tests {
+    use super::super::transfer_stats::Counters;
     use super::*;
+    use crate::store::KeyClasses;
     use std::sync::Mutex;
 
     type Script = Vec<Result<Got, RequestError>>;
@@ -282,11 +307,16 @@ mod tests {
     fn ask(script: Script, retries: u32) -> (Result<Got, RequestError>, Vec<Get>, Arc<Counters>) {
         let scripted = Arc::new(Scripted(Mutex::new(script), Mutex::default()));
         let counters = Arc::new(Counters::default());
+        let meter = Meter {
+            counters: Arc::clone(&counters),
+            clock: Arc::default(),
+        };
         let retry = Retry::new(
             Arc::clone(&scripted) as _,
+            Arc::new(RequestLimit::new(1, KeyClasses::default())),
+            meter,
             retries,
             Duration::from_secs(2),
-            Arc::clone(&counters),
         );
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

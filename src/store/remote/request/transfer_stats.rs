@@ -1,19 +1,16 @@
 //! Counts network transfers, in total and below each prefix.
 //!
-//! The clients report every request that they send ([`request_sent`]); its result is counted by a decorator
-//! ([`Counted`]).
+//! The clients report every request that they send ([`request_sent`]) while an attempt is in flight ([`Meter`]), which
+//! counts its result.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use http::header::{DATE, HeaderMap};
 
-use super::{Get, Got, List, Meta, Page, Remote, RequestError};
+use super::{Got, Meta, Page, RequestError};
 use crate::clock::Instant;
 use crate::latency::{Latencies, LatencyCounts};
 use crate::store::{DiskCounters, Key, KeyClasses};
@@ -226,34 +223,70 @@ impl ServerClock {
     }
 }
 
+/// Counts the requests of one source, and reads its clock. Clones share both.
+#[derive(Debug, Clone)]
+pub(in crate::store::remote) struct Meter {
+    pub(in crate::store::remote) counters: Arc<Counters>,
+    pub(in crate::store::remote) clock: Arc<ServerClock>,
+}
+
 tokio::task_local! {
-    /// The counters, the clock and the key for which requests are being sent.
-    static SENDER: (Arc<Counters>, Arc<ServerClock>, Key);
+    /// The meter and the key for which requests are being sent.
+    pub(super) static SENDER: (Meter, Key);
 }
 
 /// Counts a request that is sent: the original one, or one that follows a redirect.
 pub(in crate::store::remote) fn request_sent() {
-    // Outside of `Counted` requests are not counted.
-    let _ = SENDER.try_with(|(counters, _, key)| counters.request_sent(key));
+    // Outside of an attempt requests are not counted.
+    let _ = SENDER.try_with(|(meter, key)| meter.counters.request_sent(key));
 }
 
 /// Reads the clock of the source from the headers of a response.
 pub(in crate::store::remote) fn headers_received(headers: &HeaderMap) {
     let date = headers.get(DATE).and_then(|date| date.to_str().ok());
     if let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) {
-        // Outside of `Counted` the clock is not needed.
-        let _ = SENDER.try_with(|(_, clock, _)| clock.set(date));
+        // Outside of an attempt the clock is not needed.
+        let _ = SENDER.try_with(|(meter, _)| meter.clock.set(date));
     }
 }
 
-/// A request in flight; if it is dropped before the response, it counts as an error.
-struct RequestGuard<'a> {
+impl Meter {
+    /// Begins to measure an attempt.
+    pub(super) fn begin<'a>(&'a self, key: &'a Key) -> MeteredAttempt<'a> {
+        MeteredAttempt {
+            counters: &self.counters,
+            key,
+            begun: Instant::now(),
+            is_complete: false,
+        }
+    }
+}
+
+/// An attempt in flight; if it is dropped before the response, it counts as an error.
+pub(super) struct MeteredAttempt<'a> {
     counters: &'a Counters,
     key: &'a Key,
+    begun: Instant,
     is_complete: bool,
 }
 
-impl Drop for RequestGuard<'_> {
+impl MeteredAttempt<'_> {
+    /// Counts the response.
+    pub(super) fn end<T: Transferred>(mut self, response: &Result<T, RequestError>) {
+        self.counters.latencies.record(self.begun.elapsed());
+        self.is_complete = true;
+        let bytes = match response {
+            Ok(response) => response.transferred_bytes(),
+            Err(RequestError::Failed(failed)) => {
+                (failed.partial.as_ref()).map_or(0, |partial| partial.transferred_bytes())
+            }
+            Err(_) => 0,
+        };
+        self.counters.completed(self.key, bytes, response);
+    }
+}
+
+impl Drop for MeteredAttempt<'_> {
     fn drop(&mut self) {
         if !self.is_complete {
             self.counters.cancelled(self.key);
@@ -261,72 +294,23 @@ impl Drop for RequestGuard<'_> {
     }
 }
 
-/// A source whose requests are counted.
-#[derive(Debug)]
-pub(in crate::store::remote) struct Counted {
-    inner: Arc<dyn Remote>,
-    counters: Arc<Counters>,
-    clock: Arc<ServerClock>,
-}
-
-impl Counted {
-    pub(in crate::store::remote) fn new(
-        inner: Arc<dyn Remote>,
-        counters: Arc<Counters>,
-        clock: Arc<ServerClock>,
-    ) -> Self {
-        Self {
-            inner,
-            counters,
-            clock,
-        }
-    }
-
-    async fn count_request<T>(
-        &self,
-        key: &Key,
-        request: impl Future<Output = Result<T, RequestError>>,
-        bytes: impl FnOnce(&Result<T, RequestError>) -> usize,
-    ) -> Result<T, RequestError> {
-        let mut guard = RequestGuard {
-            counters: &self.counters,
-            key,
-            is_complete: false,
-        };
-        let counters = Arc::clone(&self.counters);
-        let sender = (counters, Arc::clone(&self.clock), key.clone());
-        let begun = Instant::now();
-        let response = SENDER.scope(sender, request).await;
-        self.counters.latencies.record(begun.elapsed());
-        guard.is_complete = true;
-        self.counters
-            .completed(key, bytes(&response) as u64, &response);
-        response
+/// A response, of whose bytes those of a value are counted.
+pub(super) trait Transferred {
+    /// Returns the number of bytes of a value.
+    fn transferred_bytes(&self) -> u64 {
+        0
     }
 }
 
-impl Remote for Counted {
-    fn get<'a>(&'a self, get: &'a Get) -> BoxFuture<'a, Result<Got, RequestError>> {
-        let bytes = |response: &Result<Got, RequestError>| match response {
-            Ok(got) => got.bytes.len(),
-            Err(RequestError::Failed(failed)) => {
-                failed.partial.as_ref().map_or(0, |got| got.bytes.len())
-            }
-            Err(_) => 0,
-        };
-        self.count_request(&get.key, self.inner.get(get), bytes)
-            .boxed()
-    }
-
-    fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Meta, RequestError>> {
-        self.count_request(key, self.inner.head(key), |_| 0).boxed()
-    }
-
-    fn list<'a>(&'a self, list: &'a List) -> BoxFuture<'a, Result<Page, RequestError>> {
-        self.count_request(&list.prefix, self.inner.list(list), |_| 0)
-            .boxed()
+impl Transferred for Got {
+    fn transferred_bytes(&self) -> u64 {
+        self.bytes.len() as u64
     }
 }
+
+impl Transferred for Meta {}
+
+impl Transferred for Page {}
 
 #[cfg(test)]
 mod tests {

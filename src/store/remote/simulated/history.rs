@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) struct Value {
     pub(crate) bytes: Arc<Vec<u8>>,
     /// The entity tag, with quotes.
-    pub(super) etag: String,
+    pub(crate) etag: String,
     /// When it was written.
     pub(super) since: Duration,
 }
@@ -32,11 +32,24 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// Returns the history of keys that never change.
+    pub(crate) fn of_values(values: impl IntoIterator<Item = (String, Arc<Vec<u8>>)>) -> Self {
+        let mut history = Self::default();
+        for (key, bytes) in values {
+            history.push(&key, Some(bytes), Duration::ZERO);
+        }
+        history
+    }
+
     pub(super) fn write(&mut self, key: &str, bytes: Option<Vec<u8>>, now: Duration) {
+        self.push(key, bytes.map(Arc::new), now);
+    }
+
+    fn push(&mut self, key: &str, bytes: Option<Arc<Vec<u8>>>, now: Duration) {
         self.writes += 1;
         let etag = format!("\"v{}\"", self.writes);
         let value = bytes.map(|bytes| Value {
-            bytes: Arc::new(bytes),
+            bytes,
             etag,
             since: now,
         });
@@ -58,6 +71,12 @@ impl History {
     /// Returns the present value of a key.
     pub(crate) fn present(&self, key: &str) -> Option<&Value> {
         self.keys.get(key)?.last()?.value.as_ref()
+    }
+
+    /// Returns all values that a key has had.
+    pub(crate) fn values(&self, key: &str) -> impl DoubleEndedIterator<Item = &Value> {
+        let versions = self.keys.get(key).into_iter().flatten();
+        versions.filter_map(|version| version.value.as_ref())
     }
 
     /// Returns all present values.

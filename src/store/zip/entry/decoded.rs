@@ -36,7 +36,7 @@ impl ZipObject {
     pub(super) fn check_memory(&self) -> Result<(), StoreError> {
         let entry_bytes = self.node().size_bytes();
         match entry_bytes > self.archive.options.memory_limit_bytes {
-            true => Err(self.no_memory(entry_bytes)),
+            true => Err(self.exceeds_limit(entry_bytes)),
             false => Ok(()),
         }
     }

@@ -175,33 +175,79 @@ impl ZipObject {
         if self.is_verified_first(size) {
             self.fetch_and_verify(reader).await?;
         }
-        let data = match self.node().header_length() {
-            // One request for header and data costs less than the bytes between them.
-            None if offset <= NEAR_HEADER_BYTES => {
-                let end = in_memory(offset)?.saturating_add(size);
-                let (bytes, header) = self.fetch_header(reader, end).await?;
-                let end = header.saturating_add(end);
-                Data::Shared(bytes, end.saturating_sub(size)..end)
-            }
-            _ => {
-                let data = self.fetch_data_start(reader).await?;
-                let at = data.saturating_add(offset);
-                match self.is_exact || size == 0 {
-                    true => Data::Shared(self.fetch(reader, at, size).await?, 0..size),
-                    false => {
-                        let span = data..data.saturating_add(self.node().size_bytes());
-                        self.keep_span(&**reader, &span);
-                        let read = reader.read_within(at, size, span).await;
-                        read.map_err(|error| self.archive_error(error))?
-                    }
-                }
-            }
+        let data = match self.is_exact || size == 0 {
+            true => self.fetch_range(reader, offset, size).await?,
+            false => self.read_in_blocks(reader, offset, size).await?,
         };
         self.update_crc(offset, data.bytes(&[])?)?;
         Ok(data)
     }
 
-    /// Fetches a whole stored entry and verifies its checksum.
+    /// Fetches a range of a stored entry, with the local header if it is not verified yet and near.
+    async fn fetch_range(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data, StoreError> {
+        match self.node().header_length() {
+            // One request for header and data costs less than the bytes between them.
+            None if offset <= NEAR_HEADER_BYTES => {
+                let end = in_memory(offset)?.saturating_add(size);
+                let (bytes, header) = self.fetch_header(reader, end).await?;
+                let end = header.saturating_add(end);
+                Ok(Data::Shared(bytes, end.saturating_sub(size)..end))
+            }
+            _ => {
+                let data = self.fetch_data_start(reader).await?;
+                let at = data.saturating_add(offset);
+                let bytes = self.fetch(reader, at, size).await?;
+                Ok(Data::Shared(bytes, 0..size))
+            }
+        }
+    }
+
+    /// Reads a range of a stored entry like one of a file, in blocks. These begin at the local header and not at the data,
+    /// so that they are the same ones for each reader and each process that shares a disk cache, whatever it reads first.
+    async fn read_in_blocks(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data, StoreError> {
+        let start = self.node().header_offset();
+        if self.node().header_length().is_none() && offset <= NEAR_HEADER_BYTES {
+            let end = in_memory(offset)?.saturating_add(size);
+            let length = self.first_read_bytes(end);
+            let data = self.read_span(reader, start, length).await?;
+            let bytes = data.bytes(&[])?;
+            let header_bytes = self.header_bytes(bytes)?;
+            if header_bytes.saturating_add(end) <= bytes.len() {
+                self.verify_header(part(bytes, 0..header_bytes)?)?;
+                return Ok(data.cut(header_bytes.saturating_add(end - size), size));
+            }
+            // The extra field is longer than usual.
+        }
+        let data_start = self.fetch_data_start(reader).await?;
+        let at = data_start.saturating_add(offset);
+        self.read_span(reader, at, size).await
+    }
+
+    /// Reads bytes of the archive that belong to this entry in blocks, with readahead up to the end of the entry.
+    async fn read_span(&self, reader: &Reader, at: u64, length: usize) -> Result<Data, StoreError> {
+        let node = self.node();
+        let start = node.header_offset();
+        let usual_bytes = self.first_read_bytes(in_memory(node.size_bytes())?) as u64;
+        let header_bytes = node.header_length().unwrap_or(0);
+        let span_bytes = usual_bytes.max(header_bytes.saturating_add(node.size_bytes()));
+        let span = start..start.saturating_add(span_bytes);
+        self.keep_span(&**reader, &span);
+        let read = reader.read_within(at, length, span).await;
+        read.map_err(|error| self.archive_error(error))
+    }
+
+    /// Fetches a whole stored entry and verifies its checksum. The bytes that other reads want from a disk cache are
+    /// those of the same blocks.
     async fn fetch_and_verify(&self, reader: &Reader) -> Result<(), StoreError> {
         let start = self.fetch_data_start(reader).await?;
         let size = self.node().size_bytes();
@@ -210,22 +256,30 @@ impl ZipObject {
         while done < size {
             let length = in_memory((size - done).min(VERIFIED_PART_BYTES))?;
             let at = start.saturating_add(done);
-            crc.update(&self.fetch(reader, at, length).await?);
+            if self.is_exact || !reader.is_on_disk() {
+                crc.update(&self.fetch(reader, at, length).await?);
+            } else {
+                crc.update(self.read_span(reader, at, length).await?.bytes(&[])?);
+            }
             done = done.saturating_add(length as u64);
         }
         self.verify_crc(crc.sum())
     }
 
-    /// Fetches all compressed bytes, with the local header if it is not verified yet.
+    /// Fetches all compressed bytes with the local header, although that may be verified already: processes that share a
+    /// disk cache find only the ranges that each of them fetches.
     async fn fetch_compressed(&self, reader: &Reader) -> Result<Window, StoreError> {
         let node = self.node();
         let length = self.compressed_bytes()?;
-        let (bytes, start) = match node.header_length() {
-            Some(header) => {
+        let usual_bytes = self.first_read_bytes(length) as u64;
+        let is_longer = |header: &u64| header.saturating_add(length as u64) > usual_bytes;
+        let (bytes, start) = match node.header_length().filter(is_longer) {
+            // Header and data would take two requests.
+            Some(header) if !reader.is_on_disk() => {
                 let at = node.header_offset().saturating_add(header);
                 (self.fetch(reader, at, length).await?, 0)
             }
-            None => self.fetch_header(reader, length).await?,
+            _ => self.fetch_header(reader, length).await?,
         };
         Ok(Window {
             start: 0,

@@ -8,9 +8,10 @@ use super::name_table::{NameTable, NameTableError};
 use super::record::{data_end, is_valid_key, path_of, unix_seconds};
 
 use super::{Directory, EntryMethod, HIDDEN_FILES, INVALID_NAMES, Node, ZipIndex, name_of};
+use crate::fallible::{self, List, NoMemory};
 use crate::machine;
-use crate::store::Position;
 use crate::store::zip::{ZipError, ZipOptions};
+use crate::store::{Position, StoreError};
 
 /// Bytes reserved per entry before the directory is read: node, order, hash table and hash, name.
 const BYTES_PER_ENTRY: u64 = 88;
@@ -48,11 +49,9 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     if need > options.memory_limit_bytes || claimed >= u64::from(u32::MAX) {
         return Err(too_large(need));
     }
-    let exhausted = || too_large(need);
     let mut read = |names| -> Result<Builder, ZipError> {
         let claimed_entries = usize::try_from(claimed).unwrap_or(0);
-        let mut builder = Builder::new(claimed_entries, archive.directory_offset(), split, names)
-            .ok_or_else(exhausted)?;
+        let mut builder = Builder::new(claimed_entries, archive.directory_offset(), split, names)?;
         let mut records = archive.entries(buffer);
         let mut count: u64 = 0;
         while let Some(record) = records
@@ -60,7 +59,7 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
             .map_err(|e| ZipError::BadDirectory(format!("entry {count} of {claimed}: {e}")))?
         {
             count = count.saturating_add(1);
-            builder.add(&record);
+            builder.add(&record)?;
             let taken = builder.bytes().saturating_add(held_bytes);
             if taken > options.memory_limit_bytes {
                 return Err(too_large(taken));
@@ -76,10 +75,16 @@ pub(in crate::store::zip) fn build<R: ReaderAt>(
     };
     match read(NameUniqueness::Assumed)?.finish() {
         Ok(directory) => Ok(directory),
-        Err(NameTableError::Duplicate) => read(NameUniqueness::Checked)?
-            .finish()
-            .map_err(|_| exhausted()),
-        Err(NameTableError::Exhausted) => Err(exhausted()),
+        Err(NameTableError::Duplicate) => match read(NameUniqueness::Checked)?.finish() {
+            Ok(directory) => Ok(directory),
+            Err(NameTableError::NoMemory(failure)) => Err(failure.into()),
+            Err(NameTableError::Duplicate) => {
+                let what =
+                    "names of an archive are not unique after their duplicates were replaced";
+                Err(ZipError::Source(StoreError::internal(what)))
+            }
+        },
+        Err(NameTableError::NoMemory(failure)) => Err(failure.into()),
     }
 }
 
@@ -119,13 +124,22 @@ struct Builder {
 }
 
 impl Builder {
-    /// Creates a builder for `claimed` entries; `None` if memory cannot be allocated.
-    fn new(claimed: usize, data_end: u64, split: bool, names: NameUniqueness) -> Option<Self> {
+    /// Creates a builder for `claimed` entries.
+    ///
+    /// # Errors
+    /// Memory could not be allocated.
+    fn new(
+        claimed: usize,
+        data_end: u64,
+        split: bool,
+        names: NameUniqueness,
+    ) -> Result<Self, NoMemory> {
         let mut nodes = Vec::new();
-        nodes.try_reserve(claimed.saturating_add(16)).ok()?;
+        let most = claimed.saturating_add(16);
+        (nodes.try_reserve_exact(most)).map_err(|_| NoMemory::of::<Node>(most))?;
         let table = match names {
             NameUniqueness::Assumed => NameTable::default(),
-            NameUniqueness::Checked => NameTable::with_capacity(claimed).ok()?,
+            NameUniqueness::Checked => NameTable::with_capacity(claimed)?,
         };
         let mut index = ZipIndex {
             nodes,
@@ -135,7 +149,7 @@ impl Builder {
             open_infallible: !split,
         };
         index.nodes.push(Node::directory(0, 0, 0));
-        Some(Self {
+        Ok(Self {
             index,
             data_end,
             split,
@@ -153,14 +167,14 @@ impl Builder {
         (self.index.nodes.len().saturating_mul(node)).saturating_add(self.index.names.len()) as u64
     }
 
-    fn add(&mut self, record: &ZipFileHeaderRecord<'_>) {
+    fn add(&mut self, record: &ZipFileHeaderRecord<'_>) -> Result<(), NoMemory> {
         let raw = record.file_path();
         let raw: &[u8] = raw.as_ref();
         let path = path_of(record, raw);
         let (path, is_directory) = match &*path {
             [path @ .., b'/'] => (path, true),
             // The root, as `./`.
-            [] if !raw.is_empty() => return,
+            [] if !raw.is_empty() => return Ok(()),
             path => (path, false),
         };
         if !is_valid_key(path)
@@ -170,15 +184,15 @@ impl Builder {
             let name = raw.get(..80).unwrap_or(raw);
             let first = || name.escape_ascii().to_string();
             self.counts.first_invalid.get_or_insert_with(first);
-            return;
+            return Ok(());
         }
         let modified = u32::try_from(unix_seconds(record)).unwrap_or(0);
         if is_directory {
-            let at = self.directory(path);
+            let at = self.directory(path)?;
             if let Some(node) = self.index.nodes.get_mut(at as usize) {
                 node.modified_unix = modified;
             }
-            return;
+            return Ok(());
         }
         let cut = path.iter().rposition(|b| *b == b'/');
         let (directory, name) = match cut {
@@ -188,7 +202,7 @@ impl Builder {
             ),
             None => (&b""[..], path),
         };
-        let parent = self.directory(directory);
+        let parent = self.directory(directory)?;
         let node = self.file(record, raw.len(), parent, modified);
         // An empty file is never read, so it is checked when it is opened.
         self.index.open_infallible &= node.method.is_readable() && node.size_bytes > 0;
@@ -199,9 +213,10 @@ impl Builder {
         match there {
             Some(there) => self.replace(there, node),
             None => {
-                self.insert(parent, name, node);
+                self.insert(parent, name, node)?;
             }
         }
+        Ok(())
     }
 
     /// Returns the node of a file, checked as far as possible without its local header.
@@ -270,9 +285,9 @@ impl Builder {
     }
 
     /// Returns the index of a directory, adding it and its parents if they are missing.
-    fn directory(&mut self, path: &[u8]) -> u32 {
+    fn directory(&mut self, path: &[u8]) -> Result<u32, NoMemory> {
         if path == self.last_directory.0 {
-            return self.last_directory.1;
+            return Ok(self.last_directory.1);
         }
         let mut at = 0;
         for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
@@ -288,13 +303,13 @@ impl Builder {
                     }
                     child.0
                 }
-                None => self.insert(at, name, Node::directory(0, 0, at)),
+                None => self.insert(at, name, Node::directory(0, 0, at))?,
             };
         }
         self.last_directory.0.clear();
         self.last_directory.0.extend_from_slice(path);
         self.last_directory.1 = at;
-        at
+        Ok(at)
     }
 
     /// Handles a second entry with the same name: the last one counts, and a directory wins over a file.
@@ -318,21 +333,30 @@ impl Builder {
         }
     }
 
-    fn insert(&mut self, parent: u32, name: &[u8], mut node: Node) -> u32 {
+    fn insert(&mut self, parent: u32, name: &[u8], mut node: Node) -> Result<u32, NoMemory> {
         let index = &mut self.index;
+        (index.names.try_reserve(name.len()))
+            .map_err(|_| NoMemory::of::<u8>(index.names.len().saturating_add(name.len())))?;
+        let length = index.nodes.len();
+        if length == index.nodes.capacity() {
+            // More directories than claimed entries; a list of twice the length would waste memory.
+            let more = length / 8 + 16;
+            (index.nodes.try_reserve_exact(more))
+                .map_err(|_| NoMemory::of::<Node>(length.saturating_add(more)))?;
+        }
         // Both conversions succeed: names end below 4 GiB and components have at most 255 bytes (see `add`).
         node.name_start = u32::try_from(index.names.len()).unwrap_or(u32::MAX);
         node.name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
         node.parent = parent;
-        let at = u32::try_from(index.nodes.len()).unwrap_or(u32::MAX);
+        let at = u32::try_from(length).unwrap_or(u32::MAX);
         index.names.extend_from_slice(name);
         let is_directory = node.method == EntryMethod::Directory;
         index.nodes.push(node);
         if self.names == NameUniqueness::Checked || is_directory {
             let name_of = name_of(&index.nodes, &index.names);
-            index.by_name.insert(at, name_of);
+            index.by_name.insert(at, name_of)?;
         }
-        at
+        Ok(at)
     }
 
     fn finish(mut self) -> Result<Directory, NameTableError> {
@@ -341,11 +365,11 @@ impl Builder {
             let name_of = name_of(&index.nodes, &index.names);
             index.by_name = NameTable::of_nodes(index.nodes.len(), machine::cores(), name_of)?;
         }
-        self.order_children();
+        self.order_children()?;
         let overlapping = if self.ascending {
             0
         } else {
-            self.mark_overlaps()
+            self.mark_overlaps()?
         };
         self.index.open_infallible &= overlapping == 0;
         let mut notes = Vec::new();
@@ -393,8 +417,8 @@ impl Builder {
                 unreadable.saturating_sub(overlapping)
             ));
         }
-        self.index.names.shrink_to_fit();
-        self.index.nodes.shrink_to_fit();
+        self.index.names = fallible::compact(self.index.names);
+        self.index.nodes = fallible::compact(self.index.nodes);
         Ok(Directory {
             index: self.index,
             data_end: self.data_end,
@@ -403,13 +427,10 @@ impl Builder {
     }
 
     /// Groups nodes by their directory, in the order of the archive (a counting sort).
-    fn order_children(&mut self) {
+    fn order_children(&mut self) -> Result<(), NoMemory> {
         let ZipIndex { nodes, order, .. } = &mut self.index;
-        let links: Vec<(u32, bool)> = nodes
-            .iter()
-            .skip(1)
-            .map(|node| (node.parent, node.method == EntryMethod::Directory))
-            .collect();
+        let link = |node: &Node| (node.parent, node.method == EntryMethod::Directory);
+        let links = fallible::collect(nodes.iter().skip(1).map(link))?;
         for (parent, is_directory) in &links {
             if let Some(parent) = nodes.get_mut(*parent as usize) {
                 parent.compressed_bytes = parent.compressed_bytes.saturating_add(1);
@@ -425,7 +446,7 @@ impl Builder {
             first = first.saturating_add(node.compressed_bytes);
             node.compressed_bytes = 0;
         }
-        order.resize(links.len(), Position(0));
+        *order = fallible::repeat(Position(0), links.len())?;
         for (child, (parent, _)) in (1_u32..).zip(links) {
             let Some(parent) = nodes.get_mut(parent as usize) else {
                 continue;
@@ -439,17 +460,18 @@ impl Builder {
                 *slot = Position(child);
             }
         }
+        Ok(())
     }
 
     /// Marks files whose bytes, including the local header, overlap another file's; returns their number.
-    fn mark_overlaps(&mut self) -> usize {
-        let mut files: Vec<(u64, u32)> = (0_u32..)
+    fn mark_overlaps(&mut self) -> Result<usize, NoMemory> {
+        let files = (0_u32..)
             .zip(&self.index.nodes)
             .filter(|(_, node)| node.method.number().is_some())
-            .map(|(at, node)| (node.header_offset, at))
-            .collect();
+            .map(|(at, node)| (node.header_offset, at));
+        let mut files = fallible::collect(files)?;
         files.sort_unstable();
-        let mut marked = Vec::new();
+        let mut marked = List::default();
         let (mut furthest, mut owner) = (0, 0);
         for (start, at) in files {
             let node = self.index.node(Position(at));
@@ -462,6 +484,7 @@ impl Builder {
                 (furthest, owner) = (end, at);
             }
         }
+        let mut marked = marked.finish()?;
         marked.sort_unstable();
         marked.dedup();
         for at in &marked {
@@ -469,7 +492,7 @@ impl Builder {
                 node.method = EntryMethod::Overlapping;
             }
         }
-        marked.len()
+        Ok(marked.len())
     }
 }
 

@@ -7,6 +7,9 @@ use std::thread;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::fallible::{self, NoMemory};
+use crate::sync::Mutex;
+
 /// Number of parts; a power of two.
 const PARTS: usize = 16;
 /// With fewer nodes than this, starting threads takes longer than they save.
@@ -19,9 +22,15 @@ pub(super) const BYTES_PER_NODE: u64 = 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NameTableError {
     /// Memory could not be allocated.
-    Exhausted,
+    NoMemory(NoMemory),
     /// Two nodes of one directory have the same name.
     Duplicate,
+}
+
+impl From<NoMemory> for NameTableError {
+    fn from(failure: NoMemory) -> Self {
+        Self::NoMemory(failure)
+    }
 }
 
 /// Node numbers by the hash of parent and name; the caller compares the names.
@@ -33,13 +42,16 @@ pub(super) struct NameTable {
 
 impl NameTable {
     /// Creates a table with capacity for `nodes`.
-    pub(super) fn with_capacity(nodes: usize) -> Result<Self, NameTableError> {
+    ///
+    /// # Errors
+    /// Memory could not be allocated.
+    pub(super) fn with_capacity(nodes: usize) -> Result<Self, NoMemory> {
         let mut table = Self::default();
         // Part lengths differ by far less than an eighth, unless all of them are short.
         let each = nodes / PARTS;
         for part in &mut table.parts {
             part.try_reserve(each + each / 8, |_| 0)
-                .map_err(|_| NameTableError::Exhausted)?;
+                .map_err(|_| no_memory(nodes))?;
         }
         Ok(table)
     }
@@ -51,11 +63,7 @@ impl NameTable {
         name_of: impl Fn(u32) -> (u32, &'a [u8]) + Sync,
     ) -> Result<Self, NameTableError> {
         let mut table = Self::with_capacity(nodes)?;
-        let mut hashes: Vec<u64> = Vec::new();
-        hashes
-            .try_reserve_exact(nodes)
-            .map_err(|_| NameTableError::Exhausted)?;
-        hashes.resize(nodes, 0);
+        let mut hashes = fallible::repeat(0_u64, nodes)?;
         let threads = threads.clamp(1, (nodes / MIN_NODES_PER_THREAD).clamp(1, PARTS));
         let Self { parts, hasher } = &mut table;
         let (hasher, name_of) = (&*hasher, &name_of);
@@ -67,7 +75,7 @@ impl NameTable {
         });
         let hashes = &hashes[..];
         let hash_of = |&node: &u32| hashes.get(node as usize).copied().unwrap_or_default();
-        let has_duplicate = AtomicBool::new(false);
+        let (has_duplicate, is_exhausted) = (AtomicBool::new(false), AtomicBool::new(false));
         let share = PARTS.div_ceil(threads);
         on_threads(parts.chunks_mut(share).enumerate(), |(at, parts)| {
             for (node, &hash) in hashes.iter().enumerate().skip(1) {
@@ -77,6 +85,11 @@ impl NameTable {
                 };
                 let node = number(node);
                 let is_same = |&other: &u32| name_of(other) == name_of(node);
+                // A part that is longer than expected.
+                if part.try_reserve(1, hash_of).is_err() {
+                    is_exhausted.store(true, Ordering::Relaxed);
+                    return;
+                }
                 match part.entry(hash, is_same, hash_of) {
                     Entry::Occupied(_) => has_duplicate.store(true, Ordering::Relaxed),
                     Entry::Vacant(place) => {
@@ -85,6 +98,9 @@ impl NameTable {
                 }
             }
         });
+        if is_exhausted.into_inner() {
+            return Err(no_memory(nodes).into());
+        }
         if has_duplicate.into_inner() {
             return Err(NameTableError::Duplicate);
         }
@@ -105,24 +121,47 @@ impl NameTable {
     }
 
     /// Adds a node; its name must not be in the table yet.
-    pub(super) fn insert<'a>(&mut self, node: u32, name_of: impl Fn(u32) -> (u32, &'a [u8])) {
+    ///
+    /// # Errors
+    /// Memory could not be allocated.
+    pub(super) fn insert<'a>(
+        &mut self,
+        node: u32,
+        name_of: impl Fn(u32) -> (u32, &'a [u8]),
+    ) -> Result<(), NoMemory> {
         let hash_of = |&node: &u32| self.hasher.hash_one(name_of(node));
         let hash = hash_of(&node);
         if let Some(part) = self.parts.get_mut(part_of(hash)) {
+            part.try_reserve(1, hash_of)
+                .map_err(|_| NoMemory::of::<u32>(part.len().saturating_add(1)))?;
             part.insert_unique(hash, node, hash_of);
         }
+        Ok(())
     }
 }
 
-/// Processes each share of work: the first on this thread, each other one on a thread of its own.
-fn on_threads<T: Send>(mut shares: impl Iterator<Item = T>, work: impl Fn(T) + Sync) {
-    let work = &work;
-    thread::scope(|scope| {
-        let own = shares.next();
-        for share in shares {
-            scope.spawn(move || work(share));
+/// The failure to allocate a table of `nodes`.
+fn no_memory(nodes: usize) -> NoMemory {
+    NoMemory((nodes as u64).saturating_mul(BYTES_PER_NODE))
+}
+
+/// Processes shares of work on this thread and on others, as many as there are shares if the system can start them.
+fn on_threads<T: Send>(shares: impl ExactSizeIterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let others = shares.len().saturating_sub(1);
+    let shares = Mutex::new(shares);
+    let next = || shares.lock().next();
+    let process = || {
+        while let Some(share) = next() {
+            work(share);
         }
-        own.into_iter().for_each(work);
+    };
+    thread::scope(|scope| {
+        for _ in 0..others {
+            if thread::Builder::new().spawn_scoped(scope, process).is_err() {
+                break;
+            }
+        }
+        process();
     });
 }
 
@@ -151,7 +190,7 @@ mod tests {
         let threaded = NameTable::of_nodes(nodes, 3, name_of(&names)).unwrap();
         let mut stepped = NameTable::default();
         for node in 1..number(nodes) {
-            stepped.insert(node, name_of(&names));
+            stepped.insert(node, name_of(&names)).unwrap();
         }
         for node in (1..number(nodes)).step_by(777) {
             let (parent, name) = name_of(&names)(node);

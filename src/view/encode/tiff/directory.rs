@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use super::blocks::Blocks;
 use super::field::{FieldValue, Flavour, put, put_word, tag};
+use crate::fallible::List;
+use crate::node::ContentError;
 use crate::zarr::ByteOrder;
 
 /// One image of a file.
@@ -105,10 +107,10 @@ pub(super) fn entries(
     below: &[u64],
     flavour: Flavour,
     order: ByteOrder,
-) -> Result<Vec<Entry>, String> {
+) -> Result<Vec<Entry>, ContentError> {
     let mut entries: Vec<Entry> = Vec::new();
     for (tag, values) in directory.fields() {
-        let (kind, count, bytes) = values.encode(order);
+        let (kind, count, bytes) = values.encode(order)?;
         entries.push(Entry {
             tag: *tag,
             kind,
@@ -117,7 +119,7 @@ pub(super) fn entries(
         });
     }
     let blocks = &directory.image.blocks;
-    let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
+    let (mut offsets, mut sizes) = (List::default(), List::default());
     let sizes_flavour = if directory.image.count_bytes() == 4 {
         Flavour::Classic
     } else {
@@ -145,11 +147,11 @@ pub(super) fn entries(
             tag,
             kind,
             count,
-            bytes,
+            bytes: bytes.finish()?,
         });
     }
     if !below.is_empty() {
-        let mut bytes = Vec::new();
+        let mut bytes = List::default();
         for offset in below {
             put_word(&mut bytes, order, flavour, *offset)?;
         }
@@ -158,7 +160,7 @@ pub(super) fn entries(
             // `IFD`, `IFD8`.
             kind: if flavour == Flavour::Classic { 13 } else { 18 },
             count: below.len() as u64,
-            bytes,
+            bytes: bytes.finish()?,
         });
     }
     entries.sort_by_key(|entry| entry.tag);
@@ -167,16 +169,16 @@ pub(super) fn entries(
 
 /// Appends a directory, followed by its values; `next` is the offset of the next directory.
 pub(super) fn push(
-    target: &mut Vec<u8>,
+    target: &mut List<u8>,
     entries: Vec<Entry>,
     next: u64,
     flavour: Flavour,
     order: ByteOrder,
-) -> Result<(), String> {
+) -> Result<(), ContentError> {
     let begin = target.len() as u64;
     let directory_bytes = flavour.directory_bytes(entries.len() as u64);
     let values_begin = (begin + directory_bytes).next_multiple_of(8);
-    let mut values: Vec<u8> = Vec::new();
+    let mut values = List::default();
     match flavour {
         Flavour::Classic => {
             let count = u16::try_from(entries.len()).map_err(|_| "too many tags")?;
@@ -190,18 +192,18 @@ pub(super) fn push(
         put_word(target, order, flavour, entry.count)?;
         let size = entry.bytes.len() as u64;
         if size <= flavour.word() {
-            target.extend(entry.bytes);
+            target.extend_from_slice(&entry.bytes);
             target.extend((size..flavour.word()).map(|_| 0));
             continue;
         }
         let values_at = values_begin + values.len() as u64;
         put_word(target, order, flavour, values_at)?;
-        values.extend(entry.bytes);
+        values.extend_from_slice(&entry.bytes);
         values.resize(values.len().next_multiple_of(8), 0);
     }
     put_word(target, order, flavour, next)?;
     let padding = values_begin - target.len() as u64;
     target.extend((0..padding).map(|_| 0));
-    target.extend(values);
+    target.extend_from_slice(&values.finish()?);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! TIFF 6.0, section 2 (types); BigTIFF is the same with 8 bytes for counts and offsets ("The BigTIFF File Format",
 //! Aware Systems; version 43).
 
+use crate::fallible::{List, NoMemory};
 use crate::zarr::ByteOrder;
 
 /// Tags, by their names in TIFF 6.0.
@@ -80,44 +81,54 @@ impl FieldValue {
     }
 
     /// Returns the number of the type, the count, and the bytes.
-    pub(super) fn encode(&self, order: ByteOrder) -> (u16, u64, Vec<u8>) {
-        let mut bytes = Vec::new();
-        match self {
+    ///
+    /// # Errors
+    /// The system has no memory for the bytes.
+    pub(super) fn encode(&self, order: ByteOrder) -> Result<(u16, u64, Vec<u8>), NoMemory> {
+        let mut bytes = List::default();
+        let (kind, count) = match self {
             Self::Shorts(values) => {
                 values
                     .iter()
                     .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
-                (3, values.len() as u64, bytes)
+                (3, values.len() as u64)
             }
-            Self::Bytes(values) => (1, values.len() as u64, values.clone()),
-            Self::Undefined(values) => (7, values.len() as u64, values.clone()),
+            Self::Bytes(values) => {
+                bytes.extend_from_slice(values);
+                (1, values.len() as u64)
+            }
+            Self::Undefined(values) => {
+                bytes.extend_from_slice(values);
+                (7, values.len() as u64)
+            }
             Self::Long(value) => {
                 put(&mut bytes, order, value.to_le_bytes());
-                (4, 1, bytes)
+                (4, 1)
             }
             Self::Longs(values) => {
                 values
                     .iter()
                     .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
-                (4, values.len() as u64, bytes)
+                (4, values.len() as u64)
             }
             Self::Rational(numerator, denominator) => {
                 put(&mut bytes, order, numerator.to_le_bytes());
                 put(&mut bytes, order, denominator.to_le_bytes());
-                (5, 1, bytes)
+                (5, 1)
             }
             Self::Doubles(values) => {
                 values
                     .iter()
                     .for_each(|v| put(&mut bytes, order, v.to_le_bytes()));
-                (12, values.len() as u64, bytes)
+                (12, values.len() as u64)
             }
             Self::Text(text) => {
-                bytes.extend(text.bytes());
+                bytes.extend_from_slice(text.as_bytes());
                 bytes.push(0);
-                (2, bytes.len() as u64, bytes)
+                (2, text.len() as u64 + 1)
             }
-        }
+        };
+        Ok((kind, count, bytes.finish()?))
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -174,11 +185,11 @@ impl Flavour {
 }
 
 /// Appends the bytes of a number, which are in little-endian order, in `order`.
-pub(super) fn put<const N: usize>(target: &mut Vec<u8>, order: ByteOrder, mut bytes: [u8; N]) {
+pub(super) fn put<const N: usize>(target: &mut List<u8>, order: ByteOrder, mut bytes: [u8; N]) {
     if order == ByteOrder::Big {
         bytes.reverse();
     }
-    target.extend(bytes);
+    target.extend_from_slice(&bytes);
 }
 
 /// Appends an offset, a size or a count.
@@ -186,7 +197,7 @@ pub(super) fn put<const N: usize>(target: &mut Vec<u8>, order: ByteOrder, mut by
 /// # Errors
 /// The file is a classic one, and the number takes more than 32 bits.
 pub(super) fn put_word(
-    target: &mut Vec<u8>,
+    target: &mut List<u8>,
     order: ByteOrder,
     flavour: Flavour,
     word: u64,

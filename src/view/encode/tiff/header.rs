@@ -5,6 +5,8 @@
 
 use super::directory::{Directory, Image, entries, push};
 use super::field::{FieldValue, Flavour, put, put_word};
+use crate::fallible::List;
+use crate::node::ContentError;
 use crate::view::file::layout::has_gap;
 use crate::zarr::ByteOrder;
 
@@ -81,7 +83,7 @@ impl<'a> FileContents<'a> {
 ///
 /// # Errors
 /// The tables exceed the limit, or the file would exceed 2^63 - 1 bytes.
-pub(super) fn encode(contents: FileContents<'_>, order: ByteOrder) -> Result<Header, String> {
+pub(super) fn encode(contents: FileContents<'_>, order: ByteOrder) -> Result<Header, ContentError> {
     let (starts, end) = starts(contents, Flavour::Classic)?;
     let (flavour, starts) = match u32::try_from(end) {
         Ok(_) => (Flavour::Classic, starts),
@@ -95,7 +97,10 @@ pub(super) fn encode(contents: FileContents<'_>, order: ByteOrder) -> Result<Hea
 ///
 /// # Errors
 /// As [`encode`]; or the first plane ends beyond 4 GiB.
-pub(super) fn encode_first(contents: FileContents<'_>, order: ByteOrder) -> Result<Header, String> {
+pub(super) fn encode_first(
+    contents: FileContents<'_>,
+    order: ByteOrder,
+) -> Result<Header, ContentError> {
     let (starts, _) = starts(contents, Flavour::Classic)?;
     write(contents, starts, Flavour::Classic, order)
 }
@@ -105,9 +110,9 @@ fn write(
     starts: Vec<u64>,
     flavour: Flavour,
     order: ByteOrder,
-) -> Result<Header, String> {
-    let mut bytes = Vec::new();
-    bytes.extend(match order {
+) -> Result<Header, ContentError> {
+    let mut bytes = List::default();
+    bytes.extend_from_slice(match order {
         ByteOrder::Little => b"II",
         ByteOrder::Big => b"MM",
     });
@@ -137,6 +142,7 @@ fn write(
         }
     }
     drop(chain);
+    let bytes = bytes.finish()?;
     Ok(Header { bytes, starts })
 }
 
@@ -317,8 +323,11 @@ mod tests {
     fn too_long_tables_are_errors() {
         let text = "a".repeat(17 << 20);
         let image = image(1, 16, ByteOrder::Little, vec![(1, FieldValue::Text(text))]);
-        let why = encode(of_images(&[&image]), ByteOrder::Little).unwrap_err();
-        assert!(why.contains("tables"), "{why}");
+        let why = encode(of_images(&[&image]), ByteOrder::Little);
+        assert!(
+            matches!(&why, Err(ContentError::Absent(why)) if why.contains("tables")),
+            "{why:?}"
+        );
         let mut image = self::image(1, 16, ByteOrder::Little, Vec::new());
         image.size_bytes = u64::MAX;
         assert!(encode(of_images(&[&image]), ByteOrder::Little).is_err());

@@ -3,6 +3,8 @@
 use rusqlite::{Connection, Error, ErrorCode, MAIN_DB, params};
 
 use super::super::genotypes::Variant;
+use crate::fallible::{List, NoMemory};
+use crate::node::ContentError;
 
 /// The number of bytes at the beginning of a file by which bgenix recognizes it.
 pub(super) const BEGINNING_BYTES: usize = 1000;
@@ -58,12 +60,16 @@ pub(super) fn database<'a>(
     rows: impl Iterator<Item = Result<(Variant<'a>, Place), String>>,
     metadata: &Metadata<'_>,
     most_bytes: u64,
-) -> Result<Vec<u8>, String> {
-    let failed = |error: Error| match error.sqlite_error_code() {
+) -> Result<Vec<u8>, ContentError> {
+    let why = |code, error: &Error| match code {
         Some(ErrorCode::DiskFull) => format!(
             "the index takes more than {most_bytes} bytes, an eighth of the memory limit: raise --memory-limit"
         ),
         _ => format!("the index cannot be made: SQLite: {error}"),
+    };
+    let failed = |error: Error| match error.sqlite_error_code() {
+        Some(ErrorCode::OutOfMemory) => NoMemory(PAGE_BYTES).into(),
+        code => ContentError::Absent(why(code, &error)),
     };
     let mut connection = Connection::open_in_memory().map_err(failed)?;
     let pages = (most_bytes / PAGE_BYTES).max(1);
@@ -91,7 +97,9 @@ pub(super) fn database<'a>(
     drop(insert);
     connection.execute_batch("COMMIT").map_err(failed)?;
     let database = connection.serialize(MAIN_DB).map_err(failed)?;
-    Ok(database.to_vec())
+    let mut bytes = List::default();
+    bytes.extend_from_slice(&database);
+    Ok(bytes.finish()?)
 }
 
 fn insert_metadata(connection: &Connection, metadata: &Metadata<'_>) -> rusqlite::Result<()> {
@@ -158,10 +166,16 @@ mod tests {
 
     #[test]
     fn databases_above_the_limit_and_wrong_variants_are_errors() {
-        let error = database(rows(10_000), &METADATA, 64 << 10).unwrap_err();
-        assert!(error.contains("more than 65536 bytes"), "{error}");
+        let error = database(rows(10_000), &METADATA, 64 << 10);
+        let is_too_long = |why: &str| why.contains("more than 65536 bytes");
+        assert!(
+            matches!(&error, Err(ContentError::Absent(why)) if is_too_long(why)),
+            "{error:?}"
+        );
         let wrong = std::iter::once(Err("variant 0 has no alleles".to_owned()));
-        let error = database(wrong, &METADATA, 1 << 20).unwrap_err();
-        assert_eq!(error, "variant 0 has no alleles");
+        let error = database(wrong, &METADATA, 1 << 20);
+        assert!(
+            matches!(error, Err(ContentError::Absent(why)) if why == "variant 0 has no alleles")
+        );
     }
 }

@@ -13,6 +13,8 @@ use super::block::{Block, Buffers};
 use super::index::Place;
 use super::zlib::{Window, push_stream};
 use crate::array::{ArrayReader, Selection, ServedVersions};
+use crate::fallible::List;
+use crate::node::ContentError;
 use crate::runtime::leave_session_thread;
 use crate::store::{Data, StoreError, in_memory, part, part_mut};
 use crate::view::file::layout::SegmentSlice;
@@ -44,25 +46,26 @@ impl Records {
         block: Block,
         has_phases: bool,
         most_bytes: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ContentError> {
         let kept = variants.kept();
-        let (mut heads, mut ends) = (Vec::new(), Vec::new());
+        let (mut heads, mut ends) = (List::default(), List::default());
         for index in kept.indices() {
             push_head(&variants.at(index)?, &mut heads)
                 .map_err(|why| format!("variant {index} has {why}"))?;
             ends.push(heads.len() as u64);
             let bytes = (heads.capacity() + ends.capacity() * size_of::<u64>()) as u64;
             if bytes > most_bytes {
-                return Err(format!(
+                let why = format!(
                     "what identifies {} variants takes more than {most_bytes} bytes, an eighth of the memory limit: \
                      raise --memory-limit",
                     kept.rows()
-                ));
+                );
+                return Err(why.into());
             }
         }
         Ok(Self {
-            heads,
-            ends,
+            heads: heads.finish()?,
+            ends: ends.finish()?,
             block,
             has_phases,
             variants: kept,
@@ -189,7 +192,7 @@ fn internal() -> StoreError {
 }
 
 /// Adds what identifies a variant: no ID of the variant, its RSID, contig, position, and two alleles.
-fn push_head(variant: &Variant<'_>, heads: &mut Vec<u8>) -> Result<(), String> {
+fn push_head(variant: &Variant<'_>, heads: &mut List<u8>) -> Result<(), String> {
     for text in [".", variant.id, variant.contig] {
         let length = u16::try_from(text.len()).map_err(|_| {
             format!(
@@ -197,19 +200,19 @@ fn push_head(variant: &Variant<'_>, heads: &mut Vec<u8>) -> Result<(), String> {
                 text.len()
             )
         })?;
-        heads.extend(length.to_le_bytes());
-        heads.extend(text.as_bytes());
+        heads.extend_from_slice(&length.to_le_bytes());
+        heads.extend_from_slice(text.as_bytes());
     }
     let position = variant.position;
     let position = u32::try_from(position)
         .map_err(|_| format!("the position {position}, which BGEN cannot have"))?;
-    heads.extend(position.to_le_bytes());
-    heads.extend(2_u16.to_le_bytes());
+    heads.extend_from_slice(&position.to_le_bytes());
+    heads.extend_from_slice(&2_u16.to_le_bytes());
     for allele in [variant.reference, variant.alternate] {
         let length = u32::try_from(allele.len());
         let length = length.map_err(|_| format!("an allele of {} bytes", allele.len()))?;
-        heads.extend(length.to_le_bytes());
-        heads.extend(allele.as_bytes());
+        heads.extend_from_slice(&length.to_le_bytes());
+        heads.extend_from_slice(allele.as_bytes());
     }
     Ok(())
 }

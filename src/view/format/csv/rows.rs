@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use super::cell::CellFormat;
 use crate::array::{ArrayReader, Selection, ServedVersions};
+use crate::fallible::NoMemory;
 use crate::runtime::leave_session_thread;
 use crate::store::{StoreError, in_memory};
 use crate::view::file::layout::SegmentSlice;
@@ -89,6 +90,11 @@ impl QuotedTexts {
     }
 }
 
+/// Returns that elements contradict the widths of the columns.
+fn internal() -> StoreError {
+    StoreError::internal("rows that are not as long as they should be")
+}
+
 impl CsvColumn {
     fn width(&self, rows: u64) -> u64 {
         match self {
@@ -134,11 +140,23 @@ impl Rows {
         })
     }
 
-    /// Renders the text of rows; `None` if a value is longer than its type allows, or if values are missing.
-    fn render(&self, rows: &Range<u64>, values: &[Vec<u8>]) -> Option<Vec<u8>> {
+    /// Renders the text of rows.
+    ///
+    /// # Errors
+    /// A value is longer than its type allows, or values are missing; [`StoreError::TooLarge`] if the system has no
+    /// memory for the text.
+    fn render(&self, rows: &Range<u64>, values: &[Vec<u8>]) -> Result<Vec<u8>, StoreError> {
+        let size_bytes = (rows.end - rows.start).saturating_mul(self.row_bytes);
+        let mut text = Vec::new();
+        (text.try_reserve_exact(in_memory(size_bytes)?)).map_err(|_| NoMemory(size_bytes))?;
+        self.append(rows, values, &mut text).ok_or_else(internal)?;
+        Ok(text)
+    }
+
+    /// Appends the text of rows; `None` if a value is longer than its type allows, or if values are missing.
+    fn append(&self, rows: &Range<u64>, values: &[Vec<u8>], text: &mut Vec<u8>) -> Option<()> {
         let row_bytes = usize::try_from(self.row_bytes).ok()?;
         let count = usize::try_from(rows.end - rows.start).ok()?;
-        let mut text = Vec::with_capacity(count.checked_mul(row_bytes)?);
         for index in 0..count {
             let (start, mut padded_at) = (text.len(), 0);
             let row = rows.start.checked_add(index as u64)?;
@@ -149,7 +167,7 @@ impl Rows {
                 if number == self.padded {
                     padded_at = text.len();
                 }
-                column.write(row, index, values, &mut text)?;
+                column.write(row, index, values, text)?;
             }
             text.push(b'\n');
             let end = text.len();
@@ -158,7 +176,7 @@ impl Rows {
             text.copy_within(padded_at..end, padded_at + blanks);
             text.get_mut(padded_at..padded_at + blanks)?.fill(b' ');
         }
-        Some(text)
+        Some(())
     }
 }
 
@@ -202,7 +220,6 @@ impl RenderedContent for Rows {
         served: Option<&ServedVersions>,
     ) -> Result<(), StoreError> {
         leave_session_thread().await;
-        let internal = || StoreError::internal("rows that are not as long as they should be");
         let row_bytes = self.row_bytes.max(1);
         let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
         let columns = self.columns.iter();
@@ -211,7 +228,7 @@ impl RenderedContent for Rows {
             .collect();
         let values = stream::iter(loads).buffered(MAX_CONCURRENT);
         let values: Vec<Vec<u8>> = values.try_collect().await?;
-        let text = self.render(&rows, &values).ok_or_else(internal)?;
+        let text = self.render(&rows, &values)?;
         let skip = in_memory(range.start - rows.start * row_bytes)?;
         let part = text.get(skip..).and_then(|rest| rest.get(..target.len()));
         target.copy_from_slice(part.ok_or_else(internal)?);
@@ -318,7 +335,7 @@ mod tests {
             &(2..3),
             &values.map(|values| values.get(8..).unwrap_or_default().to_vec()),
         );
-        assert!(last.is_none(), "too few elements are no row");
+        assert!(last.is_err(), "too few elements are no row");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use crate::conventions::georef::context::Notes;
 use crate::conventions::georef::raster::Raster;
 use crate::conventions::georef::samples::{MAX_METADATA_BYTES, SampleMetadata};
 use crate::conventions::text::item;
+use crate::fallible::{NoMemory, Text};
+use crate::node::ContentError;
 use crate::view::encode::tiff::{FieldValue, tag};
 
 /// The maximum size of the text of scales and offsets, in bytes: enough for the maximum number of bands.
@@ -19,23 +21,26 @@ impl SampleMetadata {
         &self,
         raster: &Raster,
         notes: &mut Notes,
-    ) -> Result<Vec<(u16, FieldValue)>, String> {
+    ) -> Result<Vec<(u16, FieldValue)>, ContentError> {
         let mut fields = Vec::new();
         if let Some(value) = &self.no_data {
             fields.push((tag::GDAL_NODATA, FieldValue::Text(value.clone())));
         }
         let metadata = self.metadata(raster.samples, notes)?;
         if !metadata.is_empty() {
-            let text = format!("<GDALMetadata>\n{metadata}</GDALMetadata>\n");
-            fields.push((tag::GDAL_METADATA, FieldValue::Text(text)));
+            let mut text = Text::default();
+            for part in ["<GDALMetadata>\n", &metadata, "</GDALMetadata>\n"] {
+                text.push_str(part);
+            }
+            fields.push((tag::GDAL_METADATA, FieldValue::Text(text.finish()?)));
         }
         Ok(fields)
     }
 
     /// Returns GDAL metadata items; empty without metadata. If their text is too long, names of bands are
     /// left out first, then units.
-    fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, String> {
-        let mut text = String::new();
+    fn metadata(&self, samples: u64, notes: &mut Notes) -> Result<String, ContentError> {
+        let mut text = Text::default();
         for (name, value) in [
             (names::LONG_NAME, &self.long_name),
             (names::STANDARD_NAME, &self.standard_name),
@@ -47,27 +52,29 @@ impl SampleMetadata {
         for (name, units) in self.bands.units() {
             item(&mut text, &format!("{name}#units"), None, units);
         }
-        let of_each = |name, role, value: &Option<String>| {
-            let mut text = String::new();
-            let value = value.as_ref()?;
+        let of_each = |name, role, value: &str| -> Result<String, NoMemory> {
+            let mut text = Text::default();
             for band in 0..samples {
                 item(&mut text, name, Some((band, role)), value);
                 if text.len() > MAX_PACKING_BYTES {
                     break;
                 }
             }
-            Some(text)
+            text.finish()
         };
-        let offsets = of_each("OFFSET", "offset", &self.offset).unwrap_or_default();
-        let scales = of_each("SCALE", "scale", &self.scale).unwrap_or_default();
+        let of_each = |name, role, value: &Option<String>| {
+            let texts = value.as_ref().map(|value| of_each(name, role, value));
+            texts.transpose()
+        };
+        let offsets = of_each("OFFSET", "offset", &self.offset)?.unwrap_or_default();
+        let scales = of_each("SCALE", "scale", &self.scale)?.unwrap_or_default();
         if offsets.len().saturating_add(scales.len()) > MAX_PACKING_BYTES {
-            return Err(format!(
-                "scales and offsets of {samples} bands are too much text"
-            ));
+            let why = format!("scales and offsets of {samples} bands are too much text");
+            return Err(why.into());
         }
         text.push_str(&offsets);
         text.push_str(&scales);
-        if let Some(units) = of_each("UNITTYPE", "unittype", &self.units) {
+        if let Some(units) = of_each("UNITTYPE", "unittype", &self.units)? {
             if units.len() <= MAX_METADATA_BYTES {
                 text.push_str(&units);
             } else {
@@ -91,7 +98,7 @@ impl SampleMetadata {
                 break;
             }
         }
-        Ok(text)
+        Ok(text.finish()?)
     }
 }
 

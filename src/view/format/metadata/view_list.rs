@@ -110,6 +110,10 @@ impl Nodes {
                     readme.diagnostics.push(Diagnostic::of_view(&name, reason));
                 }
                 Err(ContentError::Unresolved) => return Err(ContentError::Unresolved),
+                // The list would be wrong for as long as it is cached.
+                Err(ContentError::Failed(error)) if error.lacks_memory() => {
+                    return Err(error.into());
+                }
                 Err(ContentError::Failed(error)) => {
                     inputs.has_failed_input = true;
                     let reason = error.to_string();
@@ -123,6 +127,7 @@ impl Nodes {
                 let stale = stale.into_iter().map(Diagnostic::of_node);
                 readme.diagnostics.extend(stale);
             }
+            Err(error) if error.lacks_memory() => return Err(error.into()),
             Err(error) => {
                 inputs.has_failed_input = true;
                 let problem = Diagnostic::of_node(format!("consolidated metadata: {error}"));
@@ -199,7 +204,7 @@ impl Nodes {
         };
         let fields = match found {
             Ok(fields) => fields,
-            Err(ContentError::Failed(error)) => {
+            Err(ContentError::Failed(error)) if !error.lacks_memory() => {
                 inputs.has_failed_input = true;
                 let reason = format!("what attributes say of it is not known: {error}");
                 readme.diagnostics.push(Diagnostic::of_node(reason));

@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use super::super::genotypes::{Samples, Variants};
+use crate::fallible::{List, NoMemory};
+use crate::node::ContentError;
 
 /// Returns the name of a chromosome as `plink2 --make-bed` writes it.
 fn chromosome(name: &str) -> &str {
@@ -24,9 +26,9 @@ fn chromosome(name: &str) -> &str {
 ///
 /// # Errors
 /// Returns which variant has values that contradict the arrays, or a blank in a column.
-pub(super) fn bim(variants: &Variants) -> Result<Vec<u8>, String> {
+pub(super) fn bim(variants: &Variants) -> Result<Vec<u8>, ContentError> {
     variants.check_blanks()?;
-    let mut text = Vec::new();
+    let mut text = List::default();
     for index in variants.kept().indices() {
         let variant = variants.at(index)?;
         let (alternate, reference) = (variant.alternate, variant.reference);
@@ -34,27 +36,30 @@ pub(super) fn bim(variants: &Variants) -> Result<Vec<u8>, String> {
             .iter()
             .any(|text| text.contains(char::is_whitespace))
         {
-            return Err(format!("variant {index} has no alleles without blanks"));
+            return Err(format!("variant {index} has no alleles without blanks").into());
         }
         let (id, position) = (variant.id, variant.position);
         let contig = chromosome(variant.contig);
-        // Writing to a Vec does not fail.
+        // The end returns a failure.
         let _ = writeln!(
             text,
             "{contig}\t{id}\t0\t{position}\t{alternate}\t{reference}"
         );
     }
-    Ok(text)
+    Ok(text.finish()?)
 }
 
 /// Returns the `.fam` file: family and individual (the name of the sample), no parents, no sex, no phenotype.
-pub(super) fn fam(samples: &Samples) -> Vec<u8> {
-    let mut text = Vec::new();
+///
+/// # Errors
+/// The system has no memory for it.
+pub(super) fn fam(samples: &Samples) -> Result<Vec<u8>, NoMemory> {
+    let mut text = List::default();
     for name in samples.names() {
-        // Writing to a Vec does not fail.
+        // The end returns a failure.
         let _ = writeln!(text, "{name}\t{name}\t0\t0\t0\t-9");
     }
-    text
+    text.finish()
 }
 
 #[cfg(test)]
@@ -92,7 +97,7 @@ mod tests {
         assert!(samples.check_blanks().unwrap_err().contains("the text 1"));
         let samples = Samples::new(names(&["a", "", "b"]));
         assert_eq!(samples.kept(), Some(vec![0, 2]));
-        let text = fam(&samples);
+        let text = fam(&samples).unwrap();
         assert_eq!(text, b"a\ta\t0\t0\t0\t-9\nb\tb\t0\t0\t0\t-9\n");
         assert_eq!(Samples::new(names(&["a"])).kept(), None);
     }
@@ -110,10 +115,12 @@ mod tests {
         let rows = bim(&variants).unwrap();
         assert_eq!(rows, b"1\trs1\t0\t7\tC\tA\nMT\t.\t0\t9\t.\tT\n");
         variants.numbers = vec![0, 0, 2];
-        let error = bim(&variants).unwrap_err();
-        assert_eq!(error, "variant 2 has no contig with a name");
+        let error = |variants: &Variants| match bim(variants) {
+            Err(ContentError::Absent(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error(&variants), "variant 2 has no contig with a name");
         variants.contigs = names(&["chr1", "chr 2", "x"]);
-        let error = bim(&variants).unwrap_err();
-        assert!(error.contains("`contig_id` has a blank in the text 1"));
+        assert!(error(&variants).contains("`contig_id` has a blank in the text 1"));
     }
 }

@@ -6,7 +6,8 @@ use reqwest::Response;
 use serde_json::Value;
 
 use crate::store::check_component;
-use crate::store::remote::protocol::web::{body, refusal};
+use crate::store::remote::protocol::web::{ALL_BYTES, body, refusal};
+use crate::store::remote::request::arrival::Arrival;
 use crate::store::remote::request::{Meta, Page, Refusal, RequestError};
 
 /// Size limit of an error reply in bytes.
@@ -106,10 +107,18 @@ impl Exception {
             )),
             other => other,
         };
-        let Ok(body) = body(response, None, MAX_EXCEPTION_BYTES, 0).await else {
+        let Ok(received) = body(
+            response,
+            None,
+            MAX_EXCEPTION_BYTES,
+            ALL_BYTES,
+            &Arrival::default(),
+        )
+        .await
+        else {
             return by_status;
         };
-        let bytes = body.into_bytes();
+        let bytes = received.bytes.into_bytes();
         let reply: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let exception = &reply["RemoteException"];
         let Some(name) = exception["exception"].as_str() else {

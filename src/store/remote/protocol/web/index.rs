@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::address::decoded;
 use super::response;
+use crate::store::remote::request::arrival::Arrival;
 use crate::store::remote::request::{Page, RequestError};
 use crate::store::{Kind, check_component};
 
@@ -33,8 +34,15 @@ pub(super) async fn read(url: &Url, response: Response) -> Result<Page, RequestE
         let what = "the server sends no list for it".into();
         return Err(RequestError::NoListing(what));
     }
-    let body = response::body(response, None, MAX_PAGE_BYTES, 0).await;
-    let body = body.map_err(|(error, _)| error)?.into_bytes();
+    let received = response::body(
+        response,
+        None,
+        MAX_PAGE_BYTES,
+        response::ALL_BYTES,
+        &Arrival::default(),
+    )
+    .await;
+    let body = received.map_err(|(error, _)| error)?.bytes.into_bytes();
     let names = match is_json {
         true => of_json(&body),
         false => of_html(url, &body),

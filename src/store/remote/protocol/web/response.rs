@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::causes;
 use crate::store::Key;
+use crate::store::remote::request::arrival::Arrival;
 use crate::store::remote::request::body::Body;
 use crate::store::remote::request::{
     ByteRange, Failed, FailureKind, Get, Got, Meta, Refusal, RequestError,
@@ -166,7 +167,11 @@ pub(in crate::store::remote) async fn of_get(
         }
         200 => {
             check_encoding(headers)?;
-            whole(get, is_document, response, size_bytes).await
+            let length = whole_length(get, &response, size_bytes)?;
+            match get.range {
+                ByteRange::Whole(most) => whole(get, is_document, response, length, most).await,
+                _ => part_of_whole(get, response, length).await,
+            }
         }
         206 => {
             check_encoding(headers)?;
@@ -180,9 +185,15 @@ pub(in crate::store::remote) async fn of_get(
                 let (start, bytes) = (0, Body::default());
                 Ok(Got { meta, start, bytes })
             }
-            Some((_, size)) if get.expected.is_some() => {
+            Some((_, size))
+                if get
+                    .expected
+                    .as_ref()
+                    .is_some_and(|own| own.size_bytes != size) =>
+            {
                 Err(RequestError::Changed(format!("it has {size} bytes by now")))
             }
+            // A refusal that its own size contradicts does not show another version.
             Some((_, size)) => Err(RequestError::lasting(format!(
                 "416 for a part of {size} bytes"
             ))),
@@ -212,28 +223,33 @@ fn describe(meta: &Meta) -> String {
     format!("{} bytes, {tag}", meta.size_bytes)
 }
 
-/// Reads a response with status 200: the whole value, whatever was requested.
-async fn whole(
+/// Returns the length of a whole value, if it is known before its end.
+fn whole_length(
     get: &Get,
-    is_document: fn(&Key) -> bool,
-    response: Response,
+    response: &Response,
     size_bytes: Option<u64>,
+) -> Result<Option<u64>, RequestError> {
+    if !is_unframed(response) {
+        return Ok(content_length(response.headers()));
+    }
+    let expected = get.expected.as_ref().map(|meta| meta.size_bytes);
+    match expected.or(size_bytes) {
+        None => Err(RequestError::Unframed),
+        length => Ok(length),
+    }
+}
+
+/// Reads a part of a whole value that was sent in place of the part.
+async fn part_of_whole(
+    get: &Get,
+    response: Response,
+    length: Option<u64>,
 ) -> Result<Got, RequestError> {
-    let mut length = content_length(response.headers());
-    if is_unframed(&response) {
-        let expected = get.expected.as_ref().map(|meta| meta.size_bytes);
-        length = Some(expected.or(size_bytes).ok_or(RequestError::Unframed)?);
-    }
-    let meta = meta(response.headers(), length.unwrap_or_default());
-    if length.is_some() {
-        check_expected(get, &meta)?;
-    }
-    if let ByteRange::Whole(most) = get.range {
-        return all(get, is_document, response, meta, length, most).await;
-    }
     let Some(length) = length else {
-        return part_of_unsized(get, response, meta).await;
+        return part_of_unsized(get, response).await;
     };
+    let meta = meta(response.headers(), length);
+    check_expected(get, &meta)?;
     if length > MAX_SKIPPED_BYTES {
         return Err(RequestError::lasting(format!(
             "the server sends all {length} bytes where a part was asked for"
@@ -241,47 +257,44 @@ async fn whole(
     }
     let range = wanted(&get.range, length);
     let start = range.start;
-    let bytes = Body::new(get.piece_bytes);
-    match window(response, Some(length), length, range, &mut 0, bytes).await {
-        Ok(bytes) => Ok(Got { meta, start, bytes }),
-        Err((error, _)) => Err(error),
-    }
+    let arrival = get.begin_arrival(None);
+    let received = body(response, Some(length), length, range, &arrival).await;
+    let bytes = received.map_err(|(error, _)| error)?.bytes;
+    Ok(Got { meta, start, bytes })
 }
 
 /// Reads a part of a whole value whose length is known only at its end. Only for a request of its last
 /// bytes are all bytes kept.
-async fn part_of_unsized(get: &Get, response: Response, meta: Meta) -> Result<Got, RequestError> {
+async fn part_of_unsized(get: &Get, response: Response) -> Result<Got, RequestError> {
     let ByteRange::Bounded(range) = &get.range else {
-        let got = all(get, |_| false, response, meta, None, MAX_UNSIZED_BYTES).await?;
+        let got = whole(get, |_| false, response, None, MAX_UNSIZED_BYTES).await?;
         return Ok(part_of(got, &get.range));
     };
-    let mut came = 0;
-    let (most, bytes) = (MAX_UNSIZED_BYTES, Body::new(get.piece_bytes));
-    let kept = window(response, None, most, range.clone(), &mut came, bytes).await;
-    let bytes = kept.map_err(|(error, _)| error)?;
-    let meta = Meta {
-        size_bytes: came,
-        ..meta
-    };
+    let meta = meta(response.headers(), 0);
+    let most = MAX_UNSIZED_BYTES;
+    let arrival = get.begin_arrival(None);
+    let received = body(response, None, most, range.clone(), &arrival).await;
+    let Received { bytes, size_bytes } = received.map_err(|(error, _)| error)?;
+    let meta = Meta { size_bytes, ..meta };
     check_expected(get, &meta)?;
-    let start = range.start.min(came);
+    let start = range.start.min(size_bytes);
     Ok(Got { meta, start, bytes })
 }
 
-/// Reads a whole value of at most `most` bytes. `meta` has been compared with the expected version if the length is
-/// known, and else lacks the size.
-async fn all(
+/// Reads a whole value of at most `most` bytes.
+async fn whole(
     get: &Get,
     is_document: fn(&Key) -> bool,
     response: Response,
-    mut meta: Meta,
     length: Option<u64>,
     most: u64,
 ) -> Result<Got, RequestError> {
-    if length.is_some_and(|length| length > most) {
-        return Err(RequestError::TooLong(meta));
-    }
-    if length.is_some() {
+    let mut meta = meta(response.headers(), length.unwrap_or_default());
+    if let Some(length) = length {
+        check_expected(get, &meta)?;
+        if length > most {
+            return Err(RequestError::TooLong(meta));
+        }
         get.headers_received(&meta);
     }
     let is_long = is_document(&get.key) && length.is_some_and(|length| length > LONG_BYTES);
@@ -289,10 +302,11 @@ async fn all(
         true => LONG_BODIES.acquire().await.ok(),
         false => None,
     };
-    let bytes = match body(response, length, most, get.piece_bytes).await {
-        Ok(bytes) => bytes,
+    let start = 0;
+    let arrival = get.begin_arrival(length.map(|_| &meta));
+    let bytes = match body(response, length, most, ALL_BYTES, &arrival).await {
+        Ok(received) => received.bytes,
         Err((error, bytes)) => {
-            let start = 0;
             let part = length.map(|_| Got { meta, start, bytes });
             return Err(broken(error, part));
         }
@@ -301,7 +315,6 @@ async fn all(
         meta.size_bytes = bytes.len() as u64;
         check_expected(get, &meta)?;
     }
-    let start = 0;
     Ok(Got { meta, start, bytes })
 }
 
@@ -350,22 +363,11 @@ async fn partial(get: &Get, response: Response) -> Result<Got, RequestError> {
     {
         return Err(RequestError::TooLong(meta));
     }
-    match body(response, Some(length), length, get.piece_bytes).await {
-        Ok(bytes) if bytes.len() as u64 == length => Ok(Got {
-            meta,
-            start: range.start,
-            bytes,
-        }),
-        Ok(bytes) => {
-            let what = format!("{} of {length} bytes came", bytes.len());
-            let start = range.start;
-            let part = Got { meta, start, bytes };
-            Err(broken(RequestError::transient(what), Some(part)))
-        }
-        Err((error, bytes)) => {
-            let start = range.start;
-            Err(broken(error, Some(Got { meta, start, bytes })))
-        }
+    let start = range.start;
+    let arrival = get.begin_arrival(None);
+    match body(response, Some(length), length, ALL_BYTES, &arrival).await {
+        Ok(Received { bytes, .. }) => Ok(Got { meta, start, bytes }),
+        Err((error, bytes)) => Err(broken(error, Some(Got { meta, start, bytes }))),
     }
 }
 
@@ -380,69 +382,81 @@ fn broken(error: RequestError, part: Option<Got>) -> RequestError {
     }
 }
 
-/// Reads a body of at most `most` bytes into pieces of `piece_bytes`. Fails, with the bytes received so
-/// far, if the body is longer, or not of the announced length.
+/// A range of all bytes.
+pub(in crate::store::remote) const ALL_BYTES: Range<u64> = 0..u64::MAX;
+
+/// A body that has arrived.
+#[derive(Debug)]
+pub(in crate::store::remote) struct Received {
+    /// The bytes of the range that was kept.
+    pub(in crate::store::remote) bytes: Body,
+    /// The size of the whole body.
+    size_bytes: u64,
+}
+
+/// Reads a body of at most `most` bytes into `arrival`, and keeps the range `kept`. Fails, with the bytes kept so far, if
+/// the body is longer, or not of the announced length.
 pub(in crate::store::remote) async fn body(
     response: Response,
     length: Option<u64>,
     most: u64,
-    piece_bytes: usize,
-) -> Result<Body, (RequestError, Body)> {
-    let bytes = Body::new(piece_bytes);
-    window(response, length, most, 0..u64::MAX, &mut 0, bytes).await
+    kept: Range<u64>,
+    arrival: &Arrival,
+) -> Result<Received, (RequestError, Body)> {
+    let received = receive(response, length, most, kept, arrival).await;
+    let bytes = arrival.take();
+    match received {
+        Ok(came) if length.is_some_and(|length| came != length) => {
+            let what = format!("{came} of {} bytes came", length.unwrap_or_default());
+            Err((RequestError::transient(what), bytes))
+        }
+        Ok(size_bytes) => Ok(Received { bytes, size_bytes }),
+        Err(error) => Err((error, bytes)),
+    }
 }
 
-/// As [`body`], but keeps only the range `kept`, in `bytes`. `came` counts all bytes.
-async fn window(
+/// Reads a body into `arrival`; returns its length.
+async fn receive(
     mut response: Response,
     length: Option<u64>,
     most: u64,
     kept: Range<u64>,
-    came: &mut u64,
-    mut bytes: Body,
-) -> Result<Body, (RequestError, Body)> {
+    arrival: &Arrival,
+) -> Result<u64, RequestError> {
     let whole = kept.end.min(length.unwrap_or(0)).saturating_sub(kept.start);
     let room = whole.min(most).min(FIRST_ROOM_BYTES);
-    let room = usize::try_from(room).unwrap_or(0);
-    if bytes.try_reserve(room).is_err() {
-        return Err((RequestError::no_memory(), bytes));
-    }
-    let mut turn = None;
+    let no_memory = |_| RequestError::no_memory();
+    arrival
+        .reserve(usize::try_from(room).unwrap_or(0))
+        .map_err(no_memory)?;
+    let (mut came, mut turn) = (0_u64, None);
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                if length.is_none() && turn.is_none() && bytes.len() as u64 > LONG_BYTES {
+                if length.is_none() && turn.is_none() && arrival.len() as u64 > LONG_BYTES {
                     turn = LONG_BODIES.acquire().await.ok();
                 }
-                let start = *came;
-                *came = came.saturating_add(chunk.len() as u64);
-                if *came > most {
+                let start = came;
+                came = came.saturating_add(chunk.len() as u64);
+                if came > most {
+                    drop(arrival.take());
                     let what = format!("the server sends more than {most} bytes");
-                    return Err((RequestError::lasting(what), Body::default()));
+                    return Err(RequestError::lasting(what));
                 }
                 let index = |at: u64| {
-                    let within = at.clamp(start, *came).saturating_sub(start);
+                    let within = at.clamp(start, came).saturating_sub(start);
                     usize::try_from(within).unwrap_or(usize::MAX)
                 };
                 let own = chunk.get(index(kept.start)..index(kept.end));
                 let own = own.unwrap_or_default();
-                if bytes.try_extend(own).is_err() {
-                    return Err((RequestError::no_memory(), bytes));
-                }
+                arrival.extend(own).map_err(no_memory)?;
             }
-            Ok(None) => break,
+            Ok(None) => return Ok(came),
             Err(error) => {
                 let what = format!("{} behind {came} bytes", causes(&error));
-                return Err((RequestError::transient(what), bytes));
+                return Err(RequestError::transient(what));
             }
         }
-    }
-    match length {
-        Some(length) if *came != length => {
-            let what = format!("{came} of {length} bytes came");
-            Err((RequestError::transient(what), bytes))
-        }
-        _ => Ok(bytes),
     }
 }
 
@@ -480,6 +494,22 @@ mod tests {
         assert_eq!(parse("7"), Some(Duration::from_secs(7)));
         assert_eq!(parse("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         assert_eq!(parse("soon"), None);
+    }
+
+    #[test]
+    fn only_another_size_in_a_refused_range_is_another_version() {
+        let mut get = Get::new(&Key::default(), ByteRange::Bounded(10..20));
+        get.expected = Some(meta(&headers(&[]), 100));
+        let refused = |size: &str| {
+            let mut response = http::Response::new(Vec::new());
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            *response.headers_mut() = headers(&[(CONTENT_RANGE, size)]);
+            crate::runtime::block_on(of_get(&get, |_| false, response.into(), None))
+        };
+        let same = refused("bytes */100");
+        assert!(matches!(same, Err(RequestError::Failed(failed)) if !failed.is_transient));
+        let other = refused("bytes */5");
+        assert!(matches!(other, Err(RequestError::Changed(_))));
     }
 
     #[test]

@@ -78,9 +78,7 @@ pub(in crate::store) async fn redirected_storage(
 async fn storage_of(web: &Web) -> Result<Option<(Url, String)>, RequestError> {
     let url = web.address.of(&Key::root())?;
     let mut follows = |headers: &HeaderMap| Ok(location(headers).is_none());
-    let response = web
-        .send_watched(Method::GET, url, identity(), &mut follows)
-        .await?;
+    let response = web.send(Method::GET, url, identity(), &mut follows).await?;
     let storage = location(response.headers()).filter(|_| is_redirect(response.status()));
     Ok(storage.map(|storage| (response.url().clone(), storage.to_owned())))
 }
