@@ -10,6 +10,7 @@
 //!
 //! In unit tests, a thread can be its own executor, with a virtual clock (`simulated`).
 
+pub mod caller;
 #[cfg(test)]
 #[cfg_attr(feature = "schedules", allow(dead_code))]
 pub(crate) mod simulated;

@@ -8,6 +8,7 @@
 //!
 //! - bytes are those of one version that was current within the time that caches may answer,
 //! - a name is absent only if it was, and a listing has each name that was there all the time once,
+//! - a copy of an array has each chunk of which its document speaks, or it fails (in every fourth seed),
 //! - no request lasts longer than its deadline, and errors name its key,
 //! - no two identical requests are in flight at once,
 //! - permits, memory and single flights are free when nothing is requested, and nothing waits without end,
@@ -61,7 +62,14 @@ fn simulate(seed: u64, mutation: Option<Mutation>) -> (Vec<String>, Vec<String>)
         // The others are those of keys.
         Some(_) => Scenario::of_keys,
     };
-    let run = AssertUnwindSafe(|| run(&simulation, scenario()));
+    let run = AssertUnwindSafe(|| {
+        let mut scenario = scenario();
+        // The number depends on no random number, so that the other seeds stay as they are.
+        if seed.is_multiple_of(4) {
+            scenario.copiers = 1 + seed / 4 % 3;
+        }
+        run(&simulation, scenario)
+    });
     let broken = catch_unwind(run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -72,6 +80,9 @@ fn simulate(seed: u64, mutation: Option<Mutation>) -> (Vec<String>, Vec<String>)
 
 fn run(simulation: &Simulation, scenario: Scenario) -> Vec<String> {
     let scenario = Arc::new(scenario);
+    if scenario.copiers > 0 && below(2) == 0 {
+        scenario.writer.outgrow_consolidated();
+    }
     // The values of the first version are old.
     simulation.settle(Duration::from_secs(60));
     let mut mounts = Vec::new();
@@ -81,6 +92,10 @@ fn run(simulation: &Simulation, scenario: Scenario) -> Vec<String> {
     }
     scenario.server.set_faults(Faults::random());
     run_programs(simulation, &scenario, &mounts[0].world);
+    if scenario.copiers > 0 && scenario.archive.is_none() {
+        // No document has more chunks than the listings of the calm time.
+        scenario.writer.consolidate();
+    }
 
     scenario.server.set_faults(Faults::none());
     if let Some(disk) = &scenario.disk {
@@ -144,7 +159,17 @@ fn check_idle(scenario: &Scenario, mounts: &[Mount], when: &str) {
 
 /// Runs programs that read and change the source at the same time.
 fn run_programs(simulation: &Simulation, scenario: &Arc<Scenario>, world: &Arc<World>) {
-    let mut programs = readers(world);
+    let mut programs = Vec::new();
+    // Without other programs, directories are listed before any document is read.
+    if scenario.copiers == 0 || below(2) == 0 {
+        programs = readers(world);
+    }
+    for _ in 0..scenario.copiers {
+        let world = Arc::clone(world);
+        programs.push(runtime::spawn(async move {
+            world.run_copies(1 + below(8)).await;
+        }));
+    }
     let writer = Arc::clone(&scenario.writer);
     programs.push(runtime::spawn(async move { writer.run_hot().await }));
     let writer = Arc::clone(&scenario.writer);

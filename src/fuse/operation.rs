@@ -18,6 +18,7 @@ use super::in_flight::{ErrorReply, RequestId};
 use super::reply::{file_attr, report, send_xattr, without_attributes};
 use super::small_files::SMALL_BYTES;
 use crate::fs::{Answer, Fs, FsAnswer, FsError, Handle, Ino, Kind, Node, OpenedFile, StoreError};
+use crate::runtime::caller;
 
 /// A request that has a single reply.
 pub(super) trait Operation {
@@ -51,7 +52,8 @@ impl Service {
         operation: O,
         reply: O::Reply,
     ) {
-        match operation.run(&self.fs).at_hand() {
+        let run = || operation.run(&self.fs).at_hand();
+        match caller::at_once_for(request.pid(), run) {
             Some(Ok(output)) => operation.answer(self, output, reply),
             Some(Err(error)) => {
                 let (ino, name) = (operation.ino(), operation.name());
@@ -75,7 +77,7 @@ impl Service {
             return;
         };
         let service = Arc::clone(self);
-        starting.poll(async move {
+        starting.poll(caller::on_behalf_of(tid, async move {
             match operation.run(&service.fs).await {
                 Ok(output) => match guard.take() {
                     Some(reply) => operation.answer(&service, output, reply),
@@ -83,7 +85,7 @@ impl Service {
                 },
                 Err(error) => guard.refuse(&error),
             }
-        });
+        }));
     }
 }
 

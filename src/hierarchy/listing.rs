@@ -26,6 +26,7 @@ mod names;
 mod own;
 #[cfg(test)]
 mod tests;
+mod unchecked;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,8 @@ use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
-use self::own::{CopiedNode, OwnDocuments, Unchecked};
+use self::own::{CopiedNode, OwnDocuments};
+use self::unchecked::Unchecked;
 use super::document::is_document;
 use super::n5::from_root;
 use crate::cache::SingleFlight;
@@ -145,9 +147,25 @@ impl MetadataListingStore {
     /// Returns the meaning of a key by cached metadata, and the prefix with them: the root, or else the first prefix
     /// from the root with consolidated metadata that name the key, or else the nearest prefix.
     fn copied_meaning(&self, key: &Key) -> Option<(Key, Arc<PrefixMetadata>, KeyMeaning)> {
+        let cache = &self.loader.cache;
+        Self::meaning_by(key, |above| {
+            let (metadata, since) = cache.metadata(above)?;
+            Some((metadata, cache.is_absence_fresh(since)))
+        })
+    }
+
+    /// As [`MetadataListingStore::copied_meaning`], by the last metadata, which may have expired since they were used.
+    fn last_meaning(&self, key: &Key) -> Option<(Key, Arc<PrefixMetadata>, KeyMeaning)> {
+        Self::meaning_by(key, |above| Some((self.loader.cache.last(above)?, true)))
+    }
+
+    /// `metadata` returns the metadata of a prefix, and whether their absences still hold.
+    fn meaning_by(
+        key: &Key,
+        metadata: impl Fn(&Key) -> Option<(Arc<PrefixMetadata>, bool)>,
+    ) -> Option<(Key, Arc<PrefixMetadata>, KeyMeaning)> {
         let meaning = |above: Key| {
-            let (metadata, since) = self.loader.cache.metadata(&above)?;
-            let is_absence_fresh = self.loader.cache.is_absence_fresh(since);
+            let (metadata, is_absence_fresh) = metadata(&above)?;
             let meaning = metadata.classify(below(key, &above), is_absence_fresh);
             let is_known = !matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_));
             is_known.then_some((above, metadata, meaning))

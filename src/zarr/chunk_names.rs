@@ -166,6 +166,11 @@ impl ChunkNames {
             }
     }
 
+    /// Returns whether the directory of the array shows the same names for each grid that has chunks.
+    pub fn has_fixed_root(&self) -> bool {
+        matches!(self.style, Style::Nested { prefix: true }) && !self.is_empty()
+    }
+
     /// Returns whether the grid has no chunk keys.
     pub fn is_empty(&self) -> bool {
         self.len(ChunkDir::default()) == 0

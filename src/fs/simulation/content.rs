@@ -153,6 +153,13 @@ impl Array {
         bytes
     }
 
+    /// Returns the number of chunks of an array with a document.
+    pub(super) fn chunks_of(&self, document: &[u8]) -> u64 {
+        let document: Value =
+            serde_json::from_slice(document).expect("a document that was written");
+        document["shape"][0].as_u64().expect("a length") / self.chunk
+    }
+
     fn metadata(&self, epoch: u32, length: u64) -> Value {
         let little = json!({"name": "bytes", "configuration": {"endian": "little"}});
         let codecs = match self.codec {
@@ -351,6 +358,19 @@ impl Writer {
                 json!({"kind": "inline", "must_understand": false, "metadata": nodes});
         }
         self.put("zarr.json", Some(text(&root)));
+    }
+
+    /// Adds chunks to some arrays, of which consolidated metadata do not know.
+    pub(super) fn outgrow_consolidated(&self) {
+        if self.archive.is_some() {
+            return;
+        }
+        for array in ARRAYS.into_iter().filter(|_| below(2) == 0) {
+            let from = self.state(array).chunks;
+            self.change(array, |state| state.chunks += 1 + below(2));
+            self.write_metadata(array);
+            (from..self.state(array).chunks).for_each(|number| self.write_chunk(array, number));
+        }
     }
 
     async fn append(&self, array: Array) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::content::{ARRAYS, Array, BLOB};
@@ -12,8 +12,8 @@ use super::view_read::{HEADER_BYTES, ViewRead};
 use crate::clock;
 use crate::fs::{FsError, Handle, Ino, Node, StoreError};
 use crate::hierarchy::KEY_CLASSES;
-use crate::runtime;
 use crate::runtime::simulated::{below, record};
+use crate::runtime::{self, caller};
 use crate::store::Kind;
 use crate::store::simulated::SimulatedServer;
 use crate::sync::Mutex;
@@ -29,6 +29,8 @@ pub(super) struct World {
     pub(super) ttl: Duration,
     /// Whether the source lists its keys.
     pub(super) lists_keys: bool,
+    /// The number of processes so far.
+    pub(super) processes: AtomicU32,
     /// Whether nothing changes and no request fails any more.
     pub(super) is_calm: AtomicBool,
     pub(super) broken: Arc<Mutex<Vec<String>>>,
@@ -45,6 +47,19 @@ type Result<T> = std::result::Result<T, Stopped>;
 struct Operation<'a> {
     path: &'a str,
     begun: Duration,
+    /// Whether each read is of the whole file.
+    is_whole: bool,
+}
+
+impl<'a> Operation<'a> {
+    /// Returns an operation that begins now.
+    fn begin(path: &'a str) -> Self {
+        Self {
+            path,
+            begun: now(),
+            is_whole: false,
+        }
+    }
 }
 
 fn now() -> Duration {
@@ -286,7 +301,7 @@ impl World {
         let size = node.stat.size_bytes;
         let mut at = 0;
         for _ in 0..1 + below(5) {
-            let is_whole = self.is_calm() || below(3) == 0;
+            let is_whole = operation.is_whole || self.is_calm() || below(3) == 0;
             let (offset, length) = match is_whole {
                 true => (0, usize::try_from(size).unwrap_or(usize::MAX)),
                 false if below(2) == 0 => (at, 1 + usize::try_from(below(40_000)).expect("short")),
@@ -326,7 +341,25 @@ impl World {
 
     /// Reads a native key: all parts are those of one version.
     pub(super) async fn read_key(&self, path: &str) -> Result<()> {
-        let operation = Operation { path, begun: now() };
+        self.read_versions(Operation::begin(path)).await.map(drop)
+    }
+
+    /// Reads all of a native key.
+    async fn read_whole(&self, path: &str) -> Result<Vec<u8>> {
+        let operation = Operation {
+            is_whole: true,
+            ..Operation::begin(path)
+        };
+        let parts = self.read_versions(operation).await?;
+        Ok(parts
+            .into_iter()
+            .next()
+            .map_or(Vec::new(), |(_, whole)| whole))
+    }
+
+    /// Reads parts of a native key; returns their offsets and bytes. All are those of one version.
+    async fn read_versions(&self, operation: Operation<'_>) -> Result<Vec<(usize, Vec<u8>)>> {
+        let path = operation.path;
         let from = self.since(operation.begun);
         let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
         let check = |node: &Node, offset: u64, _: usize, bytes: &[u8]| {
@@ -346,16 +379,14 @@ impl World {
                 (!is_one).then(|| "not the bytes of one version".into())
             })
         };
-        self.read_parts(operation, check).await
+        self.read_parts(operation, check).await?;
+        Ok(parts)
     }
 
     /// Reads the view of an array: each chunk has the elements of one version, and all are of one array.
     pub(super) async fn read_view(&self, array: Array) -> Result<()> {
         let path = view_of(array);
-        let operation = Operation {
-            path: &path,
-            begun: now(),
-        };
+        let operation = Operation::begin(&path);
         let from = self.since(operation.begun);
         let mut seen = ViewRead::new(array);
         let check = |_: &Node, offset: u64, _: usize, bytes: &[u8]| {
@@ -371,7 +402,7 @@ impl World {
 
     /// Lists a directory: names that exist all the time appear once.
     pub(super) async fn list(&self, path: &str) -> Result<Vec<String>> {
-        let operation = Operation { path, begun: now() };
+        let operation = Operation::begin(path);
         let (node, counted) = self.walk(operation).await?;
         let listed = match node.stat.kind {
             Kind::Object => Ok(Vec::new()),
@@ -454,6 +485,73 @@ impl World {
         }
     }
 
+    /// Copies the directory of an array as `cp -r` and `tar` do: a copy has the document, and each chunk of which it
+    /// speaks, or it fails.
+    pub(super) async fn copy(&self, array: Array) -> Result<()> {
+        let process = self.next_process();
+        caller::on_behalf_of(process, self.copy_directory(array)).await
+    }
+
+    /// Returns the number of another process, which no real process has.
+    fn next_process(&self) -> u32 {
+        (1 << 30) + self.processes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn copy_directory(&self, array: Array) -> Result<()> {
+        let copy = Operation::begin(array.name);
+        let names = self.list(array.name).await?;
+        let has = |name: &str| names.iter().any(|own| own == name);
+        if !has("zarr.json") {
+            return Ok(());
+        }
+        let mut document = None;
+        if below(2) == 0 {
+            document = Some(self.read_whole(&array.document()).await?);
+        }
+        let mut chunks = Vec::new();
+        if has("c") {
+            let directory = format!("{}/c", array.name);
+            chunks = self.list(&directory).await?;
+            for chunk in chunks.iter().filter(|chunk| !chunk.starts_with('.')) {
+                // A chunk that is a fill value has a name and no key.
+                let _: Result<()> = self.read_key(&format!("{directory}/{chunk}")).await;
+            }
+        }
+        let document = match document {
+            Some(document) => document,
+            None => self.read_whole(&array.document()).await?,
+        };
+        let (from, to) = (self.since(copy.begun), now());
+        for number in 0..array.chunks_of(&document) {
+            let is_there = self
+                .shown
+                .history(|history| !history.was_absent(&array.chunk_key(number), from, to));
+            if is_there && !chunks.contains(&number.to_string()) {
+                self.breaks(format!(
+                    "the copy of {} lacks chunk {number}, and has {chunks:?}",
+                    array.name
+                ));
+            }
+        }
+        record(format!("copied {}: {}", array.name, chunks.join(" ")));
+        Ok(())
+    }
+
+    /// Copies arrays for a while.
+    pub(super) async fn run_copies(&self, copies: u64) {
+        for _ in 0..copies {
+            if !self.broken.lock().is_empty() {
+                return;
+            }
+            // At times, no program has read a document for long.
+            let most_millis = [1, 100, 3000, 1_000_000][usize::try_from(below(4)).expect("short")];
+            runtime::sleep(Duration::from_millis(below(most_millis))).await;
+            let array = ARRAYS[usize::try_from(below(3)).expect("short")];
+            // A failure that is permitted ends only the copy.
+            let _: Result<()> = self.copy(array).await;
+        }
+    }
+
     /// Does one thing that a program may do.
     async fn act(&self) {
         let hot = self.hot.filter(|_| below(2) == 0);
@@ -492,6 +590,11 @@ impl World {
 
     /// Reads for a while.
     pub(super) async fn run(&self, operations: u64) {
+        let process = self.next_process();
+        caller::on_behalf_of(process, self.run_program(operations)).await;
+    }
+
+    async fn run_program(&self, operations: u64) {
         for _ in 0..operations {
             if !self.broken.lock().is_empty() {
                 return;
@@ -526,6 +629,13 @@ impl World {
             let is_read = self.read_view(array).await.is_ok();
             if is_read != exists && (is_read || !self.shown.is_lost(now())) {
                 self.breaks(format!("view of {}: read: {is_read}", array.name));
+            }
+        }
+        for array in ARRAYS {
+            let is_copied = self.copy(array).await.is_ok();
+            let exists = self.shown.present_elements(array).is_some();
+            if exists && !is_copied && !self.shown.is_lost(now()) {
+                self.breaks(format!("{} is not copied", array.name));
             }
         }
         for directory in ["", "g", VIEWS] {

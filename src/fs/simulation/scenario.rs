@@ -1,7 +1,7 @@
 //! What a seed chooses: the source, the server, the options, and how the source is mounted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::content::Writer;
@@ -31,6 +31,8 @@ pub(super) struct Scenario {
     /// The directory of the disk caches of all mounts.
     pub(super) disk: Option<SimulatedDisk>,
     pub(super) archive: Option<ArchiveOptions>,
+    /// The number of programs that copy arrays.
+    pub(super) copiers: u64,
     mounts: AtomicUsize,
     pub(super) broken: Arc<Mutex<Vec<String>>>,
 }
@@ -128,6 +130,7 @@ impl Scenario {
             options,
             disk: None,
             archive: None,
+            copiers: 0,
             mounts: AtomicUsize::new(0),
             broken: Arc::default(),
         }
@@ -202,6 +205,7 @@ impl Scenario {
             hot,
             ttl: options.ttl,
             lists_keys,
+            processes: AtomicU32::new(0),
             is_calm: AtomicBool::new(false),
             broken: Arc::clone(&self.broken),
         };

@@ -10,7 +10,7 @@ use crate::fs::{
     Entry, EntryAttributes, Fs, FsError, Handle, Ino, Node, OpenDir, OpenedFile, Visited,
 };
 use crate::runtime::simulated::spawn_on_session_thread;
-use crate::runtime::timeout;
+use crate::runtime::{caller, timeout};
 use crate::tree::DirStream;
 
 /// The time after the deadline of the store at which the session fails a request, as in `fuse::in_flight`.
@@ -51,6 +51,7 @@ impl Session {
         request: impl Future<Output = Result<T, FsError>> + Send + 'static,
     ) -> End<T> {
         let (sender, receiver) = oneshot::channel();
+        let request = caller::on_behalf_of(caller::process().unwrap_or(0), request);
         let task = spawn_on_session_thread(async move {
             // The caller may be interrupted.
             let _ = sender.send(request.await);

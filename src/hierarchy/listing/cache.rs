@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metadata::PrefixMetadata;
-use super::own::ComparedDocuments;
+use super::own::{ComparedDocuments, OwnDocuments};
 use crate::cache::WeightedLru;
 use crate::clock::Instant;
 use crate::store::{Key, Stat};
@@ -118,7 +118,11 @@ impl MetadataCache {
     pub(super) fn own(&self, node: &Key) -> Option<ComparedDocuments> {
         let mut cached = self.own.lock();
         let compared = cached.get(node)?;
-        (compared.since.elapsed() < self.ttl).then(|| compared.clone())
+        let ttl = match compared.own {
+            OwnDocuments::Denied(_) => self.ttl.min(REFUSED_TTL),
+            _ => self.ttl,
+        };
+        (compared.since.elapsed() < ttl).then(|| compared.clone())
     }
 
     /// Inserts the comparison of a node's own documents with consolidated metadata.

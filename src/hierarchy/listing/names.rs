@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::own::Shown;
+use super::unchecked::Shown;
 use crate::store::{Key, Kind, Listed, Listing, Stat, StoreError, Visit, Visited, visit_all};
 use crate::zarr::chunk_names::{ChunkDir, ChunkEntry, ChunkNames};
 

@@ -6,28 +6,19 @@
 //! - before a directory is listed, if programs look up documents and not only names. A program that copies the
 //!   directory reads its document anyway, so the comparison costs no request that is not needed later.
 //!
-//! A program that reads only names, such as `find`, takes no request for each node. The directories that programs have
-//! listed in this way are recorded. If the document of one of them turns out to name more, the first attempt to
-//! open it fails: a program that copies the directory would lose the keys that the listing lacks. Listings of zarrfs
-//! itself, such as those of readahead, are not recorded: they may have been compared when that of the program was not.
+//! A program that reads only names, such as `find`, takes no request for each node. What such programs have listed is
+//! recorded (`unchecked`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::documents::{Documents, FetchedDocument, fetch};
 use super::loader::Depth;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
+use super::unchecked::Shown;
 use super::{MetadataListingStore, ResolvedKey, below};
 use crate::clock::Instant;
 use crate::hierarchy::document::{Document, is_document};
-use crate::store::{Key, Kind, Stat, StoreError, Version};
-use crate::sync::Mutex;
-
-/// How long after the last lookup of a document programs count as readers of documents.
-const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
-/// The largest number of recorded directories. If there are more, each listing compares the documents.
-const MAX_RECORDED: usize = 1 << 16;
+use crate::store::{Key, Stat, StoreError, Version};
 
 /// What the own documents of a node say beside the consolidated metadata that name it.
 #[derive(Debug, Clone)]
@@ -38,13 +29,15 @@ pub(super) enum OwnDocuments {
     More(Arc<PrefixMetadata>),
     /// The node has other keys, or is no node any more.
     Other(Arc<PrefixMetadata>),
+    /// The documents could not be compared, because one is denied.
+    Denied(StoreError),
 }
 
 impl OwnDocuments {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Same => 64,
+            Self::Same | Self::Denied(_) => 64,
             Self::More(metadata) | Self::Other(metadata) => metadata.memory_bytes(),
         }
     }
@@ -57,69 +50,6 @@ pub(super) struct ComparedDocuments {
     pub(super) own: OwnDocuments,
     pub(super) versions: Vec<(Document, Option<Version>)>,
     pub(super) since: Instant,
-}
-
-/// Which directories programs have listed without a comparison, and whether programs read documents.
-#[derive(Debug, Default)]
-pub(super) struct Unchecked {
-    listed: Mutex<Recorded>,
-    last_document: Mutex<Option<Instant>>,
-}
-
-#[derive(Debug, Default)]
-struct Recorded {
-    nodes: HashMap<Key, NodeChildren>,
-    is_full: bool,
-}
-
-impl Unchecked {
-    /// Records that a program has looked up a key.
-    pub(super) fn stat_found(&self, key: &Key, stat: &Stat) {
-        if stat.kind == Kind::Object && is_document(key) {
-            *self.last_document.lock() = Some(Instant::now());
-        }
-    }
-
-    /// Returns whether listings must be compared with documents.
-    fn are_documents_read(&self) -> bool {
-        let last = *self.last_document.lock();
-        last.is_some_and(|last| last.elapsed() < DOCUMENTS_WINDOW) || self.listed.lock().is_full
-    }
-
-    fn record(&self, node: &Key, listed: &NodeChildren) {
-        let mut recorded = self.listed.lock();
-        match recorded.nodes.len() < MAX_RECORDED {
-            true => _ = recorded.nodes.insert(node.clone(), listed.clone()),
-            false => recorded.is_full = true,
-        }
-    }
-
-    fn remove(&self, node: &Key) -> Option<NodeChildren> {
-        self.listed.lock().nodes.remove(node)
-    }
-
-    fn contains(&self, node: &Key) -> bool {
-        self.listed.lock().nodes.contains_key(node)
-    }
-}
-
-/// What is recorded when a program reads a listing of a node that consolidated metadata name.
-#[derive(Debug)]
-pub(super) struct Shown {
-    unchecked: Arc<Unchecked>,
-    node: Key,
-    /// The contents that the listing shows; `None` if they were compared with the own documents.
-    not_compared: Option<NodeChildren>,
-}
-
-impl Shown {
-    /// Records that a program reads the listing.
-    pub(super) fn record(&self) {
-        match &self.not_compared {
-            Some(listed) => self.unchecked.record(&self.node, listed),
-            None => _ = self.unchecked.remove(&self.node),
-        }
-    }
 }
 
 /// A node that consolidated metadata name.
@@ -194,7 +124,7 @@ impl MetadataListingStore {
                 let meaning = own.classify(below(key, &node.key), true);
                 Some(Some((own, meaning)))
             }
-            Some(OwnDocuments::Same | OwnDocuments::More(_)) => Some(Some((metadata, meaning))),
+            Some(_) => Some(Some((metadata, meaning))),
             None if self.is_any_document_known(&node) => None,
             None => Some(Some((metadata, meaning))),
         }
@@ -244,12 +174,12 @@ impl MetadataListingStore {
         let fetched = fetch(&*self.loader.inner, &node.key, documents).await;
         let metadata = self.loader.parse(&fetched, PrefixMetadata::new).await;
         let own = match &metadata.failure {
-            // A program that copies the directory cannot read the document, and fails.
-            Some(StoreError::Denied { .. }) => OwnDocuments::Same,
+            // A program that copies the directory cannot read the document either, and fails.
+            Some(error @ StoreError::Denied { .. }) => OwnDocuments::Denied(error.clone()),
             Some(error) => return Err(error.clone()),
             None => self.compared(node, &fetched, &metadata).await?,
         };
-        if !matches!(own, OwnDocuments::Same) {
+        if matches!(own, OwnDocuments::More(_) | OwnDocuments::Other(_)) {
             let node = &node.key;
             log::warn!(
                 "{node}: the consolidated metadata are older than its documents, which decide"
@@ -285,7 +215,7 @@ impl MetadataListingStore {
             }
             _ => match self.load(&node.key, Depth::Listing).await {
                 Ok(own) => OwnDocuments::Other(own),
-                Err(StoreError::Denied { .. }) => OwnDocuments::Same,
+                Err(error @ StoreError::Denied { .. }) => OwnDocuments::Denied(error),
                 Err(error) => return Err(error),
             },
         })
@@ -357,7 +287,8 @@ impl MetadataListingStore {
         resolved: &ResolvedKey,
         own: Option<&OwnDocuments>,
     ) -> Option<Shown> {
-        let (at, metadata, _) = self.copied_meaning(prefix)?;
+        // With a short `--ttl`, those that gave the names can have expired.
+        let (at, metadata, _) = self.last_meaning(prefix)?;
         let node = CopiedNode::of(prefix, &at, &metadata)?;
         let listed = match resolved {
             ResolvedKey::Metadata(listed, KeyMeaning::Node(path)) => listed.contents(path),
@@ -370,19 +301,23 @@ impl MetadataListingStore {
         let is_compared = match own {
             None => node.documents().is_empty(),
             Some(OwnDocuments::Other(own)) if own.is_node() => own.contents("") == listed,
+            Some(OwnDocuments::Denied(_)) => false,
             Some(_) => metadata.contents(&node.path) == listed,
         };
-        Some(Shown {
-            unchecked: Arc::clone(&self.unchecked),
-            node: node.key,
-            not_compared: (!is_compared).then_some(listed),
-        })
+        let not_compared = (!is_compared).then_some(listed);
+        Some(Shown::new(
+            &self.unchecked,
+            node.key,
+            prefix.clone(),
+            not_compared,
+        ))
     }
 
-    /// Fails if the document at a key names keys that a listing without a comparison lacks.
+    /// Fails if the document at a key names keys that a listing without a comparison lacks, if the caller has read one,
+    /// or else if other programs have.
     ///
     /// # Errors
-    /// The document names other keys, once; or it cannot be read for now.
+    /// The document names other keys, once for each process; or it cannot be read for now, or is denied.
     pub(super) async fn check_listed(&self, key: &Key) -> Result<(), StoreError> {
         let directory = key.parent();
         if !is_document(key) || !self.unchecked.contains(&directory) {
@@ -400,6 +335,9 @@ impl MetadataListingStore {
             Some(node) => match self.compare(node, true).await? {
                 None | Some(OwnDocuments::Same) => (node.metadata.contents(&node.path), false),
                 Some(OwnDocuments::Other(own)) => (own.contents(""), false),
+                // Another document of the node can be read, and says nothing about chunks.
+                Some(OwnDocuments::Denied(error)) if error.key() != key => return Ok(()),
+                Some(OwnDocuments::Denied(error)) => return Err(error),
                 Some(OwnDocuments::More(own)) => {
                     let listed = node.metadata.children(&node.path);
                     let has_more = own.children("").iter().any(|name| !listed.contains(name));
@@ -407,7 +345,7 @@ impl MetadataListingStore {
                 }
             },
         };
-        let listed = self.unchecked.remove(&directory);
+        let listed = self.unchecked.take(&directory);
         match listed.is_none_or(|listed| listed == now) && !has_more {
             true => Ok(()),
             false => Err(StoreError::Unavailable {

@@ -209,12 +209,15 @@ impl SimulatedServer {
     async fn receive(&self, request: String) -> Result<(Sent<'_>, Fault), RequestError> {
         request_sent();
         record(format!("  {request}"));
-        let (is_down, fault, is_slow) = {
+        let (is_down, fault, is_slow, is_second) = {
             let mut state = self.state.lock();
             state.last_event = now();
-            *state.in_flight.entry(request.clone()).or_insert(0) += 1;
+            let count = state.in_flight.entry(request.clone()).or_insert(0);
+            *count += 1;
+            let is_second = *count > 1;
             let is_slow = state.faults.is_slow();
-            (now() < state.down_until, state.faults.next(), is_slow)
+            let is_down = now() < state.down_until;
+            (is_down, state.faults.next(), is_slow, is_second)
         };
         let mut sent = Sent {
             server: self,
@@ -223,13 +226,14 @@ impl SimulatedServer {
             is_slow,
         };
         sent.latency().await;
-        // By now, a request that was cancelled when this one was sent is gone. A check has to begin after some moment,
-        // and a listing after its call: they cannot join one in flight.
+        // By now, an earlier request that was cancelled when this one was sent is gone. A check has to begin after some
+        // moment, and a listing after its call: they cannot join one in flight.
         let may_repeat =
             sent.request.starts_with("LIST") || sent.request.contains(" if-none-match ");
         {
             let mut state = self.state.lock();
-            if !may_repeat
+            if is_second
+                && !may_repeat
                 && state
                     .in_flight
                     .get(&sent.request)

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::runtime::caller;
+
 fn default_array(shape: u64) -> Value {
     array(&[shape], &[2], json!("default"))
 }
@@ -77,6 +79,91 @@ fn a_listing_of_readahead_does_not_count_as_seen_by_a_program() {
     assert!(open_document(&store, "a/zarr.json").is_err());
     // The program lists the directory again.
     assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
+fn a_process_that_lists_or_opens_later_makes_no_listing_of_another_complete() {
+    // No numbers of real processes.
+    let (one, other, third) = (1 << 30, 1 + (1 << 30), 2 + (1 << 30));
+    let (_, store) = stale(&[("a/zarr.json", default_array(6))]);
+    for process in [one, other] {
+        let listed = caller::at_once_for(process, || names(&store, "a/c"));
+        assert_eq!(listed, ["0", "1"]);
+    }
+    let open = |process| caller::at_once_for(process, || open_document(&store, "a/zarr.json"));
+    assert!(open(one).is_err());
+    open(one).unwrap();
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    let listed = caller::at_once_for(one, || names(&store, "a/c"));
+    assert_eq!(listed, ["0", "1", "2"]);
+    open(third).unwrap();
+    assert!(open(other).is_err());
+    open(other).unwrap();
+}
+
+#[test]
+fn a_process_that_has_listed_nothing_may_have_the_names_of_another() {
+    let (_, store) = stale(&[("a/zarr.json", default_array(6))]);
+    let (one, other) = (1 << 30, 1 + (1 << 30));
+    caller::at_once_for(one, || names(&store, "a/c"));
+    let open = |process| caller::at_once_for(process, || open_document(&store, "a/zarr.json"));
+    assert!(open(other).is_err());
+    open(other).unwrap();
+    assert!(open(one).is_err());
+}
+
+#[test]
+fn a_complete_directory_completes_none_above_it() {
+    let square = |rows: u64| array(&[rows, 4], &[2, 2], json!("default"));
+    let copies = [("a", square(4))];
+    let (_, store) = listing(Server::new(&[
+        ("zarr.json", consolidated(&copies)),
+        ("a/zarr.json", square(6)),
+    ]));
+    assert_eq!(names(&store, "a/c"), ["0/", "1/"]);
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    assert_eq!(names(&store, "a/c/0"), ["0", "1"]);
+    assert!(open_document(&store, "a/zarr.json").is_err());
+    // The names in the directory of the array are the same in each grid.
+    let (_, store) = listing(Server::new(&[
+        ("zarr.json", consolidated(&copies)),
+        ("a/zarr.json", square(6)),
+    ]));
+    assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    assert_eq!(names(&store, "a/c"), ["0/", "1/", "2/"]);
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
+fn a_document_that_was_denied_when_its_directory_was_listed_is_compared_when_it_is_opened() {
+    let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    read_documents(&store);
+    server.fault("a/zarr.json", Fault::Denied);
+    assert_eq!(names(&store, "a/c"), ["0", "1"]);
+    let denied = open_document(&store, "a/zarr.json");
+    assert!(
+        matches!(denied, Err(StoreError::Denied { .. })),
+        "{denied:?}"
+    );
+    server.mend();
+    let error = open_document(&store, "a/zarr.json").unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    open_document(&store, "a/zarr.json").unwrap();
+}
+
+#[test]
+fn listings_from_metadata_that_expire_at_once_are_compared_too() {
+    let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
+    let store = MetadataListingStore::new(server, Duration::ZERO, Duration::ZERO);
+    assert_eq!(names(&store, "a/c"), ["0", "1"]);
+    assert!(open_document(&store, "a/zarr.json").is_err());
     open_document(&store, "a/zarr.json").unwrap();
 }
 
