@@ -1,7 +1,8 @@
-//! The cores and the memory that this process may use, its mount table, and files that users name.
+//! The cores and the memory that this process may use, its mount table, other processes, and files that users name.
 
 mod cgroup;
 pub mod mountinfo;
+pub mod processes;
 pub mod terminal;
 
 use std::fs::File;

@@ -6,8 +6,9 @@
 
 use std::fs;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::Signal;
+
+use crate::machine::processes::is_gone;
 
 /// Signals that end a program, or make it stop its work and read its input again.
 const ENDING: [Signal; 5] = [
@@ -39,12 +40,6 @@ pub(super) fn has_fatal_signal(tid: u32) -> bool {
         .into_iter()
         .fold(0, |bits, signal| bits | bit(signal));
     pending & ending != 0 && !is_in_page_fault(tid)
-}
-
-/// Returns whether the thread does not exist. A thread that may not be signalled exists.
-fn is_gone(tid: u32) -> bool {
-    let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
-    tid.is_some_and(|tid| test_kill_process(tid) == Err(Errno::SRCH))
 }
 
 fn bit(signal: Signal) -> u64 {

@@ -1,8 +1,9 @@
 //! B8: consolidated metadata that are older than the store. The listing, the document beside it and the views agree.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -289,6 +290,56 @@ fn b8_a_copy_of_one_array_has_all_chunks_or_fails() {
                     false => assert_eq!(attempt, "first", "{}: {name}", store.case()),
                 }
             }
+            mount.unmount();
+        }
+    }
+}
+
+/// Lists a directory of chunks, and opens the document of the array when it gets a line.
+const LISTS_AND_OPENS: &str = r#"
+import os, sys
+directory, document = sys.argv[1:]
+print(len(os.listdir(directory)), flush=True)
+sys.stdin.readline()
+try:
+    open(document, "rb").close()
+    print("opened")
+except OSError as error:
+    print(error.errno)
+"#;
+
+#[test]
+fn b8_a_copy_is_not_complete_because_another_program_copies_at_the_same_time() {
+    for store in stores() {
+        for options in [&[][..], &["--ttl", "0"]] {
+            let (mount, target) = (store.mount(options), scratch());
+            let chunks = match store.format {
+                Format::V2 => mount.join("foo"),
+                Format::V3 => mount.join("foo/c"),
+            };
+            let mut other = Command::new("python3")
+                .args(["-c", LISTS_AND_OPENS])
+                .args([&chunks, &mount.join("foo").join(store.file())])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(other.stdout.take().unwrap()).lines();
+            let listed: usize = lines.next().unwrap().unwrap().parse().unwrap();
+            // The second copy is complete, whatever happened to the first.
+            succeeds("cp", &[&mount.join("foo"), &target.path().join("first")]);
+            let second = target.path().join("second");
+            assert!(succeeds("cp", &[&mount.join("foo"), &second]));
+            store.is_whole(&second, "foo");
+            other.stdin.take().unwrap().write_all(b"\n").unwrap();
+            let opened = lines.next().unwrap().unwrap();
+            assert!(wait_for(&mut other, Duration::from_secs(10)).is_some());
+            // Version 2 has documents and views beside the chunks.
+            let has_all = listed >= fs::read_dir(&chunks).unwrap().count();
+            let expected = if has_all { "opened" } else { "5" };
+            assert_eq!(opened, expected, "{} {options:?}: {listed}", store.case());
+            // Without pages, the names can come only from the consolidated metadata.
+            assert!(!has_all || store.scheme != "http", "{}", store.case());
             mount.unmount();
         }
     }

@@ -10,12 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
-
 use super::metadata::NodeChildren;
 use crate::clock::Instant;
 use crate::hierarchy::document::is_document;
+use crate::machine::processes::is_gone;
 use crate::runtime::caller;
 use crate::store::{Key, Kind, Stat};
 use crate::sync::Mutex;
@@ -105,7 +103,7 @@ impl Recorded {
     fn remove_ended(&mut self) {
         let processes = self.nodes.values().flatten();
         let processes: HashSet<u32> = processes.filter_map(|entry| entry.process).collect();
-        let ended: HashSet<u32> = processes.into_iter().filter(|id| has_ended(*id)).collect();
+        let ended: HashSet<u32> = processes.into_iter().filter(|id| is_gone(*id)).collect();
         self.nodes.retain(|_, entries| {
             let has_ended = |entry: &ListedBy| entry.process.is_some_and(|id| ended.contains(&id));
             entries.retain(|entry| !has_ended(entry));
@@ -113,12 +111,6 @@ impl Recorded {
         });
         self.entries = self.nodes.values().map(Vec::len).sum();
     }
-}
-
-/// Returns whether a process does not exist. One that may not be signalled exists.
-fn has_ended(process: u32) -> bool {
-    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
-    id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH))
 }
 
 impl Unchecked {
