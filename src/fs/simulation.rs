@@ -20,6 +20,7 @@
 
 mod archive;
 mod content;
+mod copy;
 mod found;
 mod program;
 mod scenario;
