@@ -183,28 +183,35 @@ impl MetadataListingStore {
     }
 
     /// Returns the meaning of a key by the consolidated metadata of a prefix above it: the first from the root
-    /// that name the key. They are loaded, so that the result does not depend on what is cached.
+    /// that name the key. They are loaded, so that the result does not depend on what is cached. The own documents
+    /// of the node decide.
     ///
     /// # Errors
-    /// A failure that leaves open whether a prefix above the key has consolidated metadata.
+    /// A failure that leaves open whether a prefix above the key has consolidated metadata; or the documents of the
+    /// node cannot be read for now.
     async fn consolidated_meaning(
         &self,
         key: &Key,
-    ) -> Result<Option<(Arc<PrefixMetadata>, KeyMeaning)>, StoreError> {
+        depth: Depth,
+    ) -> Result<Option<ResolvedKey>, StoreError> {
         for above in from_root(key) {
             // The consolidated metadata of the root are always loaded.
-            let depth = match above.is_root() {
+            let own = match above.is_root() {
                 true => Depth::Node,
                 false => Depth::Listing,
             };
-            let metadata = match self.load(&above, depth).await {
+            let metadata = match self.load(&above, own).await {
                 // A key can be readable below a prefix that is not.
                 Err(StoreError::Denied { .. }) => continue,
                 loaded => loaded?,
             };
             match metadata.classify(below(key, &above), true) {
                 KeyMeaning::Unknown => {}
-                meaning if metadata.is_consolidated() => return Ok(Some((metadata, meaning))),
+                meaning if metadata.is_consolidated() => {
+                    let copied = (metadata, meaning);
+                    let decided = self.by_own_documents(key, &above, copied, depth);
+                    return decided.await.map(Some);
+                }
                 // No node is below an array.
                 _ => return Ok(None),
             }
@@ -215,19 +222,18 @@ impl MetadataListingStore {
         Ok(None)
     }
 
-    /// Returns what consolidated metadata above a key say about it, if `nearest` leaves names of nodes open.
+    /// Returns what consolidated metadata above a prefix that is listed say about it, if `nearest` leaves names of
+    /// nodes open.
     async fn with_consolidated(
         &self,
-        key: &Key,
+        prefix: &Key,
         nearest: ResolvedKey,
     ) -> Result<ResolvedKey, StoreError> {
         if !nearest.may_lack_nodes() {
             return Ok(nearest);
         }
-        let consolidated = self.consolidated_meaning(key).await?;
-        Ok(consolidated.map_or(nearest, |(metadata, meaning)| {
-            ResolvedKey::Metadata(metadata, meaning)
-        }))
+        let consolidated = self.consolidated_meaning(prefix, Depth::Listing).await?;
+        Ok(consolidated.unwrap_or(nearest))
     }
 
     /// Returns whether a prefix above a key is known to have had consolidated metadata.
@@ -319,7 +325,10 @@ impl MetadataListingStore {
                     undecided = Some(node.map_or(above.clone(), |node| above.join_key(&node)));
                 }
                 KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return Err(why),
-                meaning => return Ok(ResolvedKey::Metadata(metadata, meaning)),
+                meaning => {
+                    let copied = (metadata, meaning);
+                    return self.by_own_documents(key, &above, copied, depth).await;
+                }
             }
             if let Some(error) = metadata.failure.as_ref().filter(|_| !metadata.is_certain()) {
                 // The document that could name the key could not be fetched.
@@ -327,13 +336,13 @@ impl MetadataListingStore {
             }
         }
         // Only consolidated metadata name a prefix without documents.
-        if let Some((metadata, meaning)) = self.consolidated_meaning(key).await?
+        if let Some(resolved) = self.consolidated_meaning(key, depth).await?
             && matches!(
-                meaning,
-                KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..)
+                resolved,
+                ResolvedKey::Metadata(_, KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..))
             )
         {
-            return Ok(ResolvedKey::Metadata(metadata, meaning));
+            return Ok(resolved);
         }
         match (&why, undecided) {
             (StoreError::NotFound { .. }, Some(node)) => Err(StoreError::Corrupt {
@@ -494,7 +503,7 @@ impl Store for MetadataListingStore {
         if self.was_consolidated_above(prefix) {
             resolved = self.with_consolidated(prefix, resolved).await?;
         }
-        let own = self.own_of(prefix);
+        let mut own = self.own_of(prefix);
         let (mut names, is_listed) = self.assemble(prefix, &resolved).await?;
         if !is_listed
             && matches!(resolved, ResolvedKey::Inner(_))
@@ -505,6 +514,7 @@ impl Store for MetadataListingStore {
         } else if !is_listed && resolved.may_lack_nodes() {
             resolved = self.with_consolidated(prefix, resolved).await?;
             if !resolved.may_lack_nodes() {
+                own = self.own_of(prefix);
                 (names, _) = self.assemble(prefix, &resolved).await?;
             } else if let Some(last) = self.loader.cache.last(prefix)
                 && let Some(error) = last.undecided()
