@@ -38,7 +38,7 @@ use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
-use self::own::{CopiedNode, OwnDocuments};
+use self::own::{Copied, CopiedNode};
 use self::unchecked::Unchecked;
 use super::document::is_document;
 use super::n5::from_root;
@@ -60,6 +60,21 @@ pub struct MetadataListingStore {
 }
 
 /// The result of resolving a key.
+struct Resolved {
+    found: ResolvedKey,
+    /// The node at or above the key, if consolidated metadata name it, and the result depends on them.
+    copied: Option<Copied>,
+}
+
+impl From<ResolvedKey> for Resolved {
+    /// Returns a result without consolidated metadata.
+    fn from(found: ResolvedKey) -> Self {
+        let copied = None;
+        Self { found, copied }
+    }
+}
+
+/// What gives the meaning of a key.
 enum ResolvedKey {
     /// The key is known from metadata.
     Metadata(Arc<PrefixMetadata>, KeyMeaning),
@@ -193,7 +208,7 @@ impl MetadataListingStore {
         &self,
         key: &Key,
         depth: Depth,
-    ) -> Result<Option<ResolvedKey>, StoreError> {
+    ) -> Result<Option<Resolved>, StoreError> {
         for above in from_root(key) {
             // The consolidated metadata of the root are always loaded.
             let own = match above.is_root() {
@@ -201,8 +216,7 @@ impl MetadataListingStore {
                 false => Depth::Listing,
             };
             let metadata = match self.load(&above, own).await {
-                // A key can be readable below a prefix that is not.
-                Err(StoreError::Denied { .. }) => continue,
+                Err(StoreError::Denied { .. }) if !self.was_node(&above) => continue,
                 loaded => loaded?,
             };
             match metadata.classify(below(key, &above), true) {
@@ -227,13 +241,20 @@ impl MetadataListingStore {
     async fn with_consolidated(
         &self,
         prefix: &Key,
-        nearest: ResolvedKey,
-    ) -> Result<ResolvedKey, StoreError> {
-        if !nearest.may_lack_nodes() {
+        nearest: Resolved,
+    ) -> Result<Resolved, StoreError> {
+        if !nearest.found.may_lack_nodes() {
             return Ok(nearest);
         }
         let consolidated = self.consolidated_meaning(prefix, Depth::Listing).await?;
         Ok(consolidated.unwrap_or(nearest))
+    }
+
+    /// Returns whether the last metadata of a prefix were those of a node. A key can be readable below a prefix that is
+    /// not, but if the prefix was readable before, the failure leaves open what it says about the key.
+    fn was_node(&self, prefix: &Key) -> bool {
+        let last = self.loader.cache.last(prefix);
+        last.is_some_and(|metadata| metadata.is_node())
     }
 
     /// Returns whether a prefix above a key is known to have had consolidated metadata.
@@ -246,7 +267,7 @@ impl MetadataListingStore {
 
     /// Resolves a key by the cached metadata above it, or else by its own. If it is a node, its metadata are
     /// loaded to `depth`.
-    async fn resolve(&self, key: &Key, depth: Depth) -> Result<ResolvedKey, StoreError> {
+    async fn resolve(&self, key: &Key, depth: Depth) -> Result<Resolved, StoreError> {
         let root = Key::root();
         let cache = &self.loader.cache;
         let root_depth = if key.is_root() { depth } else { Depth::Node };
@@ -269,13 +290,16 @@ impl MetadataListingStore {
             return self.by_own_documents(key, &at, copied, depth).await;
         }
         if is_document(key) {
-            return self.inner.stat(key).await.map(ResolvedKey::Inner);
+            let stat = self.inner.stat(key).await?;
+            return Ok(ResolvedKey::Inner(stat).into());
         }
         let stat = match cache.stat(key) {
             Some(CachedStat::Absent) => return Err(StoreError::NotFound { key: key.clone() }),
             Some(CachedStat::Prefix(stat)) => stat,
             None => match self.inner.stat(key).await {
-                Ok(stat) if stat.kind == Kind::Object => return Ok(ResolvedKey::Inner(stat)),
+                Ok(stat) if stat.kind == Kind::Object => {
+                    return Ok(ResolvedKey::Inner(stat).into());
+                }
                 Ok(stat) => {
                     cache.insert_stat(key, CachedStat::Prefix(stat));
                     stat
@@ -287,8 +311,8 @@ impl MetadataListingStore {
             },
         };
         match depth {
-            Depth::Node => Ok(ResolvedKey::Inner(stat)),
-            Depth::Listing => self.resolve_listed(key, stat).await,
+            Depth::Node => Ok(ResolvedKey::Inner(stat).into()),
+            Depth::Listing => self.resolve_listed(key, stat).await.map(Resolved::from),
         }
     }
 
@@ -310,7 +334,7 @@ impl MetadataListingStore {
         key: &Key,
         depth: Depth,
         why: StoreError,
-    ) -> Result<ResolvedKey, StoreError> {
+    ) -> Result<Resolved, StoreError> {
         let mut above: Vec<Key> = ancestors(key).collect();
         above.push(Key::root());
         let mut undecided = None;
@@ -338,20 +362,14 @@ impl MetadataListingStore {
         // Only consolidated metadata name a prefix without documents.
         if let Some(resolved) = self.consolidated_meaning(key, depth).await?
             && matches!(
-                resolved,
+                resolved.found,
                 ResolvedKey::Metadata(_, KeyMeaning::Node(_) | KeyMeaning::ChunkDirectory(..))
             )
         {
             return Ok(resolved);
         }
         match (&why, undecided) {
-            (StoreError::NotFound { .. }, Some(node)) => Err(StoreError::Corrupt {
-                key: key.clone(),
-                what: format!(
-                    "the server does not list directories, and the metadata of {node}, which would name them, \
-                     are broken or not supported"
-                ),
-            }),
+            (StoreError::NotFound { .. }, Some(node)) => Err(not_named(key, &node)),
             (StoreError::NotFound { .. }, None) => {
                 self.loader.cache.insert_stat(key, CachedStat::Absent);
                 Err(why)
@@ -365,16 +383,22 @@ impl MetadataListingStore {
     ///
     /// # Errors
     /// The document cannot be read for now.
-    async fn chunk_directory(&self, key: &Key) -> Result<Option<ResolvedKey>, StoreError> {
+    async fn chunk_directory(&self, key: &Key) -> Result<Option<Resolved>, StoreError> {
         for above in from_root(key).into_iter().filter(|above| above != key) {
             let metadata = match self.load(&above, Depth::Node).await {
-                // A key can be readable below a prefix that is not.
-                Err(StoreError::Denied { .. }) => continue,
+                Err(StoreError::Denied { .. }) if !self.was_node(&above) => continue,
                 loaded => loaded?,
             };
             let meaning = metadata.classify(below(key, &above), true);
-            if let KeyMeaning::ChunkDirectory(..) = meaning {
-                return Ok(Some(ResolvedKey::Metadata(metadata, meaning)));
+            if matches!(meaning, KeyMeaning::Unknown | KeyMeaning::Undecided(_)) {
+                continue;
+            }
+            let copied = (metadata, meaning);
+            let resolved = self
+                .by_own_documents(key, &above, copied, Depth::Listing)
+                .await?;
+            if let ResolvedKey::Metadata(_, KeyMeaning::ChunkDirectory(..)) = resolved.found {
+                return Ok(Some(resolved));
             }
         }
         Ok(None)
@@ -393,6 +417,15 @@ impl MetadataListingStore {
             Err(error) if self.is_unlisted(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the attributes of a key in the inner store, if they need no request.
+    fn try_stat_inner(&self, key: &Key) -> Option<Result<Stat, StoreError>> {
+        let found = self.inner.try_stat(key)?;
+        if let Ok(stat) = &found {
+            self.unchecked.stat_found(key, stat);
+        }
+        Some(found)
     }
 
     /// Returns whether an error means that the inner store has no listing of a prefix, which can still exist.
@@ -426,20 +459,20 @@ impl Store for MetadataListingStore {
         let absent = || Some(Err(StoreError::NotFound { key: key.clone() }));
         match self.compared_meaning(key)? {
             Some((_, KeyMeaning::AbsentDocument)) => absent(),
-            Some((_, KeyMeaning::InnerKey | KeyMeaning::Unknown)) => {
-                let found = self.inner.try_stat(key)?;
-                match &found {
+            Some((
+                _,
+                meaning @ (KeyMeaning::InnerKey | KeyMeaning::Unknown | KeyMeaning::Undecided(_)),
+            )) => {
+                let may_be_directory =
+                    || matches!(meaning, KeyMeaning::Undecided(_)) || self.is_unchecked(key);
+                match self.try_stat_inner(key)? {
                     // The document of the array may name a directory of chunks there.
-                    Err(StoreError::NotFound { .. }) if self.is_unchecked(key) => None,
-                    Ok(stat) => {
-                        self.unchecked.stat_found(key, stat);
-                        Some(found)
-                    }
-                    Err(_) => Some(found),
+                    Err(StoreError::NotFound { .. }) if may_be_directory() => None,
+                    found => Some(found),
                 }
             }
             Some((metadata, meaning)) => Some(Ok(metadata.stat(&meaning))),
-            None if is_document(key) => self.inner.try_stat(key),
+            None if is_document(key) => self.try_stat_inner(key),
             None => match self.loader.cache.stat(key)? {
                 CachedStat::Absent => absent(),
                 CachedStat::Prefix(stat) => Some(Ok(stat)),
@@ -448,16 +481,25 @@ impl Store for MetadataListingStore {
     }
 
     async fn stat(&self, key: &Key) -> Result<Stat, StoreError> {
-        let stat = match self.resolve(key, Depth::Node).await? {
+        let Resolved { found, copied } = self.resolve(key, Depth::Node).await?;
+        let stat = match found {
             ResolvedKey::Inner(stat) => stat,
             ResolvedKey::Metadata(_, KeyMeaning::AbsentDocument) => {
                 return Err(StoreError::NotFound { key: key.clone() });
             }
+            ResolvedKey::Metadata(_, KeyMeaning::Undecided(_)) => {
+                match (self.inner.stat(key).await, copied) {
+                    (Err(StoreError::NotFound { .. }), Some(copied)) => {
+                        return Err(not_named(key, &copied.node.key));
+                    }
+                    (found, _) => found?,
+                }
+            }
             ResolvedKey::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
                 match self.inner.stat(key).await {
                     Err(why @ StoreError::NotFound { .. }) => {
-                        let directory = self.directory_by_document(key).await?;
-                        directory.ok_or(why)?
+                        let directory = self.directory_by_document(key, copied.as_ref());
+                        directory.await?.ok_or(why)?
                     }
                     found => found?,
                 }
@@ -476,10 +518,11 @@ impl Store for MetadataListingStore {
         // Cached metadata may prove that the key is not a value.
         if let Some((at, metadata, mut meaning)) = self.copied_meaning(key) {
             // The own documents of a node decide, if they were compared.
-            if let Some(CopiedNode { key: node, .. }) = CopiedNode::of(key, &at, &metadata)
-                && let Some(OwnDocuments::Other(own)) = self.loader.own(&node)
+            if let Some(node) = CopiedNode::of(key, &at, &metadata)
+                && let Some(own) = self.known(&node)
+                && let Some(own) = own.instead()
             {
-                meaning = own.classify(below(key, &node), true);
+                meaning = own.classify(below(key, &node.key), true);
             }
             match meaning {
                 KeyMeaning::AbsentDocument => {
@@ -493,6 +536,7 @@ impl Store for MetadataListingStore {
         }
         // The native tree opens documents in this way.
         if hint == AccessHint::Ranges {
+            self.unchecked.opened();
             self.check_listed(key).await?;
         }
         self.inner.open(key, hint).await
@@ -503,18 +547,16 @@ impl Store for MetadataListingStore {
         if self.was_consolidated_above(prefix) {
             resolved = self.with_consolidated(prefix, resolved).await?;
         }
-        let mut own = self.own_of(prefix);
         let (mut names, is_listed) = self.assemble(prefix, &resolved).await?;
         if !is_listed
-            && matches!(resolved, ResolvedKey::Inner(_))
+            && matches!(resolved.found, ResolvedKey::Inner(_))
             && let Some(chunks) = self.chunk_directory(prefix).await?
         {
             (names, _) = self.assemble(prefix, &chunks).await?;
             resolved = chunks;
-        } else if !is_listed && resolved.may_lack_nodes() {
+        } else if !is_listed && resolved.found.may_lack_nodes() {
             resolved = self.with_consolidated(prefix, resolved).await?;
-            if !resolved.may_lack_nodes() {
-                own = self.own_of(prefix);
+            if !resolved.found.may_lack_nodes() {
                 (names, _) = self.assemble(prefix, &resolved).await?;
             } else if let Some(last) = self.loader.cache.last(prefix)
                 && let Some(error) = last.undecided()
@@ -522,7 +564,7 @@ impl Store for MetadataListingStore {
                 return Err(error.clone());
             }
         }
-        names.set_shown(self.shown(prefix, &resolved, own.as_ref()));
+        names.set_shown(self.shown(prefix, &resolved));
         Ok(Box::new(names))
     }
 
@@ -544,6 +586,17 @@ impl Store for MetadataListingStore {
             Some(Ok(stat)) if stat.kind == Kind::Prefix => true,
             _ => self.inner.prefetch(key, what).await,
         }
+    }
+}
+
+/// Returns the error for a key that may be a directory of chunks of an array whose chunk names are unknown.
+fn not_named(key: &Key, node: &Key) -> StoreError {
+    StoreError::Corrupt {
+        key: key.clone(),
+        what: format!(
+            "the server does not list directories, and the metadata of {node}, which would name them, are broken or \
+             not supported"
+        ),
     }
 }
 

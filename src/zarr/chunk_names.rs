@@ -156,14 +156,13 @@ impl ChunkNames {
     /// array.
     pub fn can_have_directory(&self, components: usize) -> bool {
         let axes = self.counts.len();
-        !self.is_empty()
-            && match &self.style {
-                Style::Flat(_) => false,
-                Style::Template(template) => components < template.len(),
-                Style::Fanout(fanout) => axes > 0 && components < fanout.max_names(axes),
-                Style::Nested { prefix } => components < axes + usize::from(*prefix),
-                Style::Reversed => components < axes,
-            }
+        match &self.style {
+            Style::Flat(_) => false,
+            Style::Template(template) => components < template.len(),
+            Style::Fanout(fanout) => axes > 0 && components < fanout.max_names(axes),
+            Style::Nested { prefix } => components < axes + usize::from(*prefix),
+            Style::Reversed => components < axes,
+        }
     }
 
     /// Returns whether the directory of the array shows the same names for each grid that has chunks.

@@ -6,7 +6,7 @@ use super::documents::Documents;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 use super::names::AssembledListing;
 use super::own::OwnDocuments;
-use super::{MetadataListingStore, ResolvedKey};
+use super::{MetadataListingStore, Resolved, ResolvedKey};
 use crate::store::{Key, Kind, StoreError};
 
 impl MetadataListingStore {
@@ -14,16 +14,18 @@ impl MetadataListingStore {
     pub(super) async fn assemble(
         &self,
         prefix: &Key,
-        resolved: &ResolvedKey,
+        resolved: &Resolved,
     ) -> Result<(AssembledListing, bool), StoreError> {
         let not_a_prefix = || StoreError::NotAPrefix {
             key: prefix.clone(),
         };
         let mut names = AssembledListing::new(prefix.clone());
         let mut is_listed = true;
-        match resolved {
+        match &resolved.found {
             ResolvedKey::Metadata(metadata, KeyMeaning::Node(path)) => {
-                return self.names(prefix, metadata, path).await;
+                let copied = resolved.copied.as_ref();
+                let own = copied.and_then(|copied| copied.own.as_ref());
+                return self.names(prefix, metadata, path, own).await;
             }
             ResolvedKey::Metadata(metadata, KeyMeaning::ChunkDirectory(chunks, cell)) => {
                 if metadata.is_consolidated() || !self.push_inner(&mut names, prefix).await? {
@@ -58,6 +60,7 @@ impl MetadataListingStore {
         prefix: &Key,
         metadata: &PrefixMetadata,
         path: &str,
+        own: Option<&OwnDocuments>,
     ) -> Result<(AssembledListing, bool), StoreError> {
         let mut names = AssembledListing::new(prefix.clone());
         let lost = match path {
@@ -73,7 +76,7 @@ impl MetadataListingStore {
                 names.push(child.as_bytes(), Kind::Prefix, None);
             }
         }
-        if let Some(OwnDocuments::More(own)) = self.loader.own(prefix) {
+        if let Some(OwnDocuments::More(own)) = own {
             for child in own.children("") {
                 names.push(child.as_bytes(), Kind::Prefix, None);
             }

@@ -118,17 +118,34 @@ impl MetadataCache {
     pub(super) fn own(&self, node: &Key) -> Option<ComparedDocuments> {
         let mut cached = self.own.lock();
         let compared = cached.get(node)?;
-        let ttl = match compared.own {
+        let ttl = match &compared.own {
             OwnDocuments::Denied(_) => self.ttl.min(REFUSED_TTL),
+            own if own.is_absent() => self.absent_ttl,
             _ => self.ttl,
         };
         (compared.since.elapsed() < ttl).then(|| compared.clone())
     }
 
-    /// Inserts the comparison of a node's own documents with consolidated metadata.
+    /// Returns whether the own documents of a node existed when they were compared before.
+    pub(super) fn existed(&self, node: &Key) -> bool {
+        let mut cached = self.own.lock();
+        let last = cached.get(node);
+        last.is_some_and(|compared| compared.own.existed())
+    }
+
+    /// Inserts the comparison of a node's own documents with consolidated metadata, unless the cache has one whose fetch
+    /// began later.
     pub(super) fn insert_own(&self, node: &Key, compared: ComparedDocuments) {
         let bytes = compared.own.memory_bytes();
-        let _evicted = self.own.lock().insert(node.clone(), compared, bytes);
+        let mut cached = self.own.lock();
+        if cached
+            .get(node)
+            .is_some_and(|later| later.since > compared.since)
+        {
+            return;
+        }
+        let evicted = cached.insert(node.clone(), compared, bytes);
+        drop((cached, evicted));
     }
 
     /// Returns whether the inner store has listed a prefix; `None` if it was not asked for a while.

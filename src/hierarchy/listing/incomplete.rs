@@ -16,7 +16,7 @@ impl MetadataListingStore {
         prefix: &Key,
     ) -> Result<Option<IncompleteListing>, StoreError> {
         let nearest = self.resolve(prefix, Depth::Listing).await?;
-        let (metadata, meaning) = match self.with_consolidated(prefix, nearest).await? {
+        let (metadata, meaning) = match self.with_consolidated(prefix, nearest).await?.found {
             ResolvedKey::Metadata(metadata, meaning) => (metadata, meaning),
             ResolvedKey::Inner(stat) if stat.kind == Kind::Object => return Ok(None),
             ResolvedKey::Inner(_) => return self.incomplete_children(prefix).await.map(Some),

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use super::cache::MetadataCache;
 use super::documents::{Documents, FetchedDocument, fetch};
 use super::metadata::PrefixMetadata;
-use super::own::OwnDocuments;
+use super::own::ComparedDocuments;
 use crate::clock::Instant;
 use crate::hierarchy::document::Document;
 use crate::hierarchy::n5::from_root;
@@ -58,10 +58,10 @@ impl Loader {
 
     /// Returns the cached comparison of a node's own documents with consolidated metadata, if the inner store knows
     /// no other version of a document by now.
-    pub(super) fn own(&self, node: &Key) -> Option<OwnDocuments> {
+    pub(super) fn own(&self, node: &Key) -> Option<ComparedDocuments> {
         let compared = self.cache.own(node)?;
         self.are_current(node, &compared.versions)
-            .then_some(compared.own)
+            .then_some(compared)
     }
 
     /// Returns whether the inner store knows no other versions of documents.

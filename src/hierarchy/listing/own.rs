@@ -15,7 +15,7 @@ use super::documents::{Documents, FetchedDocument, fetch};
 use super::loader::Depth;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 use super::unchecked::Shown;
-use super::{MetadataListingStore, ResolvedKey, below};
+use super::{MetadataListingStore, Resolved, ResolvedKey, below};
 use crate::clock::Instant;
 use crate::hierarchy::document::{Document, is_document};
 use crate::store::{Key, Stat, StoreError, Version};
@@ -27,8 +27,10 @@ pub(super) enum OwnDocuments {
     Same,
     /// A group with consolidated metadata of its own, whose nodes count too.
     More(Arc<PrefixMetadata>),
-    /// The node has other keys, or is no node any more.
+    /// The node has other keys, or no documents.
     Other(Arc<PrefixMetadata>),
+    /// The node had documents when they were compared before, and has none now.
+    Removed(Arc<PrefixMetadata>),
     /// The documents could not be compared, because one is denied.
     Denied(StoreError),
 }
@@ -38,7 +40,31 @@ impl OwnDocuments {
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Same | Self::Denied(_) => 64,
-            Self::More(metadata) | Self::Other(metadata) => metadata.memory_bytes(),
+            Self::More(metadata) | Self::Other(metadata) | Self::Removed(metadata) => {
+                metadata.memory_bytes()
+            }
+        }
+    }
+
+    /// Returns the metadata that decide instead of the consolidated ones.
+    pub(super) fn instead(&self) -> Option<&Arc<PrefixMetadata>> {
+        match self {
+            Self::Other(own) | Self::Removed(own) => Some(own),
+            Self::Same | Self::More(_) | Self::Denied(_) => None,
+        }
+    }
+
+    /// Returns whether the node has no documents.
+    pub(super) fn is_absent(&self) -> bool {
+        self.instead().is_some_and(|own| !own.is_node())
+    }
+
+    /// Returns whether the documents were compared and exist, or existed before.
+    pub(super) fn existed(&self) -> bool {
+        match self {
+            Self::Denied(_) => false,
+            Self::Other(own) => own.is_node(),
+            Self::Same | Self::More(_) | Self::Removed(_) => true,
         }
     }
 }
@@ -47,29 +73,45 @@ impl OwnDocuments {
 /// their fetch began.
 #[derive(Debug, Clone)]
 pub(super) struct ComparedDocuments {
+    /// What the consolidated metadata said.
+    copied: NodeChildren,
     pub(super) own: OwnDocuments,
     pub(super) versions: Vec<(Document, Option<Version>)>,
     pub(super) since: Instant,
 }
 
 /// A node that consolidated metadata name.
-pub(super) struct CopiedNode<'a> {
-    metadata: &'a PrefixMetadata,
+#[derive(Debug)]
+pub(super) struct CopiedNode {
+    metadata: Arc<PrefixMetadata>,
     /// The path of the node below the prefix with the consolidated metadata.
     path: String,
     pub(super) key: Key,
 }
 
-impl<'a> CopiedNode<'a> {
+/// The node at or above a key that was resolved by consolidated metadata.
+#[derive(Debug)]
+pub(super) struct Copied {
+    pub(super) node: CopiedNode,
+    /// The comparison that decided, if there was one.
+    pub(super) own: Option<OwnDocuments>,
+}
+
+impl CopiedNode {
     /// Returns the node at or above a key, if consolidated metadata at the prefix `at` name it below the prefix.
-    pub(super) fn of(key: &Key, at: &Key, metadata: &'a PrefixMetadata) -> Option<Self> {
+    pub(super) fn of(key: &Key, at: &Key, metadata: &Arc<PrefixMetadata>) -> Option<Self> {
         let path = metadata.copied_node(below(key, at))?.to_owned();
         let key = at.join_key(&Key::new(path.as_bytes()).ok()?);
         Some(Self {
-            metadata,
+            metadata: Arc::clone(metadata),
             path,
             key,
         })
+    }
+
+    /// Returns the kind of children that the consolidated metadata name.
+    fn contents(&self) -> NodeChildren {
+        self.metadata.contents(&self.path)
     }
 
     /// Returns the documents that are compared: those that say what the node is.
@@ -85,12 +127,25 @@ impl<'a> CopiedNode<'a> {
         }
     }
 
-    /// Returns whether the array can have a directory of chunks at a key. If the grid in the consolidated metadata is
-    /// empty, programs know of chunks only from the document of the array.
+    /// Returns whether the document at a key is one of those that are compared.
+    fn compares(&self, key: &Key) -> bool {
+        let document = Document::from_name(below(key, &self.key));
+        document.is_some_and(|document| self.documents().contains(document))
+    }
+
+    /// Returns whether the documents that are compared and that the consolidated metadata name were all fetched. One
+    /// that they do not name can be denied because it does not exist.
+    fn has_named(&self, own: &PrefixMetadata) -> bool {
+        let named = self.metadata.documents(&self.path);
+        let compared = named.intersection(self.documents());
+        compared.difference(own.documents("")).is_empty()
+    }
+
+    /// Returns whether the array can have a directory of chunks at a key.
     fn can_have_directory(&self, key: &Key) -> bool {
         let below = below(key, &self.key);
         let components = below.split(|byte| *byte == b'/').count();
-        match self.metadata.contents(&self.path) {
+        match self.contents() {
             NodeChildren::Array(names) => !below.is_empty() && names.can_have_directory(components),
             _ => false,
         }
@@ -104,7 +159,19 @@ impl MetadataListingStore {
             .join(child.as_bytes())
             .ok()
             .and_then(|node| self.loader.own(&node));
-        matches!(own, Some(OwnDocuments::Other(own)) if !own.is_node())
+        own.is_some_and(|compared| compared.own.is_absent())
+    }
+
+    /// Returns the cached comparison of a node. That with other consolidated metadata says only what its own documents
+    /// are, unless they were the same.
+    pub(super) fn known(&self, node: &CopiedNode) -> Option<OwnDocuments> {
+        let compared = self.loader.own(&node.key)?;
+        match compared.own {
+            own @ (OwnDocuments::Same | OwnDocuments::More(_)) => {
+                (compared.copied == node.contents()).then_some(own)
+            }
+            own => Some(own),
+        }
     }
 
     /// Returns the meaning of a key by cached metadata. The own documents of a node decide, if they were compared; `None`
@@ -119,12 +186,13 @@ impl MetadataListingStore {
         let Some(node) = CopiedNode::of(key, &at, &metadata) else {
             return Some(Some((metadata, meaning)));
         };
-        match self.loader.own(&node.key) {
-            Some(OwnDocuments::Other(own)) => {
+        let own = self.known(&node);
+        match own.as_ref().map(OwnDocuments::instead) {
+            Some(Some(own)) => {
                 let meaning = own.classify(below(key, &node.key), true);
-                Some(Some((own, meaning)))
+                Some(Some((Arc::clone(own), meaning)))
             }
-            Some(_) => Some(Some((metadata, meaning))),
+            Some(None) => Some(Some((metadata, meaning))),
             None if self.is_any_document_known(&node) => None,
             None => Some(Some((metadata, meaning))),
         }
@@ -136,12 +204,13 @@ impl MetadataListingStore {
         self.copied_meaning(key).is_some_and(|(at, metadata, _)| {
             let node = CopiedNode::of(key, &at, &metadata);
             let node = node.filter(|node| node.can_have_directory(key));
-            node.is_some_and(|node| self.loader.own(&node.key).is_none())
+            let own = node.map(|node| self.known(&node));
+            matches!(own, Some(None | Some(OwnDocuments::Denied(_))))
         })
     }
 
     /// Returns whether the inner store has the attributes of a document in its cache.
-    fn is_any_document_known(&self, node: &CopiedNode<'_>) -> bool {
+    fn is_any_document_known(&self, node: &CopiedNode) -> bool {
         let mut documents = node.documents().iter();
         let inner = &self.loader.inner;
         documents.any(|document| {
@@ -154,13 +223,13 @@ impl MetadataListingStore {
     /// the comparison is not `needed` and takes a request.
     ///
     /// # Errors
-    /// A document cannot be read for now.
+    /// A document cannot be read for now, or is denied and was compared before.
     async fn compare(
         &self,
-        node: &CopiedNode<'_>,
+        node: &CopiedNode,
         needed: bool,
     ) -> Result<Option<OwnDocuments>, StoreError> {
-        if let Some(own) = self.loader.own(&node.key) {
+        if let Some(own) = self.known(node) {
             return Ok(Some(own));
         }
         let documents = node.documents();
@@ -174,18 +243,30 @@ impl MetadataListingStore {
         let fetched = fetch(&*self.loader.inner, &node.key, documents).await;
         let metadata = self.loader.parse(&fetched, PrefixMetadata::new).await;
         let own = match &metadata.failure {
-            // A program that copies the directory cannot read the document either, and fails.
-            Some(error @ StoreError::Denied { .. }) => OwnDocuments::Denied(error.clone()),
+            Some(error @ StoreError::Denied { .. }) if !node.has_named(&metadata) => {
+                OwnDocuments::Denied(error.clone())
+            }
+            None | Some(StoreError::Denied { .. }) => {
+                self.compared(node, &fetched, &metadata).await?
+            }
             Some(error) => return Err(error.clone()),
-            None => self.compared(node, &fetched, &metadata).await?,
         };
-        if matches!(own, OwnDocuments::More(_) | OwnDocuments::Other(_)) {
+        let own = match own {
+            own if !self.loader.cache.existed(&node.key) => own,
+            // A program that copies the directory may have the document already. If there is no earlier comparison, such
+            // a program cannot read the document either, and fails.
+            OwnDocuments::Denied(error) => return Err(error),
+            OwnDocuments::Other(own) if !own.is_node() => OwnDocuments::Removed(own),
+            own => own,
+        };
+        if !matches!(own, OwnDocuments::Same | OwnDocuments::Denied(_)) {
             let node = &node.key;
             log::warn!(
                 "{node}: the consolidated metadata are older than its documents, which decide"
             );
         }
         let compared = ComparedDocuments {
+            copied: node.contents(),
             own: own.clone(),
             versions: metadata.versions().to_vec(),
             since,
@@ -196,11 +277,11 @@ impl MetadataListingStore {
 
     async fn compared(
         &self,
-        node: &CopiedNode<'_>,
+        node: &CopiedNode,
         fetched: &[(Document, FetchedDocument)],
         own: &PrefixMetadata,
     ) -> Result<OwnDocuments, StoreError> {
-        let copied = node.metadata.contents(&node.path);
+        let copied = node.contents();
         let main = node.documents();
         let named = node.metadata.documents(&node.path);
         let is_complete = own.documents("") == named.intersection(main);
@@ -224,47 +305,60 @@ impl MetadataListingStore {
     /// Returns the meaning of a key by the documents of its node, instead of by the consolidated metadata at `at`.
     ///
     /// # Errors
-    /// The documents cannot be read for now.
+    /// The documents cannot be read for now. [`StoreError::NotFound`] if the key is listed and they were removed.
     pub(super) async fn by_own_documents(
         &self,
         key: &Key,
         at: &Key,
         copied: (Arc<PrefixMetadata>, KeyMeaning),
         depth: Depth,
-    ) -> Result<ResolvedKey, StoreError> {
+    ) -> Result<Resolved, StoreError> {
         let (metadata, meaning) = copied;
         let Some(node) = CopiedNode::of(key, at, &metadata) else {
-            return Ok(ResolvedKey::Metadata(metadata, meaning));
+            return Ok(ResolvedKey::Metadata(metadata, meaning).into());
         };
         let needed = depth == Depth::Listing && self.unchecked.are_documents_read();
         let own = self.compare(&node, needed).await?;
-        match own {
-            // A directory that was found before keeps its names, each of which turns out to be absent.
-            Some(OwnDocuments::Other(own)) if own.is_node() || depth == Depth::Node => {
-                let meaning = own.classify(below(key, &node.key), true);
-                Ok(ResolvedKey::Metadata(own, meaning))
+        let found = match (&own, own.as_ref().and_then(OwnDocuments::instead)) {
+            (Some(OwnDocuments::Removed(_)), _) if depth == Depth::Listing => {
+                return Err(StoreError::NotFound { key: key.clone() });
             }
-            _ => Ok(ResolvedKey::Metadata(metadata, meaning)),
-        }
+            // A directory that was found before keeps its names, each of which turns out to be absent.
+            (_, Some(own)) if !own.is_node() && depth == Depth::Listing => {
+                ResolvedKey::Metadata(metadata, meaning)
+            }
+            (_, Some(own)) => {
+                let meaning = own.classify(below(key, &node.key), true);
+                ResolvedKey::Metadata(Arc::clone(own), meaning)
+            }
+            _ => ResolvedKey::Metadata(metadata, meaning),
+        };
+        let copied = Some(Copied { node, own });
+        Ok(Resolved { found, copied })
     }
 
     /// Returns the attributes of a directory of chunks that the inner store does not have, and consolidated
     /// metadata do not name, if the document of the array names it.
     ///
     /// # Errors
-    /// The document cannot be read for now.
+    /// The document cannot be read for now, or is denied.
     pub(super) async fn directory_by_document(
         &self,
         key: &Key,
+        copied: Option<&Copied>,
     ) -> Result<Option<Stat>, StoreError> {
-        let Some((at, metadata, _)) = self.copied_meaning(key) else {
+        let copied = copied.filter(|copied| copied.node.can_have_directory(key));
+        let Some(Copied { node, own }) = copied else {
             return Ok(None);
         };
-        let node = CopiedNode::of(key, &at, &metadata);
-        let Some(node) = node.filter(|node| node.can_have_directory(key)) else {
-            return Ok(None);
+        let own = match own {
+            Some(own) => Some(own.clone()),
+            None => self.compare(node, true).await?,
         };
-        let Some(OwnDocuments::Other(own)) = self.compare(&node, true).await? else {
+        if let Some(OwnDocuments::Denied(error)) = own {
+            return Err(error);
+        }
+        let Some(own) = own.as_ref().and_then(OwnDocuments::instead) else {
             return Ok(None);
         };
         let meaning = own.classify(below(key, &node.key), true);
@@ -272,42 +366,24 @@ impl MetadataListingStore {
         Ok(is_directory.then(|| own.stat(&meaning)))
     }
 
-    /// Returns the comparison of the node at or above a prefix, if consolidated metadata name the node.
-    pub(super) fn own_of(&self, prefix: &Key) -> Option<OwnDocuments> {
-        let (at, metadata, _) = self.copied_meaning(prefix)?;
-        let node = CopiedNode::of(prefix, &at, &metadata)?;
-        self.loader.own(&node.key)
-    }
-
-    /// Returns what is recorded when a program reads a listing of `prefix` by `resolved`; `own` is the comparison before
-    /// the names were assembled.
-    pub(super) fn shown(
-        &self,
-        prefix: &Key,
-        resolved: &ResolvedKey,
-        own: Option<&OwnDocuments>,
-    ) -> Option<Shown> {
-        // With a short `--ttl`, those that gave the names can have expired.
-        let (at, metadata, _) = self.last_meaning(prefix)?;
-        let node = CopiedNode::of(prefix, &at, &metadata)?;
-        let listed = match resolved {
+    /// Returns what is recorded when a program reads a listing of `prefix` by `resolved`.
+    pub(super) fn shown(&self, prefix: &Key, resolved: &Resolved) -> Option<Shown> {
+        let Copied { node, own } = resolved.copied.as_ref()?;
+        let listed = match &resolved.found {
             ResolvedKey::Metadata(listed, KeyMeaning::Node(path)) => listed.contents(path),
             ResolvedKey::Metadata(_, KeyMeaning::ChunkDirectory(names, _)) => {
                 NodeChildren::Array(Arc::clone(names))
             }
-            _ => metadata.contents(&node.path),
+            _ => node.contents(),
         };
-        // The comparison may be newer than the names.
         let is_compared = match own {
             None => node.documents().is_empty(),
-            Some(OwnDocuments::Other(own)) if own.is_node() => own.contents("") == listed,
-            Some(OwnDocuments::Denied(_)) => false,
-            Some(_) => metadata.contents(&node.path) == listed,
+            Some(own) => !own.is_absent() && !matches!(own, OwnDocuments::Denied(_)),
         };
         let not_compared = (!is_compared).then_some(listed);
         Some(Shown::new(
             &self.unchecked,
-            node.key,
+            node.key.clone(),
             prefix.clone(),
             not_compared,
         ))
@@ -323,25 +399,26 @@ impl MetadataListingStore {
         if !is_document(key) || !self.unchecked.contains(&directory) {
             return Ok(());
         }
-        let copied = self.copied_meaning(&directory);
-        let node = copied
-            .as_ref()
-            .and_then(|(at, metadata, _)| CopiedNode::of(&directory, at, metadata));
+        // With a short `--ttl`, those that gave the names can have expired.
+        let copied = self.last_meaning(&directory);
+        let node = copied.and_then(|(at, metadata, _)| CopiedNode::of(&directory, &at, &metadata));
         let (now, has_more) = match &node {
             None => (
                 self.load(&directory, Depth::Node).await?.contents(""),
                 false,
             ),
             Some(node) => match self.compare(node, true).await? {
-                None | Some(OwnDocuments::Same) => (node.metadata.contents(&node.path), false),
-                Some(OwnDocuments::Other(own)) => (own.contents(""), false),
+                None | Some(OwnDocuments::Same) => (node.contents(), false),
+                Some(OwnDocuments::Other(own) | OwnDocuments::Removed(own)) => {
+                    (own.contents(""), false)
+                }
                 // Another document of the node can be read, and says nothing about chunks.
-                Some(OwnDocuments::Denied(error)) if error.key() != key => return Ok(()),
+                Some(OwnDocuments::Denied(_)) if !node.compares(key) => return Ok(()),
                 Some(OwnDocuments::Denied(error)) => return Err(error),
                 Some(OwnDocuments::More(own)) => {
                     let listed = node.metadata.children(&node.path);
                     let has_more = own.children("").iter().any(|name| !listed.contains(name));
-                    (node.metadata.contents(&node.path), has_more)
+                    (node.contents(), has_more)
                 }
             },
         };

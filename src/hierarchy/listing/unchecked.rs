@@ -18,7 +18,7 @@ use crate::runtime::caller;
 use crate::store::{Key, Kind, Stat};
 use crate::sync::Mutex;
 
-/// How long after the last lookup of a document programs count as readers of documents.
+/// How long after the last lookup of a document, or the last open of a key since, programs count as readers of documents.
 const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
 /// The largest number of recorded listings, two for each node that one process lists. If there are more, each listing
 /// compares the documents.
@@ -118,6 +118,14 @@ impl Unchecked {
     pub(super) fn stat_found(&self, key: &Key, stat: &Stat) {
         if stat.kind == Kind::Object && is_document(key) {
             *self.last_document.lock() = Some(Instant::now());
+        }
+    }
+
+    /// Records that a program has opened a key. A copy can take longer than the window, and reads its document once.
+    pub(super) fn opened(&self) {
+        let mut last = self.last_document.lock();
+        if last.is_some_and(|last| last.elapsed() < DOCUMENTS_WINDOW) {
+            *last = Some(Instant::now());
         }
     }
 

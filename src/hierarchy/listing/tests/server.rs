@@ -16,6 +16,8 @@ pub(super) struct Server {
     pub(super) values: Mutex<MemoryStore>,
     pub(super) faults: Mutex<BTreeMap<Key, Fault>>,
     pub(super) listings: BTreeMap<Key, Vec<(&'static str, Kind)>>,
+    /// Directories without a page, which the server has attributes of.
+    pub(super) directories: BTreeSet<Key>,
     pub(super) refuses_listings: bool,
     pub(super) opens: AtomicU32,
     pub(super) stats: AtomicU32,
@@ -102,7 +104,8 @@ impl Store for Server {
         self.stats.fetch_add(1, Ordering::Relaxed);
         self.check(key).await?;
         let found = not_found(key, self.values().stat(key).await)?;
-        match found.kind == Kind::Object || key.is_root() || self.listings.contains_key(key) {
+        let is_directory = self.listings.contains_key(key) || self.directories.contains(key);
+        match found.kind == Kind::Object || key.is_root() || is_directory {
             true => Ok(found),
             false => Err(StoreError::NotFound { key: key.clone() }),
         }

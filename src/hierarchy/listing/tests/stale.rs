@@ -228,3 +228,182 @@ fn an_array_that_was_removed_is_absent_once_its_document_was_looked_for() {
     assert!(is_absent(&store, "a"));
     assert_eq!(names(&store, ""), ["g/", "same/", "zarr.json"]);
 }
+
+#[test]
+fn an_array_whose_document_is_absent_for_a_moment_is_not_listed_by_its_copy() {
+    let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::from_millis(200), Duration::ZERO);
+    read_documents(&store);
+    assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
+    // The comparison expires.
+    thread::sleep(Duration::from_millis(250));
+    let before = server.values();
+    server.put(&[("zarr.json", consolidated(&[("a", default_array(4))]))]);
+    let listed = block_on(store.list(&key("a/c")));
+    assert!(
+        matches!(listed, Err(StoreError::NotFound { .. })),
+        "{listed:?}"
+    );
+    *server.values.lock() = before;
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    assert!(names(&store, "").contains(&"a/".to_owned()));
+}
+
+#[test]
+fn a_document_that_is_denied_after_a_comparison_gives_no_old_names() {
+    let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    read_documents(&store);
+    assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
+    open_document(&store, "a/zarr.json").unwrap();
+    server.fault("a/zarr.json", Fault::Denied);
+    for _ in 0..2 {
+        let listed = block_on(store.list(&key("a/c")));
+        assert!(
+            matches!(listed, Err(StoreError::Denied { .. })),
+            "{listed:?}"
+        );
+    }
+    server.mend();
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+}
+
+#[test]
+fn a_denied_document_that_the_copy_does_not_name_is_absent() {
+    let array = |rows: u64| zarray(&[rows], &[2], "/");
+    let copies = [(".zgroup", zgroup()), ("a/.zarray", array(4))];
+    let (server, store) = listing(Server::new(&[
+        (".zmetadata", zmetadata(&copies)),
+        ("a/.zarray", array(6)),
+    ]));
+    // A bucket that denies its listing answers so for each absent key.
+    for absent in ["zarr.json", "a/zarr.json"] {
+        server.fault(absent, Fault::Denied);
+    }
+    assert_eq!(names(&store, "a"), [".zarray", "0", "1"]);
+    assert!(open_document(&store, "a/.zarray").is_err());
+    open_document(&store, "a/.zarray").unwrap();
+    assert_eq!(kind(&store, "a/.zarray"), Kind::Object);
+    assert_eq!(names(&store, "a"), [".zarray", "0", "1", "2"]);
+}
+
+#[test]
+fn listings_by_metadata_that_are_not_cached_are_recorded() {
+    let copies = [
+        (".zgroup", zgroup()),
+        ("a/.zarray", zarray(&[4], &[2], "/")),
+    ];
+    let (server, store) = listing(Server::new(&[
+        (".zmetadata", zmetadata(&copies)),
+        ("a/.zarray", zarray(&[6], &[2], "/")),
+    ]));
+    // The root's metadata are used, and are not complete.
+    server.fault("zarr.json", Fault::TimedOut);
+    assert_eq!(names(&store, "a"), [".zarray", "0", "1"]);
+    server.mend();
+    assert!(open_document(&store, "a/.zarray").is_err());
+    open_document(&store, "a/.zarray").unwrap();
+}
+
+#[test]
+fn directories_that_only_the_document_names_are_found_if_the_copy_expires_at_once() {
+    let grid = |rows: u64| array(&[rows, 4], &[2, 2], json!("default"));
+    for copied in [0, 4] {
+        let (server, _) = listing(Server::new(&[
+            ("zarr.json", consolidated(&[("a", grid(copied))])),
+            ("a/zarr.json", grid(8)),
+        ]));
+        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+        let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+        assert_eq!(kind(&store, "a/c/3"), Kind::Prefix);
+        assert!(is_absent(&store, "a/c/4"));
+        server.fault("a/zarr.json", Fault::Denied);
+        let denied = block_on(store.stat(&key("a/c/3")));
+        assert!(
+            matches!(denied, Err(StoreError::Denied { .. })),
+            "{denied:?}"
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_replaces_another_is_compared_again() {
+    let values = |copied, own| {
+        [
+            ("zarr.json", consolidated(&[("a", default_array(copied))])),
+            ("a/zarr.json", default_array(own)),
+        ]
+    };
+    let (server, _) = listing(Server::new(&values(6, 6)));
+    let ttl = Duration::from_millis(500);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, ttl, ttl);
+    block_on(store.load(&Key::root(), Depth::Node)).unwrap();
+    thread::sleep(ttl / 2);
+    read_documents(&store);
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    // The root's metadata expire before the comparison.
+    server.put(&values(4, 6));
+    thread::sleep(ttl / 2 + ttl / 10);
+    server.asked();
+    assert_eq!(names(&store, "a/c"), ["0", "1", "2"]);
+    assert_eq!(server.asked().0, 2 + 1);
+}
+
+#[test]
+fn a_node_whose_document_is_broken_names_no_directories() {
+    let broken = json!({"zarr_format": 3, "node_type": "array"});
+    let (_, store) = stale(&[("a/zarr.json", broken), ("a/c/1", json!(1))]);
+    read_documents(&store);
+    assert_eq!(kind(&store, "a/zarr.json"), Kind::Object);
+    drop(block_on(store.list(&key("a"))));
+    assert_eq!(kind(&store, "a/c/1"), Kind::Object);
+    let found = block_on(store.stat(&key("a/c/0")));
+    assert!(
+        matches!(found, Err(StoreError::Corrupt { .. })),
+        "{found:?}"
+    );
+}
+
+/// Returns a server without consolidated metadata in its root, which answers for directories, and lists none.
+fn server_of_directories(values: &[(&str, Value)]) -> Arc<Server> {
+    let mut server = Server::new(values);
+    server.refuses_listings = true;
+    server.directories = ["g", "g/a", "g/a/c"].map(key).into();
+    Arc::new(server)
+}
+
+#[test]
+fn chunks_of_a_directory_that_the_server_does_not_list_are_those_of_the_document() {
+    let server = server_of_directories(&[
+        ("zarr.json", group()),
+        ("g/zarr.json", consolidated(&[("a", default_array(4))])),
+        ("g/a/zarr.json", default_array(6)),
+    ]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    assert_eq!(names(&store, "g/a"), ["c/", "zarr.json"]);
+    read_documents(&store);
+    open_document(&store, "g/a/zarr.json").unwrap();
+    assert_eq!(names(&store, "g/a/c"), ["0", "1", "2"]);
+}
+
+#[test]
+fn chunks_of_an_array_that_is_denied_now_are_not_absent() {
+    let server = server_of_directories(&[
+        ("zarr.json", group()),
+        ("g/zarr.json", group()),
+        ("g/a/zarr.json", default_array(6)),
+    ]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    assert_eq!(names(&store, "g/a/c"), ["0", "1", "2"]);
+    server.fault("g/a/zarr.json", Fault::Denied);
+    let listed = block_on(store.list(&key("g/a/c")));
+    assert!(
+        matches!(listed, Err(StoreError::Denied { .. })),
+        "{listed:?}"
+    );
+}
