@@ -189,3 +189,12 @@ python_of() {
     done
     return 1
 }
+
+# Installs what writes the databases of the tests: db_load, and packages of the system's Python.
+need_databases() {
+    need /usr/bin/python3:python3 db_load:db-util
+    /usr/bin/python3 -c 'import dbm.gnu, dbm.ndbm' 2>/dev/null || install_packages python3-gdbm
+    # Not in every release; its databases are written by db_load where it is not.
+    /usr/bin/python3 -c 'import bsddb3' 2>/dev/null || ! apt-cache show python3-bsddb3 >/dev/null 2>&1 ||
+        install_packages python3-bsddb3
+}
