@@ -38,7 +38,7 @@ use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
-use self::own::{Copied, CopiedNode};
+use self::own::{Copied, CopiedNode, OwnDocuments};
 use self::unchecked::Unchecked;
 use super::document::is_document;
 use super::n5::from_root;
@@ -216,7 +216,7 @@ impl MetadataListingStore {
                 false => Depth::Listing,
             };
             let metadata = match self.load(&above, own).await {
-                Err(StoreError::Denied { .. }) if !self.was_node(&above) => continue,
+                Err(StoreError::Denied { .. }) if !self.named_before(&above, key) => continue,
                 loaded => loaded?,
             };
             match metadata.classify(below(key, &above), true) {
@@ -250,11 +250,14 @@ impl MetadataListingStore {
         Ok(consolidated.unwrap_or(nearest))
     }
 
-    /// Returns whether the last metadata of a prefix were those of a node. A key can be readable below a prefix that is
-    /// not, but if the prefix was readable before, the failure leaves open what it says about the key.
-    fn was_node(&self, prefix: &Key) -> bool {
+    /// Returns whether the last metadata of a prefix said something about a key, which is unknown while they cannot be
+    /// read. Otherwise the key can be readable below a prefix that is not.
+    fn named_before(&self, prefix: &Key, key: &Key) -> bool {
         let last = self.loader.cache.last(prefix);
-        last.is_some_and(|metadata| metadata.is_node())
+        last.is_some_and(|last| {
+            let meaning = last.classify(below(key, prefix), true);
+            last.is_consolidated() || meaning != KeyMeaning::Unknown
+        })
     }
 
     /// Returns whether a prefix above a key is known to have had consolidated metadata.
@@ -348,7 +351,23 @@ impl MetadataListingStore {
                     let node = Key::new(path.as_bytes());
                     undecided = Some(node.map_or(above.clone(), |node| above.join_key(&node)));
                 }
-                KeyMeaning::InnerKey | KeyMeaning::AbsentDocument => return Err(why),
+                KeyMeaning::AbsentDocument => return Err(why),
+                KeyMeaning::InnerKey if matches!(why, StoreError::Denied { .. }) => {
+                    return Err(why);
+                }
+                // The document of the array may name a directory of chunks there.
+                KeyMeaning::InnerKey => {
+                    let copied = (metadata, KeyMeaning::InnerKey);
+                    let resolved = self.by_own_documents(key, &above, copied, depth).await?;
+                    if !matches!(
+                        resolved.found,
+                        ResolvedKey::Metadata(_, KeyMeaning::InnerKey)
+                    ) {
+                        return Ok(resolved);
+                    }
+                    let directory = self.directory_by_document(key, resolved.copied).await?;
+                    return directory.ok_or(why);
+                }
                 meaning => {
                     let copied = (metadata, meaning);
                     return self.by_own_documents(key, &above, copied, depth).await;
@@ -386,7 +405,7 @@ impl MetadataListingStore {
     async fn chunk_directory(&self, key: &Key) -> Result<Option<Resolved>, StoreError> {
         for above in from_root(key).into_iter().filter(|above| above != key) {
             let metadata = match self.load(&above, Depth::Node).await {
-                Err(StoreError::Denied { .. }) if !self.was_node(&above) => continue,
+                Err(StoreError::Denied { .. }) if !self.named_before(&above, key) => continue,
                 loaded => loaded?,
             };
             let meaning = metadata.classify(below(key, &above), true);
@@ -498,8 +517,14 @@ impl Store for MetadataListingStore {
             ResolvedKey::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
                 match self.inner.stat(key).await {
                     Err(why @ StoreError::NotFound { .. }) => {
-                        let directory = self.directory_by_document(key, copied.as_ref());
-                        directory.await?.ok_or(why)?
+                        match self
+                            .directory_by_document(key, copied)
+                            .await?
+                            .map(|it| it.found)
+                        {
+                            Some(ResolvedKey::Metadata(own, meaning)) => own.stat(&meaning),
+                            _ => return Err(why),
+                        }
                     }
                     found => found?,
                 }
@@ -535,11 +560,15 @@ impl Store for MetadataListingStore {
             }
         }
         // The native tree opens documents in this way.
-        if hint == AccessHint::Ranges {
-            self.unchecked.opened();
-            self.check_listed(key).await?;
+        if hint != AccessHint::Ranges {
+            return self.inner.open(key, hint).await;
         }
-        self.inner.open(key, hint).await
+        self.check_listed(key).await?;
+        let object = self.inner.open(key, hint).await?;
+        if is_document(key) {
+            self.unchecked.document_opened(key.parent());
+        }
+        Ok(object)
     }
 
     async fn list(&self, prefix: &Key) -> Result<Box<dyn Listing>, StoreError> {
@@ -563,6 +592,16 @@ impl Store for MetadataListingStore {
             {
                 return Err(error.clone());
             }
+        }
+        let own = resolved
+            .copied
+            .as_ref()
+            .and_then(|copied| copied.own.as_ref());
+        if !is_listed && matches!(own, Some(OwnDocuments::Removed(_))) {
+            return Err(StoreError::Unavailable {
+                key: prefix.clone(),
+                what: "the documents of the node were removed, and the server does not list what is left".into(),
+            });
         }
         names.set_shown(self.shown(prefix, &resolved));
         Ok(Box::new(names))

@@ -119,18 +119,18 @@ impl MetadataCache {
         let mut cached = self.own.lock();
         let compared = cached.get(node)?;
         let ttl = match &compared.own {
-            OwnDocuments::Denied(_) => self.ttl.min(REFUSED_TTL),
+            own if own.denied().is_some() => self.ttl.min(REFUSED_TTL),
             own if own.is_absent() => self.absent_ttl,
             _ => self.ttl,
         };
         (compared.since.elapsed() < ttl).then(|| compared.clone())
     }
 
-    /// Returns whether the own documents of a node existed when they were compared before.
-    pub(super) fn existed(&self, node: &Key) -> bool {
+    /// Returns the last comparison of a node's own documents, which may have expired.
+    pub(super) fn last_own(&self, node: &Key) -> Option<OwnDocuments> {
         let mut cached = self.own.lock();
-        let last = cached.get(node);
-        last.is_some_and(|compared| compared.own.existed())
+        let compared = cached.get(node)?;
+        Some(compared.own.clone())
     }
 
     /// Inserts the comparison of a node's own documents with consolidated metadata, unless the cache has one whose fetch

@@ -18,7 +18,7 @@ use super::unchecked::Shown;
 use super::{MetadataListingStore, Resolved, ResolvedKey, below};
 use crate::clock::Instant;
 use crate::hierarchy::document::{Document, is_document};
-use crate::store::{Key, Stat, StoreError, Version};
+use crate::store::{Key, StoreError, Version};
 
 /// What the own documents of a node say beside the consolidated metadata that name it.
 #[derive(Debug, Clone)]
@@ -33,13 +33,15 @@ pub(super) enum OwnDocuments {
     Removed(Arc<PrefixMetadata>),
     /// The documents could not be compared, because one is denied.
     Denied(StoreError),
+    /// A document is denied that was read before.
+    Lost(StoreError),
 }
 
 impl OwnDocuments {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Same | Self::Denied(_) => 64,
+            Self::Same | Self::Denied(_) | Self::Lost(_) => 64,
             Self::More(metadata) | Self::Other(metadata) | Self::Removed(metadata) => {
                 metadata.memory_bytes()
             }
@@ -50,7 +52,7 @@ impl OwnDocuments {
     pub(super) fn instead(&self) -> Option<&Arc<PrefixMetadata>> {
         match self {
             Self::Other(own) | Self::Removed(own) => Some(own),
-            Self::Same | Self::More(_) | Self::Denied(_) => None,
+            Self::Same | Self::More(_) | Self::Denied(_) | Self::Lost(_) => None,
         }
     }
 
@@ -59,12 +61,11 @@ impl OwnDocuments {
         self.instead().is_some_and(|own| !own.is_node())
     }
 
-    /// Returns whether the documents were compared and exist, or existed before.
-    pub(super) fn existed(&self) -> bool {
+    /// Returns the failure that prevented the comparison.
+    pub(super) fn denied(&self) -> Option<&StoreError> {
         match self {
-            Self::Denied(_) => false,
-            Self::Other(own) => own.is_node(),
-            Self::Same | Self::More(_) | Self::Removed(_) => true,
+            Self::Denied(error) | Self::Lost(error) => Some(error),
+            Self::Same | Self::More(_) | Self::Other(_) | Self::Removed(_) => None,
         }
     }
 }
@@ -143,11 +144,27 @@ impl CopiedNode {
 
     /// Returns whether the array can have a directory of chunks at a key.
     fn can_have_directory(&self, key: &Key) -> bool {
-        let below = below(key, &self.key);
-        let components = below.split(|byte| *byte == b'/').count();
+        let mut components = below(key, &self.key).split(|byte| *byte == b'/');
         match self.contents() {
-            NodeChildren::Array(names) => !below.is_empty() && names.can_have_directory(components),
+            NodeChildren::Array(names) => {
+                components
+                    .clone()
+                    .all(|name| name.first().is_some_and(|first| *first != b'.'))
+                    && !is_document(key)
+                    && names.can_have_directory(components.by_ref().count())
+            }
             _ => false,
+        }
+    }
+
+    /// Returns whether a listing by the consolidated metadata can lack names if the documents of the node cannot be read
+    /// any more: a program has read them, or they said more than that the node is a group.
+    fn can_lose_names(&self, last: Option<&OwnDocuments>, is_read: bool) -> bool {
+        match last {
+            None | Some(OwnDocuments::Denied(_)) => is_read,
+            Some(OwnDocuments::Same) => self.contents() != NodeChildren::Group,
+            Some(OwnDocuments::Other(own)) => own.is_node(),
+            Some(OwnDocuments::More(_) | OwnDocuments::Removed(_) | OwnDocuments::Lost(_)) => true,
         }
     }
 }
@@ -187,6 +204,9 @@ impl MetadataListingStore {
             return Some(Some((metadata, meaning)));
         };
         let own = self.known(&node);
+        if let Some(OwnDocuments::Lost(_)) = own {
+            return None;
+        }
         match own.as_ref().map(OwnDocuments::instead) {
             Some(Some(own)) => {
                 let meaning = own.classify(below(key, &node.key), true);
@@ -205,7 +225,7 @@ impl MetadataListingStore {
             let node = CopiedNode::of(key, &at, &metadata);
             let node = node.filter(|node| node.can_have_directory(key));
             let own = node.map(|node| self.known(&node));
-            matches!(own, Some(None | Some(OwnDocuments::Denied(_))))
+            own.is_some_and(|own| own.is_none_or(|own| own.denied().is_some()))
         })
     }
 
@@ -223,14 +243,16 @@ impl MetadataListingStore {
     /// the comparison is not `needed` and takes a request.
     ///
     /// # Errors
-    /// A document cannot be read for now, or is denied and was compared before.
+    /// A document cannot be read for now, or is denied and was read before.
     async fn compare(
         &self,
         node: &CopiedNode,
         needed: bool,
     ) -> Result<Option<OwnDocuments>, StoreError> {
-        if let Some(own) = self.known(node) {
-            return Ok(Some(own));
+        match self.known(node) {
+            None => {}
+            Some(OwnDocuments::Lost(error)) => return Err(error),
+            known => return Ok(known),
         }
         let documents = node.documents();
         if documents.is_empty() {
@@ -251,28 +273,39 @@ impl MetadataListingStore {
             }
             Some(error) => return Err(error.clone()),
         };
+        let last = self.loader.cache.last_own(&node.key);
+        let is_read = self.unchecked.is_document_read(&node.key);
         let own = match own {
-            own if !self.loader.cache.existed(&node.key) => own,
-            // A program that copies the directory may have the document already. If there is no earlier comparison, such
-            // a program cannot read the document either, and fails.
-            OwnDocuments::Denied(error) => return Err(error),
+            own if !node.can_lose_names(last.as_ref(), is_read) => own,
+            OwnDocuments::Denied(error) => OwnDocuments::Lost(error),
             OwnDocuments::Other(own) if !own.is_node() => OwnDocuments::Removed(own),
             own => own,
         };
-        if !matches!(own, OwnDocuments::Same | OwnDocuments::Denied(_)) {
+        if own.denied().is_none() && !matches!(own, OwnDocuments::Same) {
             let node = &node.key;
             log::warn!(
                 "{node}: the consolidated metadata are older than its documents, which decide"
             );
         }
+        let mut versions = metadata.versions().to_vec();
+        // The comparison ends when one that is denied can be read.
+        let is_known = |document: &Document| versions.iter().any(|(known, _)| known == document);
+        let denied: Vec<_> = documents
+            .iter()
+            .filter(|document| !is_known(document))
+            .collect();
+        versions.extend(denied.into_iter().map(|document| (document, None)));
         let compared = ComparedDocuments {
             copied: node.contents(),
             own: own.clone(),
-            versions: metadata.versions().to_vec(),
+            versions,
             since,
         };
         self.loader.cache.insert_own(&node.key, compared);
-        Ok(Some(own))
+        match own {
+            OwnDocuments::Lost(error) => Err(error),
+            own => Ok(Some(own)),
+        }
     }
 
     async fn compared(
@@ -305,7 +338,8 @@ impl MetadataListingStore {
     /// Returns the meaning of a key by the documents of its node, instead of by the consolidated metadata at `at`.
     ///
     /// # Errors
-    /// The documents cannot be read for now. [`StoreError::NotFound`] if the key is listed and they were removed.
+    /// The documents cannot be read for now. [`StoreError::NotFound`] if the key is listed, they were removed, and the
+    /// inner store does not have the key.
     pub(super) async fn by_own_documents(
         &self,
         key: &Key,
@@ -317,11 +351,15 @@ impl MetadataListingStore {
         let Some(node) = CopiedNode::of(key, at, &metadata) else {
             return Ok(ResolvedKey::Metadata(metadata, meaning).into());
         };
-        let needed = depth == Depth::Listing && self.unchecked.are_documents_read();
+        let is_directory = || meaning == KeyMeaning::InnerKey && node.can_have_directory(key);
+        let needed = depth == Depth::Listing
+            && (self.unchecked.are_documents_read()
+                || self.unchecked.is_document_read(&node.key)
+                || is_directory());
         let own = self.compare(&node, needed).await?;
         let found = match (&own, own.as_ref().and_then(OwnDocuments::instead)) {
             (Some(OwnDocuments::Removed(_)), _) if depth == Depth::Listing => {
-                return Err(StoreError::NotFound { key: key.clone() });
+                ResolvedKey::Inner(self.inner.stat(key).await?)
             }
             // A directory that was found before keeps its names, each of which turns out to be absent.
             (_, Some(own)) if !own.is_node() && depth == Depth::Listing => {
@@ -337,33 +375,40 @@ impl MetadataListingStore {
         Ok(Resolved { found, copied })
     }
 
-    /// Returns the attributes of a directory of chunks that the inner store does not have, and consolidated
-    /// metadata do not name, if the document of the array names it.
+    /// Returns the directory of chunks at a key that the inner store does not have, and consolidated metadata do not
+    /// name, if the document of the array names it.
     ///
     /// # Errors
     /// The document cannot be read for now, or is denied.
     pub(super) async fn directory_by_document(
         &self,
         key: &Key,
-        copied: Option<&Copied>,
-    ) -> Result<Option<Stat>, StoreError> {
+        copied: Option<Copied>,
+    ) -> Result<Option<Resolved>, StoreError> {
         let copied = copied.filter(|copied| copied.node.can_have_directory(key));
         let Some(Copied { node, own }) = copied else {
             return Ok(None);
         };
         let own = match own {
-            Some(own) => Some(own.clone()),
-            None => self.compare(node, true).await?,
+            None => self.compare(&node, true).await?,
+            own => own,
         };
-        if let Some(OwnDocuments::Denied(error)) = own {
-            return Err(error);
+        let (denied, instead) = match &own {
+            None => (None, None),
+            Some(own) => (own.denied(), own.instead()),
+        };
+        if let Some(error) = denied {
+            return Err(error.clone());
         }
-        let Some(own) = own.as_ref().and_then(OwnDocuments::instead) else {
+        let Some(metadata) = instead.map(Arc::clone) else {
             return Ok(None);
         };
-        let meaning = own.classify(below(key, &node.key), true);
+        let meaning = metadata.classify(below(key, &node.key), true);
         let is_directory = matches!(meaning, KeyMeaning::ChunkDirectory(..));
-        Ok(is_directory.then(|| own.stat(&meaning)))
+        Ok(is_directory.then_some(Resolved {
+            found: ResolvedKey::Metadata(metadata, meaning),
+            copied: Some(Copied { node, own }),
+        }))
     }
 
     /// Returns what is recorded when a program reads a listing of `prefix` by `resolved`.
@@ -378,7 +423,7 @@ impl MetadataListingStore {
         };
         let is_compared = match own {
             None => node.documents().is_empty(),
-            Some(own) => !own.is_absent() && !matches!(own, OwnDocuments::Denied(_)),
+            Some(own) => !own.is_absent() && own.denied().is_none(),
         };
         let not_compared = (!is_compared).then_some(listed);
         Some(Shown::new(
@@ -407,15 +452,21 @@ impl MetadataListingStore {
                 self.load(&directory, Depth::Node).await?.contents(""),
                 false,
             ),
-            Some(node) => match self.compare(node, true).await? {
-                None | Some(OwnDocuments::Same) => (node.contents(), false),
-                Some(OwnDocuments::Other(own) | OwnDocuments::Removed(own)) => {
+            Some(node) => match self.compare(node, true).await {
+                // Another document of the node can be read, and says nothing about chunks.
+                Ok(Some(OwnDocuments::Denied(_))) | Err(StoreError::Denied { .. })
+                    if !node.compares(key) =>
+                {
+                    return Ok(());
+                }
+                Ok(Some(OwnDocuments::Denied(error) | OwnDocuments::Lost(error))) | Err(error) => {
+                    return Err(error);
+                }
+                Ok(None | Some(OwnDocuments::Same)) => (node.contents(), false),
+                Ok(Some(OwnDocuments::Other(own) | OwnDocuments::Removed(own))) => {
                     (own.contents(""), false)
                 }
-                // Another document of the node can be read, and says nothing about chunks.
-                Some(OwnDocuments::Denied(_)) if !node.compares(key) => return Ok(()),
-                Some(OwnDocuments::Denied(error)) => return Err(error),
-                Some(OwnDocuments::More(own)) => {
+                Ok(Some(OwnDocuments::More(own))) => {
                     let listed = node.metadata.children(&node.path);
                     let has_more = own.children("").iter().any(|name| !listed.contains(name));
                     (node.contents(), has_more)

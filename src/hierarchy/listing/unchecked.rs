@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metadata::NodeChildren;
+use crate::cache::WeightedLru;
 use crate::clock::Instant;
 use crate::hierarchy::document::is_document;
 use crate::machine::processes::is_gone;
@@ -18,17 +19,33 @@ use crate::runtime::caller;
 use crate::store::{Key, Kind, Stat};
 use crate::sync::Mutex;
 
-/// How long after the last lookup of a document, or the last open of a key since, programs count as readers of documents.
+/// How long after the last lookup of a document programs count as readers of documents.
 const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
+/// How long a program may copy a node after it has opened its document.
+const COPY_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// The largest number of nodes whose opened documents are remembered. A program copies few of them at a time.
+const MAX_OPENED: usize = 4096;
 /// The largest number of recorded listings, two for each node that one process lists. If there are more, each listing
 /// compares the documents.
 const MAX_RECORDED: usize = 1 << 17;
 
 /// Which directories programs have listed without a comparison, and whether programs read documents.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Unchecked {
     listed: Mutex<Recorded>,
     last_document: Mutex<Option<Instant>>,
+    /// The nodes whose documents programs have opened, and when.
+    opened: Mutex<WeightedLru<Key, Instant>>,
+}
+
+impl Default for Unchecked {
+    fn default() -> Self {
+        Self {
+            listed: Mutex::default(),
+            last_document: Mutex::default(),
+            opened: Mutex::new(WeightedLru::new(u64::MAX, MAX_OPENED)),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -121,12 +138,16 @@ impl Unchecked {
         }
     }
 
-    /// Records that a program has opened a key. A copy can take longer than the window, and reads its document once.
-    pub(super) fn opened(&self) {
-        let mut last = self.last_document.lock();
-        if last.is_some_and(|last| last.elapsed() < DOCUMENTS_WINDOW) {
-            *last = Some(Instant::now());
-        }
+    /// Records that a program has opened a document of a node.
+    pub(super) fn document_opened(&self, node: Key) {
+        let evicted = self.opened.lock().insert(node, Instant::now(), 0);
+        drop(evicted);
+    }
+
+    /// Returns whether a program that copies a node may have its document already.
+    pub(super) fn is_document_read(&self, node: &Key) -> bool {
+        let opened = self.opened.lock().get(node).copied();
+        opened.is_some_and(|opened| opened.elapsed() < COPY_WINDOW)
     }
 
     /// Returns whether listings must be compared with documents.

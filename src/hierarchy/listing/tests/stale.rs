@@ -318,7 +318,10 @@ fn directories_that_only_the_document_names_are_found_if_the_copy_expires_at_onc
         let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
         let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
         assert_eq!(kind(&store, "a/c/3"), Kind::Prefix);
-        assert!(is_absent(&store, "a/c/4"));
+        assert_eq!(names(&store, "a/c/3"), ["0", "1"]);
+        for absent in ["a/c/4", "a/c/.git", "a/.zattrs"] {
+            assert!(is_absent(&store, absent), "{absent}");
+        }
         server.fault("a/zarr.json", Fault::Denied);
         let denied = block_on(store.stat(&key("a/c/3")));
         assert!(
@@ -326,6 +329,57 @@ fn directories_that_only_the_document_names_are_found_if_the_copy_expires_at_onc
             "{denied:?}"
         );
     }
+}
+
+#[test]
+fn directories_that_only_the_document_names_are_found_below_a_group_that_names_the_array() {
+    let grid = |rows: u64| array(&[rows, 4], &[2, 2], json!("default"));
+    let (server, _) = listing(Server::new(&[
+        ("zarr.json", group()),
+        ("g/zarr.json", consolidated(&[("a", grid(4))])),
+        ("g/a/zarr.json", grid(8)),
+    ]));
+    for ttl in [Duration::ZERO, LONG] {
+        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+        let store = MetadataListingStore::new(inner, ttl, ttl);
+        assert_eq!(kind(&store, "g/a/c/3"), Kind::Prefix);
+        assert_eq!(names(&store, "g/a/c/2"), ["0", "1"]);
+        assert!(is_absent(&store, "g/a/c/4"));
+    }
+}
+
+#[test]
+fn a_document_that_is_denied_after_it_was_opened_gives_no_old_names() {
+    let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    open_document(&store, "a/zarr.json").unwrap();
+    server.fault("a/zarr.json", Fault::Denied);
+    let listed = block_on(store.list(&key("a/c")));
+    assert!(
+        matches!(listed, Err(StoreError::Denied { .. })),
+        "{listed:?}"
+    );
+}
+
+#[test]
+fn a_group_whose_document_cannot_be_read_any_more_lists_its_nodes() {
+    let copies = [("g", group()), ("g/x", default_array(4))];
+    let values = [
+        ("zarr.json", consolidated(&copies)),
+        ("g/x/zarr.json", default_array(4)),
+        ("g/zarr.json", group()),
+    ];
+    let (server, _) = listing(Server::new(&values));
+    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    read_documents(&store);
+    assert_eq!(names(&store, "g"), ["x/", "zarr.json"]);
+    server.fault("g/zarr.json", Fault::Denied);
+    assert_eq!(names(&store, "g"), ["x/", "zarr.json"]);
+    server.mend();
+    server.put(&values[..2]);
+    assert_eq!(names(&store, "g"), ["x/", "zarr.json"]);
 }
 
 #[test]
@@ -381,6 +435,7 @@ fn chunks_of_a_directory_that_the_server_does_not_list_are_those_of_the_document
         ("zarr.json", group()),
         ("g/zarr.json", consolidated(&[("a", default_array(4))])),
         ("g/a/zarr.json", default_array(6)),
+        ("g/a/c/0", json!(1)),
     ]);
     let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
     let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
@@ -396,9 +451,13 @@ fn chunks_of_an_array_that_is_denied_now_are_not_absent() {
         ("zarr.json", group()),
         ("g/zarr.json", group()),
         ("g/a/zarr.json", default_array(6)),
+        ("g/a/c/0", json!(1)),
     ]);
     let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
     let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    assert_eq!(names(&store, "g/a/c"), ["0", "1", "2"]);
+    // A group says nothing about chunks.
+    server.fault("g/zarr.json", Fault::Denied);
     assert_eq!(names(&store, "g/a/c"), ["0", "1", "2"]);
     server.fault("g/a/zarr.json", Fault::Denied);
     let listed = block_on(store.list(&key("g/a/c")));
