@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::MetadataListingStore;
 use super::documents::Documents;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
 use super::names::AssembledListing;
 use super::own::OwnDocuments;
-use super::{MetadataListingStore, Resolved, ResolvedKey};
+use super::resolve::{Resolved, ResolvedKey};
 use crate::store::{Key, Kind, StoreError};
 
 impl MetadataListingStore {

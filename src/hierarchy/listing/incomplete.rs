@@ -1,8 +1,9 @@
 //! Prefixes whose names neither metadata nor a listing give completely.
 
+use super::MetadataListingStore;
 use super::loader::Depth;
 use super::metadata::{KeyMeaning, NodeChildren, PrefixMetadata};
-use super::{MetadataListingStore, ResolvedKey};
+use super::resolve::ResolvedKey;
 use crate::store::{IncompleteListing, Key, Kind, StoreError};
 
 impl MetadataListingStore {
