@@ -39,7 +39,7 @@ use self::cache::{CachedStat, MetadataCache};
 use self::loader::{Depth, Loaded, Loader};
 use self::metadata::{KeyMeaning, PrefixMetadata};
 pub(crate) use self::names::AssembledListing;
-use self::own::{CopiedNode, OwnDocuments};
+use self::own::CopiedNode;
 use self::resolve::{Resolved, ResolvedKey, not_named};
 use self::unchecked::Unchecked;
 use super::document::is_document;
@@ -253,7 +253,7 @@ impl Store for MetadataListingStore {
             }
             ResolvedKey::Metadata(_, KeyMeaning::InnerKey | KeyMeaning::Unknown) => {
                 match self.inner.stat(key).await {
-                    Err(why @ StoreError::NotFound { .. }) => {
+                    Err(why @ (StoreError::NotFound { .. } | StoreError::Denied { .. })) => {
                         match self
                             .directory_by_document(key, copied)
                             .await?
@@ -302,9 +302,7 @@ impl Store for MetadataListingStore {
         }
         self.check_listed(key).await?;
         let object = self.inner.open(key, hint).await?;
-        if is_document(key) {
-            self.unchecked.document_opened(key.parent());
-        }
+        self.unchecked.value_opened(key);
         Ok(object)
     }
 
@@ -330,15 +328,8 @@ impl Store for MetadataListingStore {
                 return Err(error.clone());
             }
         }
-        let own = resolved
-            .copied
-            .as_ref()
-            .and_then(|copied| copied.own.as_ref());
-        if !is_listed && matches!(own, Some(OwnDocuments::Removed(_))) {
-            return Err(StoreError::Unavailable {
-                key: prefix.clone(),
-                what: "the documents of the node were removed, and the server does not list what is left".into(),
-            });
+        if !is_listed && matches!(resolved.found, ResolvedKey::Inner(_)) {
+            self.check_nodes_above(prefix).await?;
         }
         names.set_shown(self.shown(prefix, &resolved));
         Ok(Box::new(names))

@@ -152,16 +152,24 @@ impl ChunkNames {
         }
     }
 
-    /// Returns whether a larger grid of the same array can have a directory with this number of components below the
-    /// array.
-    pub fn can_have_directory(&self, components: usize) -> bool {
+    /// Returns whether a larger grid of the same array can have a directory at a path. Where the names of axes are
+    /// more than numbers, only the number of components is checked.
+    pub fn can_have_directory(&self, path: &[u8]) -> bool {
         let axes = self.counts.len();
+        let mut names = path.split(|byte| *byte == b'/');
+        let components = names.clone().count();
         match &self.style {
             Style::Flat(_) => false,
             Style::Template(template) => components < template.len(),
             Style::Fanout(fanout) => axes > 0 && components < fanout.max_names(axes),
-            Style::Nested { prefix } => components < axes + usize::from(*prefix),
-            Style::Reversed => components < axes,
+            Style::Nested { prefix: true } => {
+                components <= axes
+                    && names.next() == Some(b"c")
+                    && names.all(|name| canonical(name).is_some())
+            }
+            Style::Nested { prefix: false } | Style::Reversed => {
+                components < axes && names.all(|name| canonical(name).is_some())
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metadata::PrefixMetadata;
-use super::own::{ComparedDocuments, OwnDocuments};
+use super::own::ComparedDocuments;
 use crate::cache::WeightedLru;
 use crate::clock::Instant;
 use crate::store::{Key, Stat};
@@ -124,13 +124,6 @@ impl MetadataCache {
             _ => self.ttl,
         };
         (compared.since.elapsed() < ttl).then(|| compared.clone())
-    }
-
-    /// Returns the last comparison of a node's own documents, which may have expired.
-    pub(super) fn last_own(&self, node: &Key) -> Option<OwnDocuments> {
-        let mut cached = self.own.lock();
-        let compared = cached.get(node)?;
-        Some(compared.own.clone())
     }
 
     /// Inserts the comparison of a node's own documents with consolidated metadata, unless the cache has one whose fetch

@@ -30,30 +30,24 @@ pub(super) enum OwnDocuments {
     More(Arc<PrefixMetadata>),
     /// The node has other keys, or no documents.
     Other(Arc<PrefixMetadata>),
-    /// The node had documents when they were compared before, and has none now.
-    Removed(Arc<PrefixMetadata>),
     /// The documents could not be compared, because one is denied.
     Denied(StoreError),
-    /// A document is denied that was read before.
-    Lost(StoreError),
 }
 
 impl OwnDocuments {
     /// Returns the approximate size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
-            Self::Same | Self::Denied(_) | Self::Lost(_) => 64,
-            Self::More(metadata) | Self::Other(metadata) | Self::Removed(metadata) => {
-                metadata.memory_bytes()
-            }
+            Self::Same | Self::Denied(_) => 64,
+            Self::More(metadata) | Self::Other(metadata) => metadata.memory_bytes(),
         }
     }
 
     /// Returns the metadata that decide instead of the consolidated ones.
     pub(super) fn instead(&self) -> Option<&Arc<PrefixMetadata>> {
         match self {
-            Self::Other(own) | Self::Removed(own) => Some(own),
-            Self::Same | Self::More(_) | Self::Denied(_) | Self::Lost(_) => None,
+            Self::Other(own) => Some(own),
+            Self::Same | Self::More(_) | Self::Denied(_) => None,
         }
     }
 
@@ -65,8 +59,8 @@ impl OwnDocuments {
     /// Returns the failure that prevented the comparison.
     pub(super) fn denied(&self) -> Option<&StoreError> {
         match self {
-            Self::Denied(error) | Self::Lost(error) => Some(error),
-            Self::Same | Self::More(_) | Self::Other(_) | Self::Removed(_) => None,
+            Self::Denied(error) => Some(error),
+            Self::Same | Self::More(_) | Self::Other(_) => None,
         }
     }
 }
@@ -145,27 +139,12 @@ impl CopiedNode {
 
     /// Returns whether the array can have a directory of chunks at a key.
     fn can_have_directory(&self, key: &Key) -> bool {
-        let mut components = below(key, &self.key).split(|byte| *byte == b'/');
+        let below = below(key, &self.key);
         match self.contents() {
             NodeChildren::Array(names) => {
-                components
-                    .clone()
-                    .all(|name| name.first().is_some_and(|first| *first != b'.'))
-                    && !is_document(key)
-                    && names.can_have_directory(components.by_ref().count())
+                !below.is_empty() && !is_document(key) && names.can_have_directory(below)
             }
             _ => false,
-        }
-    }
-
-    /// Returns whether a listing by the consolidated metadata can lack names if the documents of the node cannot be read
-    /// any more: a program has read them, or they said more than that the node is a group.
-    fn can_lose_names(&self, last: Option<&OwnDocuments>, is_read: bool) -> bool {
-        match last {
-            None | Some(OwnDocuments::Denied(_)) => is_read,
-            Some(OwnDocuments::Same) => self.contents() != NodeChildren::Group,
-            Some(OwnDocuments::Other(own)) => own.is_node(),
-            Some(OwnDocuments::More(_) | OwnDocuments::Removed(_) | OwnDocuments::Lost(_)) => true,
         }
     }
 }
@@ -205,9 +184,6 @@ impl MetadataListingStore {
             return Some(Some((metadata, meaning)));
         };
         let own = self.known(&node);
-        if let Some(OwnDocuments::Lost(_)) = own {
-            return None;
-        }
         match own.as_ref().map(OwnDocuments::instead) {
             Some(Some(own)) => {
                 let meaning = own.classify(below(key, &node.key), true);
@@ -244,16 +220,14 @@ impl MetadataListingStore {
     /// the comparison is not `needed` and takes a request.
     ///
     /// # Errors
-    /// A document cannot be read for now, or is denied and was read before.
+    /// A document cannot be read for now.
     async fn compare(
         &self,
         node: &CopiedNode,
         needed: bool,
     ) -> Result<Option<OwnDocuments>, StoreError> {
-        match self.known(node) {
-            None => {}
-            Some(OwnDocuments::Lost(error)) => return Err(error),
-            known => return Ok(known),
+        if let Some(own) = self.known(node) {
+            return Ok(Some(own));
         }
         let documents = node.documents();
         if documents.is_empty() {
@@ -274,14 +248,6 @@ impl MetadataListingStore {
             }
             Some(error) => return Err(error.clone()),
         };
-        let last = self.loader.cache.last_own(&node.key);
-        let is_read = self.unchecked.is_document_read(&node.key);
-        let own = match own {
-            own if !node.can_lose_names(last.as_ref(), is_read) => own,
-            OwnDocuments::Denied(error) => OwnDocuments::Lost(error),
-            OwnDocuments::Other(own) if !own.is_node() => OwnDocuments::Removed(own),
-            own => own,
-        };
         if own.denied().is_none() && !matches!(own, OwnDocuments::Same) {
             let node = &node.key;
             log::warn!(
@@ -290,12 +256,10 @@ impl MetadataListingStore {
         }
         let mut versions = metadata.versions().to_vec();
         // The comparison ends when one that is denied can be read.
-        let is_known = |document: &Document| versions.iter().any(|(known, _)| known == document);
-        let denied: Vec<_> = documents
-            .iter()
-            .filter(|document| !is_known(document))
-            .collect();
-        versions.extend(denied.into_iter().map(|document| (document, None)));
+        let failed = fetched.iter().filter_map(|(document, fetched)| {
+            matches!(fetched, FetchedDocument::Failed(_)).then_some((*document, None))
+        });
+        versions.extend(failed);
         let compared = ComparedDocuments {
             copied: node.contents(),
             own: own.clone(),
@@ -303,10 +267,7 @@ impl MetadataListingStore {
             since,
         };
         self.loader.cache.insert_own(&node.key, compared);
-        match own {
-            OwnDocuments::Lost(error) => Err(error),
-            own => Ok(Some(own)),
-        }
+        Ok(Some(own))
     }
 
     async fn compared(
@@ -339,8 +300,8 @@ impl MetadataListingStore {
     /// Returns the meaning of a key by the documents of its node, instead of by the consolidated metadata at `at`.
     ///
     /// # Errors
-    /// The documents cannot be read for now. [`StoreError::NotFound`] if the key is listed, they were removed, and the
-    /// inner store does not have the key.
+    /// The documents cannot be read for now. The key is listed, programs have opened a document of the node, and it is
+    /// denied, or removed ([`StoreError::NotFound`]): they may copy the node, and would miss what the document names.
     pub(super) async fn by_own_documents(
         &self,
         key: &Key,
@@ -352,18 +313,19 @@ impl MetadataListingStore {
         let Some(node) = CopiedNode::of(key, at, &metadata) else {
             return Ok(ResolvedKey::Metadata(metadata, meaning).into());
         };
+        let is_listed = depth == Depth::Listing;
+        let is_read = is_listed && self.unchecked.is_document_read(&node.key);
         let is_directory = || meaning == KeyMeaning::InnerKey && node.can_have_directory(key);
-        let needed = depth == Depth::Listing
-            && (self.unchecked.are_documents_read()
-                || self.unchecked.is_document_read(&node.key)
-                || is_directory());
+        let needed =
+            is_listed && (is_read || self.unchecked.are_documents_read() || is_directory());
         let own = self.compare(&node, needed).await?;
         let found = match (&own, own.as_ref().and_then(OwnDocuments::instead)) {
-            (Some(OwnDocuments::Removed(_)), _) if depth == Depth::Listing => {
+            (Some(OwnDocuments::Denied(error)), _) if is_read => return Err(error.clone()),
+            (_, Some(own)) if !own.is_node() && is_read => {
                 ResolvedKey::Inner(self.inner.stat(key).await?)
             }
             // A directory that was found before keeps its names, each of which turns out to be absent.
-            (_, Some(own)) if !own.is_node() && depth == Depth::Listing => {
+            (_, Some(own)) if !own.is_node() && is_listed => {
                 ResolvedKey::Metadata(metadata, meaning)
             }
             (_, Some(own)) => {
@@ -394,13 +356,10 @@ impl MetadataListingStore {
             None => self.compare(&node, true).await?,
             own => own,
         };
-        let (denied, instead) = match &own {
-            None => (None, None),
-            Some(own) => (own.denied(), own.instead()),
-        };
-        if let Some(error) = denied {
+        if let Some(error) = own.as_ref().and_then(OwnDocuments::denied) {
             return Err(error.clone());
         }
+        let instead = own.as_ref().and_then(OwnDocuments::instead);
         let Some(metadata) = instead.map(Arc::clone) else {
             return Ok(None);
         };
@@ -453,21 +412,13 @@ impl MetadataListingStore {
                 self.load(&directory, Depth::Node).await?.contents(""),
                 false,
             ),
-            Some(node) => match self.compare(node, true).await {
+            Some(node) => match self.compare(node, true).await? {
                 // Another document of the node can be read, and says nothing about chunks.
-                Ok(Some(OwnDocuments::Denied(_))) | Err(StoreError::Denied { .. })
-                    if !node.compares(key) =>
-                {
-                    return Ok(());
-                }
-                Ok(Some(OwnDocuments::Denied(error) | OwnDocuments::Lost(error))) | Err(error) => {
-                    return Err(error);
-                }
-                Ok(None | Some(OwnDocuments::Same)) => (node.contents(), false),
-                Ok(Some(OwnDocuments::Other(own) | OwnDocuments::Removed(own))) => {
-                    (own.contents(""), false)
-                }
-                Ok(Some(OwnDocuments::More(own))) => {
+                Some(OwnDocuments::Denied(_)) if !node.compares(key) => return Ok(()),
+                Some(OwnDocuments::Denied(error)) => return Err(error),
+                None | Some(OwnDocuments::Same) => (node.contents(), false),
+                Some(OwnDocuments::Other(own)) => (own.contents(""), false),
+                Some(OwnDocuments::More(own)) => {
                     let listed = node.metadata.children(&node.path);
                     let has_more = own.children("").iter().any(|name| !listed.contains(name));
                     (node.contents(), has_more)

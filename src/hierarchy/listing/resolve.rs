@@ -109,7 +109,7 @@ impl MetadataListingStore {
         let last = self.loader.cache.last(prefix);
         last.is_some_and(|last| {
             let meaning = last.classify(below(key, prefix), true);
-            last.is_consolidated() || meaning != KeyMeaning::Unknown
+            last.is_consolidated() || last.undecided().is_some() || meaning != KeyMeaning::Unknown
         })
     }
 
@@ -205,9 +205,6 @@ impl MetadataListingStore {
                     undecided = Some(node.map_or(above.clone(), |node| above.join_key(&node)));
                 }
                 KeyMeaning::AbsentDocument => return Err(why),
-                KeyMeaning::InnerKey if matches!(why, StoreError::Denied { .. }) => {
-                    return Err(why);
-                }
                 // The document of the array may name a directory of chunks there.
                 KeyMeaning::InnerKey => {
                     let copied = (metadata, KeyMeaning::InnerKey);
@@ -250,13 +247,37 @@ impl MetadataListingStore {
         }
     }
 
+    /// Checks the nodes at and above a prefix of the inner store that nothing names the contents of: the prefix is not
+    /// empty because a document that was read before cannot be read now.
+    ///
+    /// # Errors
+    /// Such a document is denied, was removed, or cannot be read for now.
+    pub(super) async fn check_nodes_above(&self, prefix: &Key) -> Result<(), StoreError> {
+        for above in ancestors(prefix) {
+            let last = self.loader.cache.last(&above);
+            let was_node = last.is_some_and(|last| last.is_node());
+            if !was_node && !self.unchecked.is_document_read(&above) {
+                continue;
+            }
+            if !self.load(&above, Depth::Node).await?.is_node() {
+                return Err(StoreError::Unavailable {
+                    key: prefix.clone(),
+                    what: format!(
+                        "the documents of {above} were removed, and the server does not list what is left"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the directory of chunks that a key is by the document of an array above it. The document is loaded, so
     /// that the names of the directory do not depend on what is cached.
     ///
     /// # Errors
     /// The document cannot be read for now.
     pub(super) async fn chunk_directory(&self, key: &Key) -> Result<Option<Resolved>, StoreError> {
-        for above in from_root(key).into_iter().filter(|above| above != key) {
+        for above in from_root(key) {
             let metadata = match self.load(&above, Depth::Node).await {
                 Err(StoreError::Denied { .. }) if !self.named_before(&above, key) => continue,
                 loaded => loaded?,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::metadata::NodeChildren;
 use crate::cache::WeightedLru;
 use crate::clock::Instant;
-use crate::hierarchy::document::is_document;
+use crate::hierarchy::document::{Document, is_document};
 use crate::machine::processes::is_gone;
 use crate::runtime::caller;
 use crate::store::{Key, Kind, Stat};
@@ -24,7 +24,7 @@ const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
 /// How long a program may copy a node after it has opened its document.
 const COPY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// The largest number of nodes whose opened documents are remembered. A program copies few of them at a time.
-const MAX_OPENED: usize = 4096;
+const MAX_OPENED: usize = 1 << 16;
 /// The largest number of recorded listings, two for each node that one process lists. If there are more, each listing
 /// compares the documents.
 const MAX_RECORDED: usize = 1 << 17;
@@ -138,8 +138,14 @@ impl Unchecked {
         }
     }
 
-    /// Records that a program has opened a document of a node.
-    pub(super) fn document_opened(&self, node: Key) {
+    /// Records that a program has opened the value at a key, which can be a document that names chunks.
+    pub(super) fn value_opened(&self, key: &Key) {
+        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
+        let document = name.and_then(Document::from_name);
+        if !matches!(document, Some(Document::ZarrJson | Document::Zarray)) {
+            return;
+        }
+        let node = key.parent();
         let evicted = self.opened.lock().insert(node, Instant::now(), 0);
         drop(evicted);
     }

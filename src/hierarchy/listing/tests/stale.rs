@@ -234,7 +234,7 @@ fn an_array_whose_document_is_absent_for_a_moment_is_not_listed_by_its_copy() {
     let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
     let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
     let store = MetadataListingStore::new(inner, Duration::from_millis(200), Duration::ZERO);
-    read_documents(&store);
+    open_document(&store, "a/zarr.json").unwrap();
     assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
     // The comparison expires.
     thread::sleep(Duration::from_millis(250));
@@ -465,4 +465,39 @@ fn chunks_of_an_array_that_is_denied_now_are_not_absent() {
         matches!(listed, Err(StoreError::Denied { .. })),
         "{listed:?}"
     );
+}
+
+#[test]
+fn a_directory_is_not_empty_because_its_document_cannot_be_read_any_more() {
+    let values = [
+        ("zarr.json", group()),
+        ("g/zarr.json", group()),
+        ("g/a/c/0", json!(1)),
+        ("g/a/zarr.json", default_array(6)),
+    ];
+    for (is_listed_before, is_denied) in
+        [(true, true), (false, true), (true, false), (false, false)]
+    {
+        let server = server_of_directories(&values);
+        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
+        let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+        if is_listed_before {
+            assert_eq!(names(&store, "g/a"), ["c/", "zarr.json"]);
+        }
+        open_document(&store, "g/a/zarr.json").unwrap();
+        match is_denied {
+            true => server.fault("g/a/zarr.json", Fault::Denied),
+            false => server.put(&values[..3]),
+        }
+        for directory in ["g/a", "g/a/c"] {
+            let listed = block_on(store.list(&key(directory)));
+            let is_right = match &listed {
+                Err(StoreError::Denied { .. }) => is_denied,
+                Err(StoreError::Unavailable { .. }) => !is_denied,
+                _ => false,
+            };
+            assert!(is_right, "{directory}: {listed:?}");
+        }
+        assert_eq!(names(&store, "g"), ["zarr.json"]);
+    }
 }
