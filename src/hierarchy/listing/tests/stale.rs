@@ -25,6 +25,11 @@ fn stale(values: &[(&str, Value)]) -> (Arc<Server>, MetadataListingStore) {
     listing(Server::new(&all))
 }
 
+/// Lists a server by metadata that expire.
+fn expiring(server: &Arc<Server>, ttl: Duration, absent_ttl: Duration) -> MetadataListingStore {
+    MetadataListingStore::new(Arc::<Server>::clone(server) as _, ttl, absent_ttl)
+}
+
 /// Looks up a document, as programs do that copy a directory.
 fn read_documents(store: &MetadataListingStore) {
     assert_eq!(kind(store, "zarr.json"), Kind::Object);
@@ -142,8 +147,7 @@ fn a_complete_directory_completes_none_above_it() {
 #[test]
 fn a_document_that_was_denied_when_its_directory_was_listed_is_compared_when_it_is_opened() {
     let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     read_documents(&store);
     server.fault("a/zarr.json", Fault::Denied);
     assert_eq!(names(&store, "a/c"), ["0", "1"]);
@@ -232,8 +236,7 @@ fn an_array_that_was_removed_is_absent_once_its_document_was_looked_for() {
 #[test]
 fn an_array_whose_document_is_absent_for_a_moment_is_not_listed_by_its_copy() {
     let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::from_millis(200), Duration::ZERO);
+    let store = expiring(&server, Duration::from_millis(200), Duration::ZERO);
     open_document(&store, "a/zarr.json").unwrap();
     assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
     // The comparison expires.
@@ -253,8 +256,7 @@ fn an_array_whose_document_is_absent_for_a_moment_is_not_listed_by_its_copy() {
 #[test]
 fn a_document_that_is_denied_after_a_comparison_gives_no_old_names() {
     let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     read_documents(&store);
     assert_eq!(names(&store, "a"), ["c/", "zarr.json"]);
     open_document(&store, "a/zarr.json").unwrap();
@@ -315,8 +317,7 @@ fn directories_that_only_the_document_names_are_found_if_the_copy_expires_at_onc
             ("zarr.json", consolidated(&[("a", grid(copied))])),
             ("a/zarr.json", grid(8)),
         ]));
-        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-        let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+        let store = expiring(&server, Duration::ZERO, Duration::ZERO);
         assert_eq!(kind(&store, "a/c/3"), Kind::Prefix);
         assert_eq!(names(&store, "a/c/3"), ["0", "1"]);
         for absent in ["a/c/4", "a/c/.git", "a/.zattrs"] {
@@ -340,8 +341,7 @@ fn directories_that_only_the_document_names_are_found_below_a_group_that_names_t
         ("g/a/zarr.json", grid(8)),
     ]));
     for ttl in [Duration::ZERO, LONG] {
-        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-        let store = MetadataListingStore::new(inner, ttl, ttl);
+        let store = expiring(&server, ttl, ttl);
         assert_eq!(kind(&store, "g/a/c/3"), Kind::Prefix);
         assert_eq!(names(&store, "g/a/c/2"), ["0", "1"]);
         assert!(is_absent(&store, "g/a/c/4"));
@@ -351,8 +351,7 @@ fn directories_that_only_the_document_names_are_found_below_a_group_that_names_t
 #[test]
 fn a_document_that_is_denied_after_it_was_opened_gives_no_old_names() {
     let (server, _) = stale(&[("a/zarr.json", default_array(6))]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     open_document(&store, "a/zarr.json").unwrap();
     server.fault("a/zarr.json", Fault::Denied);
     let listed = block_on(store.list(&key("a/c")));
@@ -371,8 +370,7 @@ fn a_group_whose_document_cannot_be_read_any_more_lists_its_nodes() {
         ("g/zarr.json", group()),
     ];
     let (server, _) = listing(Server::new(&values));
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     read_documents(&store);
     assert_eq!(names(&store, "g"), ["x/", "zarr.json"]);
     server.fault("g/zarr.json", Fault::Denied);
@@ -392,8 +390,7 @@ fn a_copy_that_replaces_another_is_compared_again() {
     };
     let (server, _) = listing(Server::new(&values(6, 6)));
     let ttl = Duration::from_millis(500);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, ttl, ttl);
+    let store = expiring(&server, ttl, ttl);
     block_on(store.load(&Key::root(), Depth::Node)).unwrap();
     thread::sleep(ttl / 2);
     read_documents(&store);
@@ -437,8 +434,7 @@ fn chunks_of_a_directory_that_the_server_does_not_list_are_those_of_the_document
         ("g/a/zarr.json", default_array(6)),
         ("g/a/c/0", json!(1)),
     ]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     assert_eq!(names(&store, "g/a"), ["c/", "zarr.json"]);
     read_documents(&store);
     open_document(&store, "g/a/zarr.json").unwrap();
@@ -453,8 +449,7 @@ fn chunks_of_an_array_that_is_denied_now_are_not_absent() {
         ("g/a/zarr.json", default_array(6)),
         ("g/a/c/0", json!(1)),
     ]);
-    let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-    let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+    let store = expiring(&server, Duration::ZERO, Duration::ZERO);
     assert_eq!(names(&store, "g/a/c"), ["0", "1", "2"]);
     // A group says nothing about chunks.
     server.fault("g/zarr.json", Fault::Denied);
@@ -479,8 +474,7 @@ fn a_directory_is_not_empty_because_its_document_cannot_be_read_any_more() {
         [(true, true), (false, true), (true, false), (false, false)]
     {
         let server = server_of_directories(&values);
-        let inner: Arc<dyn Store> = Arc::<Server>::clone(&server);
-        let store = MetadataListingStore::new(inner, Duration::ZERO, Duration::ZERO);
+        let store = expiring(&server, Duration::ZERO, Duration::ZERO);
         if is_listed_before {
             assert_eq!(names(&store, "g/a"), ["c/", "zarr.json"]);
         }
