@@ -94,16 +94,19 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Adds an event; returns whether it is the last one of the element.
+    /// Adds an event; returns whether it is the last one of the element. `None` if the element cannot be parsed, or
+    /// contains another one for a key: without it, the rest would not be well formed.
     fn take(&mut self, event: Event<'a>) -> Option<bool> {
         let mut is_end = false;
         match &event {
+            Event::Start(start) if named(start.name().as_ref()).is_some() => return None,
             Event::Start(start) if start.name().as_ref() == self.inner => self.is_inside = true,
             Event::End(end) if end.name().as_ref() == self.inner => self.is_inside = false,
             Event::End(end) => is_end = end.name().as_ref() == self.outer,
             Event::Text(text) if self.is_inside => {
                 self.name.push_str(&unescape(text).ok()?);
             }
+            Event::CData(text) if self.is_inside => self.name.push_str(text),
             Event::GeneralRef(reference) if self.is_inside => {
                 let name: &str = reference;
                 self.name.push_str(&unescape(&format!("&{name};")).ok()?);
@@ -164,7 +167,18 @@ mod tests {
     }
 
     #[test]
+    fn names_in_cdata_sections_are_names() {
+        let entry = |key: &str| format!("<Contents><Key><![CDATA[{key}]]></Key></Contents>");
+        let listing = ["a/../b", "a&b", "dir/"].map(entry).concat();
+        let cleaned = without_odd_keys(listing.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(cleaned.listing).unwrap(), entry("a&b"));
+        assert_eq!((cleaned.odd, cleaned.directories.len()), (1, 1));
+    }
+
+    #[test]
     fn invalid_xml_is_not_filtered() {
         assert!(without_odd_keys(b"<a><b></a>").is_none());
+        let nested = "<Contents><Key>a//b<Contents><Key>n</Key></Contents></Contents>";
+        assert!(without_odd_keys(nested.as_bytes()).is_none());
     }
 }
