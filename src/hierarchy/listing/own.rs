@@ -6,6 +6,9 @@
 //! - before a directory is listed, if programs look up documents and not only names. A program that copies the
 //!   directory reads its document anyway, so the comparison costs no request that is not needed later.
 //!
+//! A program that has opened a document may copy its node, and would miss the keys that an older copy lacks. So for a
+//! day after it was opened, the node is not listed by the copy while the document is denied or absent: that is an error.
+//!
 //! A program that reads only names, such as `find`, takes no request for each node. What such programs have listed is
 //! recorded (`unchecked`).
 

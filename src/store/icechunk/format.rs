@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use zstd::bulk::Decompressor;
 
 use super::flatbuffers;
+use crate::fallible;
 use crate::store::{Key, StoreError};
 
 /// Why a file of the repository cannot be read.
@@ -134,11 +135,15 @@ fn decompress(body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, FormatError> {
     bytes.try_reserve_exact(capacity).map_err(|_| too_large())?;
     let mut decompressor = Decompressor::new().map_err(|_| too_large())?;
     match decompressor.decompress_to_buffer(body, &mut bytes) {
-        Ok(_) => bytes.shrink_to_fit(),
-        Err(_) if most_bytes > limit_bytes => return Err(too_large()),
-        Err(error) => return Err(FormatError::malformed(format!("zstd: {error}"))),
+        // A short file that is kept for long must not keep the rest of a buffer of whole blocks from being used again.
+        Ok(length) if length <= capacity / 2 => fallible::copy(&bytes).map_err(|_| too_large()),
+        Ok(_) => {
+            bytes.shrink_to_fit();
+            Ok(bytes)
+        }
+        Err(_) if most_bytes > limit_bytes => Err(too_large()),
+        Err(error) => Err(FormatError::malformed(format!("zstd: {error}"))),
     }
-    Ok(bytes)
 }
 
 /// Largest size of a zstd block in bytes (RFC 8878, 3.1.1.2).
