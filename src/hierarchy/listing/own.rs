@@ -128,7 +128,7 @@ impl CopiedNode {
 
     /// Returns whether the document at a key is one of those that are compared.
     fn compares(&self, key: &Key) -> bool {
-        let document = Document::from_name(below(key, &self.key));
+        let document = Document::from_key(key).filter(|_| key.parent() == self.key);
         document.is_some_and(|document| self.documents().contains(document))
     }
 

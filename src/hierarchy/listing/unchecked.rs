@@ -25,6 +25,8 @@ const DOCUMENTS_WINDOW: Duration = Duration::from_secs(600);
 const COPY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// The largest number of nodes whose opened documents are remembered. A program copies few of them at a time.
 const MAX_OPENED: usize = 1 << 16;
+/// The largest size of their keys, in bytes.
+const MAX_OPENED_BYTES: u64 = 8 << 20;
 /// The largest number of recorded listings, two for each node that one process lists. If there are more, each listing
 /// compares the documents.
 const MAX_RECORDED: usize = 1 << 17;
@@ -43,7 +45,7 @@ impl Default for Unchecked {
         Self {
             listed: Mutex::default(),
             last_document: Mutex::default(),
-            opened: Mutex::new(WeightedLru::new(u64::MAX, MAX_OPENED)),
+            opened: Mutex::new(WeightedLru::new(MAX_OPENED_BYTES, MAX_OPENED)),
         }
     }
 }
@@ -140,14 +142,11 @@ impl Unchecked {
 
     /// Records that a program has opened the value at a key, which can be a document that names chunks.
     pub(super) fn value_opened(&self, key: &Key) {
-        let name = key.as_bytes().rsplit(|byte| *byte == b'/').next();
-        let document = name.and_then(Document::from_name);
-        if !matches!(document, Some(Document::ZarrJson | Document::Zarray)) {
-            return;
+        if let Some(Document::ZarrJson | Document::Zarray) = Document::from_key(key) {
+            let node = key.parent();
+            let bytes = node.as_bytes().len() as u64;
+            let _evicted = self.opened.lock().insert(node, Instant::now(), bytes);
         }
-        let node = key.parent();
-        let evicted = self.opened.lock().insert(node, Instant::now(), 0);
-        drop(evicted);
     }
 
     /// Returns whether a program that copies a node may have its document already.

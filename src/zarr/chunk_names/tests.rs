@@ -145,6 +145,23 @@ fn the_tree_of_fanout_has_the_key_of_every_chunk() {
 }
 
 #[test]
+fn only_names_of_chunks_can_be_directories_of_a_larger_grid() {
+    for counts in [[0, 0], [2, 3]] {
+        let names = ChunkNames::nested(&counts);
+        assert!(names.can_have_directory(b"0") && names.can_have_directory(b"17"));
+        for path in ["", "c", "017", ".git", "README", "1/1"] {
+            assert!(!names.can_have_directory(path.as_bytes()), "{path}");
+        }
+        let keys = ChunkKeys::from_v3(&json!({"name": "default"}), 2).unwrap();
+        let names = ChunkNames::of_keys(keys, &counts);
+        assert!(names.can_have_directory(b"c") && names.can_have_directory(b"c/17"));
+        for path in ["", "0", "c/x", "c/1/1", "README"] {
+            assert!(!names.can_have_directory(path.as_bytes()), "{path}");
+        }
+    }
+}
+
+#[test]
 fn directories_of_fanout_have_numbers_of_their_own() {
     let keys = ChunkKeys::from_v3(
         &json!({"name": "fanout", "configuration": {"max_children": 100}}),
