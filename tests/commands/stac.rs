@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -254,6 +255,21 @@ fn an_asset_that_cannot_be_opened_is_an_error_that_names_it_and_the_others_work(
     // Also for the first asset.
     let tree = run_on("tree", &source, &[]);
     assert!(tree.out.contains("elsewhere"), "{tree:?}");
+}
+
+#[test]
+fn an_asset_that_failed_is_tried_again_also_if_the_source_does_not_change() {
+    let server = server();
+    server.put("item.json", item(&json!({"a": zarr("data/a.zarr")})));
+    let source = server.url_of("item.json");
+    let mount = Mount::with(&source, &["--immutable", "--retries", "0"]);
+    server.add(on("data/*"), Fault::status(503));
+    let asset = mount.path().join("a");
+    assert_eq!(errno(std::fs::read_dir(&asset).map(Iterator::count)), EIO);
+    server.heal();
+    let limit = Duration::from_secs(20);
+    assert!(wait_until(limit, || asset.join("zarr.json").exists()));
+    assert_view(mount.path(), "a", [1, 2]);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::store::{
 };
 use crate::sync::Mutex;
 
+/// The time after which an asset that could not be opened is tried again, unless absence is trusted for less.
+const MAX_FAILED: Duration = Duration::from_secs(1);
+
 /// An asset, and its store once it is open.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -83,8 +86,8 @@ impl Member {
         }
     }
 
-    /// Returns the store, which is opened now if it is not open. After a failure it is not tried again for as long as
-    /// absence is trusted.
+    /// Returns the store, which is opened now if it is not open. After a failure it is not tried again for
+    /// [`MAX_FAILED`], also if the source does not change: a failure is no state of the source.
     ///
     /// # Errors
     /// The error of the member, never [`StoreError::NotFound`].
@@ -103,7 +106,8 @@ impl Member {
         policy: &Arc<TargetPolicy>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>, StoreError> {
-        if let Some(error) = self.last_failure(options.remote.absent_ttl) {
+        let failed = options.remote.absent_ttl.min(MAX_FAILED);
+        if let Some(error) = self.last_failure(failed) {
             return Err(error);
         }
         leave_session_thread().await;
@@ -116,10 +120,11 @@ impl Member {
         opened
     }
 
-    fn last_failure(&self, trusted: Duration) -> Option<StoreError> {
+    /// Returns the last failure, if it is not older than `failed`.
+    fn last_failure(&self, failed: Duration) -> Option<StoreError> {
         let failure = self.failure.lock();
         let (since, error) = failure.as_ref()?;
-        (since.elapsed() < trusted).then(|| error.clone())
+        (since.elapsed() < failed).then(|| error.clone())
     }
 
     async fn open_now(
