@@ -56,13 +56,17 @@ struct Failure {
 }
 
 /// Runs the simulation of a seed. Returns the rules that were broken, and the trace.
-fn simulate(seed: u64, mutation: Option<Mutation>) -> (Vec<String>, Vec<String>) {
+fn simulate(seed: u64) -> (Vec<String>, Vec<String>) {
+    simulate_scenario(seed, Scenario::random, None)
+}
+
+/// Runs the simulation of a seed in a scenario that it makes, with a bug of the past.
+fn simulate_scenario(
+    seed: u64,
+    scenario: fn() -> Scenario,
+    mutation: Option<Mutation>,
+) -> (Vec<String>, Vec<String>) {
     let simulation = Simulation::start(seed, mutation);
-    let scenario: fn() -> Scenario = match mutation {
-        None | Some(Mutation::UncheckedBlock) => Scenario::random,
-        // The others are those of keys.
-        Some(_) => Scenario::of_keys,
-    };
     let run = AssertUnwindSafe(|| {
         let mut scenario = scenario();
         // The number depends on no random number, so that the other seeds stay as they are.
@@ -249,7 +253,7 @@ fn report(failures: &[Failure]) -> String {
     let Some(first) = failures.first() else {
         return String::new();
     };
-    let (_, trace) = simulate(first.seed, None);
+    let (_, trace) = simulate(first.seed);
     let from = trace.len().saturating_sub(SHOWN_LINES);
     let all: Vec<String> = failures
         .iter()
@@ -280,7 +284,7 @@ fn run_seeds(first: u64, seeds: u64) -> Vec<Failure> {
                     if seed > first && seed % 10_000 == 0 {
                         println!("seeds below {seed}");
                     }
-                    let (broken, _) = simulate(seed, None);
+                    let (broken, _) = simulate(seed);
                     if !broken.is_empty() {
                         println!("seed {seed}: {}", broken.join("; "));
                         failures.lock().push(Failure { seed, broken });
@@ -297,7 +301,7 @@ fn run_seeds(first: u64, seeds: u64) -> Vec<Failure> {
 #[test]
 fn a_mount_keeps_its_promises_with_each_seed() {
     if let Some(seed) = number("ZARRFS_SIMULATION_SEED") {
-        let (broken, trace) = simulate(seed, None);
+        let (broken, trace) = simulate(seed);
         println!("{}", trace.join("\n"));
         assert!(broken.is_empty(), "seed {seed}: {}", broken.join("\n"));
         return;
@@ -313,7 +317,7 @@ fn a_mount_keeps_its_promises_with_each_seed() {
 #[test]
 fn seeds_that_found_bugs_find_none() {
     for seed in [4959, 20_989, 24_069, 96_846] {
-        let (broken, _) = simulate(seed, None);
+        let (broken, _) = simulate(seed);
         assert!(broken.is_empty(), "seed {seed}: {}", broken.join("\n"));
     }
 }
@@ -321,7 +325,7 @@ fn seeds_that_found_bugs_find_none() {
 #[test]
 fn a_seed_has_the_same_trace_each_time() {
     for seed in 0..20 {
-        let (one, other) = (simulate(seed, None), simulate(seed, None));
+        let (one, other) = (simulate(seed), simulate(seed));
         assert!(one.1.len() > 20, "seed {seed} does nothing");
         for (index, (line, again)) in one.1.iter().zip(&other.1).enumerate() {
             assert_eq!(line, again, "seed {seed}, line {index}");
@@ -334,10 +338,27 @@ fn a_seed_has_the_same_trace_each_time() {
     }
 }
 
-/// Returns the first seed that finds a bug.
-fn first_seed_that_finds(mutation: Mutation) -> Option<u64> {
+/// Returns the first seed that finds a bug, and the rule that the bug breaks. The seed finds nothing without it.
+fn first_seed_that_finds(mutation: Mutation) -> Option<(u64, String)> {
+    let scenario = match mutation {
+        Mutation::UncheckedBlock => Scenario::random,
+        // The others are those of keys.
+        _ => Scenario::of_keys,
+    };
     let seeds = number("ZARRFS_SIMULATION_SEEDS").unwrap_or(DEFAULT_SEEDS);
-    (0..seeds).find(|seed| !simulate(*seed, Some(mutation)).0.is_empty())
+    (0..seeds).find_map(|seed| {
+        let rule = simulate_scenario(seed, scenario, Some(mutation))
+            .0
+            .into_iter()
+            .next()?;
+        let (without, _) = simulate_scenario(seed, scenario, None);
+        assert!(
+            without.is_empty(),
+            "seed {seed} without {mutation:?}: {}",
+            without.join("\n")
+        );
+        Some((seed, rule))
+    })
 }
 
 #[test]
@@ -349,7 +370,11 @@ fn bugs_of_the_past_are_found_with_few_seeds() {
         Mutation::UncheckedBlock,
     ] {
         let found = first_seed_that_finds(mutation);
-        println!("{mutation:?} is found with seed {found:?}");
-        assert!(found.is_some(), "{mutation:?} is not found");
+        println!("{mutation:?} is found with seed and rule {found:?}");
+        let (seed, rule) = found.unwrap_or_else(|| panic!("{mutation:?} is not found"));
+        assert!(
+            !rule.starts_with("panic"),
+            "{mutation:?}, seed {seed}: {rule}"
+        );
     }
 }
