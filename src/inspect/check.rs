@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::keys::KeyWalk;
+use super::keys::{ChunkKeyParser, KeyWalk};
 use super::merge::merge;
 use super::part::Part;
 use super::presence::AbsentChunks;
@@ -188,10 +188,10 @@ impl Checker {
         let mut bad = 0;
         match task {
             CheckTask::Chunk {
+                array: number,
                 verifier,
                 chunk,
                 size_bytes,
-                ..
             } => {
                 let report_bad = &mut |error| {
                     bad += 1;
@@ -200,6 +200,7 @@ impl Checker {
                 let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
                 if !verified.is_present && !self.is_listed {
                     // A chunk of the grid, which was not listed and is absent.
+                    self.report.lock().chunk_is_absent(*number, *chunk);
                     return ArrayTotals::default();
                 }
                 if !verified.is_present {
@@ -284,8 +285,20 @@ impl Walker<'_> {
 }
 
 impl TaskSink for Walker<'_> {
-    fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
-        self.checker.report.lock().array(key, not_checked)
+    fn array(
+        &mut self,
+        key: Key,
+        not_checked: Option<String>,
+        names: Option<&ChunkKeyParser>,
+    ) -> usize {
+        let mut report = self.checker.report.lock();
+        let number = report.array(key, not_checked);
+        if let Some(names) = names
+            && !self.checker.is_listed
+        {
+            report.expect_absent_chunks(number, names.clone());
+        }
+        number
     }
 
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()> {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::keys::ChunkKeyParser;
 use super::node::cause;
 use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
 use super::part::Part;
-use super::presence::AbsentChunks;
+use super::presence::{AbsentChunks, ChunkRanges};
 use crate::store::{ErrorKind, Key, StoreError};
 
 /// The severity of a finding.
@@ -75,6 +76,8 @@ struct CheckedArray {
     decoded: ArrayTotals,
     not_checked: Option<String>,
     absent: Option<AbsentChunks>,
+    /// The chunks that reads have found absent, with the names of chunks.
+    found_absent: Option<(ChunkKeyParser, ChunkRanges)>,
     /// The number of findings with severity [`Severity::Bad`].
     bad_findings: u64,
 }
@@ -185,15 +188,34 @@ impl Report {
             decoded: ArrayTotals::default(),
             not_checked,
             absent: None,
+            found_absent: None,
             bad_findings: 0,
         });
         self.arrays.len() - 1
     }
 
-    /// Sets the absent chunks of an array.
+    /// Adds absent chunks of an array.
     pub(super) fn absent_chunks(&mut self, number: usize, absent: AbsentChunks) {
         if let Some(array) = self.arrays.get_mut(number) {
-            array.absent = Some(absent);
+            match &mut array.absent {
+                Some(known) => known.add(absent),
+                None => array.absent = Some(absent),
+            }
+        }
+    }
+
+    /// Expects chunks of an array that only their reads find absent ([`Self::chunk_is_absent`]).
+    pub(super) fn expect_absent_chunks(&mut self, number: usize, names: ChunkKeyParser) {
+        if let Some(array) = self.arrays.get_mut(number) {
+            array.found_absent = Some((names, ChunkRanges::default()));
+        }
+    }
+
+    /// Adds a chunk of an array that a read has found absent, by its number in C order.
+    pub(super) fn chunk_is_absent(&mut self, number: usize, chunk: u64) {
+        let array = self.arrays.get_mut(number);
+        if let Some((_, found)) = array.and_then(|array| array.found_absent.as_mut()) {
+            found.add(chunk);
         }
     }
 
@@ -221,8 +243,11 @@ impl Report {
     /// If standard output cannot be written.
     pub(super) fn finish(mut self, label: &str, elapsed: Duration, strict: bool) -> io::Result<()> {
         let mut all = ArrayTotals::default();
-        for array in &self.arrays {
+        for array in &mut self.arrays {
             all.add(&array.decoded);
+            if let Some((names, found)) = array.found_absent.take() {
+                array.absent = found.absent(&names);
+            }
         }
         let seconds = elapsed.as_secs_f64();
         let read_bytes = all.stored_bytes.saturating_add(self.others.stored_bytes);

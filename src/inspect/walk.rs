@@ -36,7 +36,13 @@ pub(super) enum CheckTask {
 
 /// Receives tasks and findings; breaks to stop the walk.
 pub(super) trait TaskSink {
-    fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
+    /// Adds an array whose chunks have these names, and returns its number.
+    fn array(
+        &mut self,
+        key: Key,
+        not_checked: Option<String>,
+        names: Option<&ChunkKeyParser>,
+    ) -> usize;
     /// Waits until a worker takes the task.
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()>;
     /// Reports the absent chunks of the array with this number.
@@ -261,8 +267,9 @@ async fn walk_array(
         };
         sink.finding(severity, None, key, cause)?;
     }
-    let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkKeyParser::of(array);
+    let not_checked = problems.first().map(ToString::to_string);
+    let number = sink.array(key.clone(), not_checked, names.as_ref());
     let keys = KeyWalk::new(&**store, key, names.as_ref());
     let mut listed = names.as_ref().map(ListedChunks::of);
     let walked = walk_keys(keys, (number, verifier), &mut listed, sink).await?;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::faulty::Server;
+use crate::faulty::{Fault, Server, on};
+use crate::place::output_of;
 use crate::stores::*;
+use crate::support::{scratch, zarrfs};
 
 /// Starts a server of a group without consolidated metadata, with an array that has two of its four chunks.
 fn server() -> Server {
@@ -106,7 +108,7 @@ fn tree_marks_groups_with_unknown_children() {
 }
 
 #[test]
-fn check_requests_each_chunk_once_and_ignores_absent_chunks() {
+fn check_requests_each_chunk_once_and_names_absent_chunks() {
     let server = server();
     let output = run_on("check", server.url_of("s/a"), &["--json"]);
     let document = json_of(output.ok());
@@ -114,7 +116,11 @@ fn check_requests_each_chunk_once_and_ignores_absent_chunks() {
     assert_eq!(summary["chunks"], 2, "{document}");
     assert_eq!(summary["warnings"], 0, "{document}");
     assert_eq!(document["arrays"][0]["stored_bytes"], 10, "{document}");
-    assert_eq!(document["arrays"][0]["decoded_bytes"], 2, "{document}");
+    let array = &document["arrays"][0];
+    assert_eq!(array["decoded_bytes"], 2, "{document}");
+    assert_eq!(array["absent"], 2, "{document}");
+    assert_eq!(array["total_chunks"], 4, "{document}");
+    assert_eq!(array["absent_keys"], json!(["c/1 to c/2"]), "{document}");
     for chunk in 0..4 {
         let requests = server.requests_for(&format!("s/a/c/{chunk}"));
         assert_eq!(requests.len(), 1, "{requests:?}");
@@ -122,8 +128,39 @@ fn check_requests_each_chunk_once_and_ignores_absent_chunks() {
     server.put("s/a/c/3", [7; 5]);
     let output = run_on("check", server.url_of("s/a"), &[]);
     output.failed(1, &[]);
-    assert!(output.out.contains("bad: c/3: "), "{output:?}");
-    assert!(output.out.contains(": 1 bad\n"), "{output:?}");
+    for words in [
+        "bad: c/3: ",
+        "2 of 4 chunks are absent and read as fill values: c/1 to c/2\n",
+        ": 1 bad\n",
+    ] {
+        assert!(output.out.contains(words), "{output:?}");
+    }
+    // An error is no absence.
+    server.add(on("s/a/c/1"), Fault::status(503));
+    let arguments = ["--json", "--retries", "0"];
+    let document = json_of(&run_on("check", server.url_of("s/a"), &arguments));
+    assert_eq!(
+        document["arrays"][0]["absent_keys"],
+        json!(["c/2"]),
+        "{document}"
+    );
+    assert_eq!(document["summary"]["bad"], 2, "{document}");
+}
+
+#[test]
+fn the_parts_of_a_check_name_their_absent_chunks() {
+    let dir = scratch();
+    let server = server();
+    let parts = ["1/2", "2/2"].map(|part| {
+        let arguments = ["--json", "--part", part];
+        let output = run_on("check", server.url_of("s/a"), &arguments);
+        let file = dir.path().join(part.replace('/', "-"));
+        write(&file, &output.ok().out);
+        file.into_os_string().into_string().unwrap()
+    });
+    let merged = output_of(zarrfs().args(["check", "--merge"]).args(&parts));
+    let line = "2 of 4 chunks are absent and read as fill values: c/";
+    assert!(merged.ok().out.contains(line), "{merged:?}");
 }
 
 #[test]
