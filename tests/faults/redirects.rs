@@ -139,6 +139,7 @@ fn d12_redirects_to_unsafe_urls_are_refused() {
             "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
             "http://[::ffff:169.254.169.254]/latest/meta-data/",
             "http://2852039166/latest/meta-data/",
+            "http://100.100.100.200/latest/meta-data/",
             "file:///etc/passwd",
             "ftp://127.0.0.1/0",
             "gopher://127.0.0.1:1/_",
