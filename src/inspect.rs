@@ -102,6 +102,8 @@ impl OpenedSource {
                 ttl: Some(FOREVER),
                 memory_limit_bytes: memory_limit_bytes / 8,
             },
+            // A command waits once for a server that does not answer.
+            failure_ttl: Some(FOREVER),
             classes: KEY_CLASSES,
             list_by_metadata: Some(MetadataListingStore::boxed),
         };

@@ -40,6 +40,9 @@ pub struct OpenOptions {
     pub targets: TargetOptions,
     /// Options of Icechunk repositories.
     pub icechunk: IcechunkOptions,
+    /// The time for which an asset of a STAC document that could not be opened is not tried again; `None` is that for
+    /// which absence is trusted, but at most a second: a failure is no state of a source.
+    pub failure_ttl: Option<Duration>,
     /// The classes of the keys of the source.
     pub classes: KeyClasses,
     /// Gives a store without complete listings the names that its metadata have; `None` leaves it as it is.

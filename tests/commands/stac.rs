@@ -272,6 +272,52 @@ fn an_asset_that_failed_is_tried_again_also_if_the_source_does_not_change() {
     assert_view(mount.path(), "a", [1, 2]);
 }
 
+/// The assets of one document list all their names, or not, which is known when they are open.
+#[test]
+fn a_check_names_the_absent_chunks_of_each_asset() {
+    let server = server();
+    let place = Place::new();
+    let store = place.make_dir("stores").join("a.zarr");
+    write_store(&store, 1);
+    let chunks = "measurements/r10m/b02/c";
+    std::fs::remove_file(store.join(chunks).join("1")).unwrap();
+    server.put("data/a.zarr.zip", read(place.zip_of(&store)).unwrap());
+    server.remove(&format!("data/b.zarr/{chunks}/0"));
+    let line = |name: &str, chunk: u8| {
+        format!(
+            "{name}measurements/r10m/b02: 1 of 2 chunks is absent and read as fill values: c/{chunk}\n"
+        )
+    };
+    let zip = zarr("data/a.zarr.zip");
+    let listed = zarr("data/b.zarr/measurements/r10m/b02");
+    server.put("both.json", item(&json!({"a": zip, "b": listed})));
+    server.put("zip.json", item(&json!({"a": zip})));
+    let check = run_on("check", server.url_of("zip.json"), &[]);
+    assert!(check.ok().out.contains(&line("a/", 1)), "{check:?}");
+    let check = run_on("check", server.url_of("both.json"), &[]);
+    assert!(check.ok().out.contains(&line("a/", 1)), "{check:?}");
+    let of_array = "b: 1 of 2 chunks is absent and read as fill values: c/0\n";
+    assert!(check.out.contains(of_array), "{check:?}");
+    assert!(!check.out.contains("no such key"), "{check:?}");
+}
+
+#[test]
+fn a_command_waits_once_for_an_asset_that_does_not_answer() {
+    let server = server();
+    server.put("item.json", item(&json!({"a": zarr("data/a.zarr")})));
+    let source = server.url_of("item.json");
+    server.add(on("data/*"), Fault::Late(Duration::from_secs(60)));
+    let arguments = ["--timeout", "1500ms", "--retries", "0"];
+    let check = run_on("check", &source, &arguments);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    let keys = server.requests().into_iter().map(|request| request.key);
+    let mut keys: Vec<_> = keys.filter(|key| key.starts_with("data/")).collect();
+    keys.sort();
+    let all = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "{keys:?}");
+}
+
 #[test]
 fn a_redirect_of_an_asset_leads_only_where_an_asset_may_be() {
     let server = server();

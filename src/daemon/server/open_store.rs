@@ -60,6 +60,7 @@ fn open_options(options: &MountOptions, memory: MemoryBudget) -> Result<OpenOpti
             ttl: options.ttl(),
             memory_limit_bytes: memory.limit_bytes / ICECHUNK_SHARE,
         },
+        failure_ttl: None,
         classes: KEY_CLASSES,
         list_by_metadata: Some(MetadataListingStore::boxed),
     })

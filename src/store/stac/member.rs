@@ -20,8 +20,8 @@ use crate::store::{
 };
 use crate::sync::Mutex;
 
-/// The time after which an asset that could not be opened is tried again, unless absence is trusted for less.
-const MAX_FAILED: Duration = Duration::from_secs(1);
+/// The time after which an asset that could not be opened is tried again, unless the options say otherwise.
+const MAX_FAILURE_TTL: Duration = Duration::from_secs(1);
 
 /// An asset, and its store once it is open.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Member {
     }
 
     /// Returns the store, which is opened now if it is not open. After a failure it is not tried again for
-    /// [`MAX_FAILED`], also if the source does not change: a failure is no state of the source.
+    /// [`OpenOptions::failure_ttl`].
     ///
     /// # Errors
     /// The error of the member, never [`StoreError::NotFound`].
@@ -106,8 +106,9 @@ impl Member {
         policy: &Arc<TargetPolicy>,
         options: &OpenOptions,
     ) -> Result<Arc<dyn Store>, StoreError> {
-        let failed = options.remote.absent_ttl.min(MAX_FAILED);
-        if let Some(error) = self.last_failure(failed) {
+        let of_source = options.remote.absent_ttl.min(MAX_FAILURE_TTL);
+        let failure_ttl = options.failure_ttl.unwrap_or(of_source);
+        if let Some(error) = self.last_failure(failure_ttl) {
             return Err(error);
         }
         leave_session_thread().await;
@@ -120,11 +121,11 @@ impl Member {
         opened
     }
 
-    /// Returns the last failure, if it is not older than `failed`.
-    fn last_failure(&self, failed: Duration) -> Option<StoreError> {
+    /// Returns the last failure, if it is not older than `ttl`.
+    fn last_failure(&self, ttl: Duration) -> Option<StoreError> {
         let failure = self.failure.lock();
         let (since, error) = failure.as_ref()?;
-        (since.elapsed() < failed).then(|| error.clone())
+        (since.elapsed() < ttl).then(|| error.clone())
     }
 
     async fn open_now(
