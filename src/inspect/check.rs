@@ -12,13 +12,13 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::keys::{ChunkKeyParser, KeyWalk};
+use super::keys::KeyWalk;
 use super::merge::merge;
 use super::part::Part;
-use super::presence::AbsentChunks;
+use super::presence::{NamedChunks, Unread};
 use super::progress::{Amount, Progress};
 use super::report::{ArrayTotals, Report, Severity};
-use super::walk::{CheckTask, TaskSink, walk};
+use super::walk::{CheckTask, CheckedChunks, TaskSink, walk};
 use super::{Failure, OpenedSource, default_memory_limit_bytes, engine};
 use crate::array::{Engine, read_through};
 use crate::cli::CheckArgs;
@@ -61,8 +61,8 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
     let opened = OpenedSource::new(&args.source.at(&args.key), args.strict, limit).await?;
     let capabilities = opened.store.capabilities();
     // Without a listing, the check tries every chunk of the grid, so the total is unknown.
-    let is_listed = capabilities.listing == ListingSupport::Complete;
-    let total = match is_listed && args.part.is_none() {
+    let has_total = capabilities.listing == ListingSupport::Complete && args.part.is_none();
+    let total = match has_total {
         true => Some(total(&*opened.store, &opened.root).await),
         false => None,
     };
@@ -70,7 +70,6 @@ async fn run(args: &CheckArgs) -> Result<Verdict, Failure> {
         engine: engine(limit)?,
         progress: Progress::new(total),
         store: Arc::clone(&opened.store),
-        is_listed,
         report: Mutex::new(Report::new(args.json, args.part)),
         part: args.part,
         failure: Mutex::new(None),
@@ -115,8 +114,6 @@ async fn total(store: &dyn Store, root: &Key) -> Amount {
 #[derive(Debug)]
 struct Checker {
     store: Arc<dyn Store>,
-    /// Whether a listing has exactly the keys that exist.
-    is_listed: bool,
     engine: Engine,
     progress: Progress,
     /// The share of the keys that this process reads.
@@ -140,10 +137,22 @@ impl Checker {
         let mut walker = Walker {
             checker: self,
             sender,
+            walked: Vec::new(),
         };
         let _ = walk(opened, &self.engine, &mut walker).await;
-        drop(walker);
+        let Walker { sender, walked, .. } = walker;
+        drop(sender);
         join_all(workers).await;
+        walked.iter().for_each(|chunks| self.report_chunks(chunks));
+    }
+
+    /// Reports the chunks of an array that reads have found absent.
+    fn report_chunks(&self, chunks: &CheckedChunks) {
+        if let Some(absent) = chunks.absent() {
+            self.report
+                .lock()
+                .unread(chunks.array, Unread::Absent, absent);
+        }
     }
 
     async fn work(&self, receiver: &tokio::sync::Mutex<Receiver<CheckTask>>) {
@@ -161,11 +170,8 @@ impl Checker {
     async fn perform(&self, task: CheckTask) {
         let (array, key) = match &task {
             CheckTask::Chunk {
-                array,
-                verifier,
-                chunk,
-                ..
-            } => (Some(*array), verifier.chunk_key(*chunk)),
+                chunk, verifier, ..
+            } => (Some(chunk.array.array), verifier.chunk_key(chunk.number)),
             CheckTask::Other { key, .. } => (None, key.clone()),
         };
         let decoded = AssertUnwindSafe(self.decode(&task, array, &key)).catch_unwind();
@@ -188,19 +194,19 @@ impl Checker {
         let mut bad = 0;
         match task {
             CheckTask::Chunk {
-                array: number,
-                verifier,
                 chunk,
+                verifier,
                 size_bytes,
             } => {
                 let report_bad = &mut |error| {
                     bad += 1;
                     self.report_bad(array, key, &error);
                 };
-                let verified = verifier.verify(*chunk, &self.engine, report_bad).await;
-                if !verified.is_present && !self.is_listed {
-                    // A chunk of the grid, which was not listed and is absent.
-                    self.report.lock().chunk_is_absent(*number, *chunk);
+                let verified = verifier
+                    .verify(chunk.number, &self.engine, report_bad)
+                    .await;
+                if !verified.is_present && !chunk.array.is_listed {
+                    chunk.add_absent();
                     return ArrayTotals::default();
                 }
                 if !verified.is_present {
@@ -214,14 +220,21 @@ impl Checker {
                     bad,
                 }
             }
-            CheckTask::Other { size_bytes, .. } => {
-                let stored_bytes = match read_through(&*self.store, key).await {
-                    Ok(bytes) => bytes,
-                    Err(StoreError::NotFound { .. }) => {
+            CheckTask::Other {
+                size_bytes, chunk, ..
+            } => {
+                let unlisted = chunk.as_ref().filter(|chunk| !chunk.array.is_listed);
+                let stored_bytes = match (read_through(&*self.store, key).await, unlisted) {
+                    (Ok(bytes), _) => bytes,
+                    (Err(StoreError::NotFound { .. }), Some(chunk)) => {
+                        chunk.add_absent();
+                        return ArrayTotals::default();
+                    }
+                    (Err(StoreError::NotFound { .. }), None) => {
                         self.report_absent(key);
                         0
                     }
-                    Err(error) => {
+                    (Err(error), _) => {
                         bad = 1;
                         self.report_bad(array, key, &error);
                         self.size_bytes(key, *size_bytes)
@@ -275,6 +288,8 @@ impl Checker {
 struct Walker<'a> {
     checker: &'a Checker,
     sender: Sender<CheckTask>,
+    /// The chunks of arrays that were walked and may have tasks.
+    walked: Vec<Arc<CheckedChunks>>,
 }
 
 impl Walker<'_> {
@@ -285,27 +300,15 @@ impl Walker<'_> {
 }
 
 impl TaskSink for Walker<'_> {
-    fn array(
-        &mut self,
-        key: Key,
-        not_checked: Option<String>,
-        names: Option<&ChunkKeyParser>,
-    ) -> usize {
-        let mut report = self.checker.report.lock();
-        let number = report.array(key, not_checked);
-        if let Some(names) = names
-            && !self.checker.is_listed
-        {
-            report.expect_absent_chunks(number, names.clone());
-        }
-        number
+    fn array(&mut self, key: Key, not_checked: Option<String>) -> usize {
+        self.checker.report.lock().array(key, not_checked)
     }
 
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()> {
         let is_own = self.checker.part.is_none_or(|part| match &task {
             CheckTask::Chunk {
-                verifier, chunk, ..
-            } => part.has(&verifier.chunk_key(*chunk)),
+                chunk, verifier, ..
+            } => part.has(&verifier.chunk_key(chunk.number)),
             CheckTask::Other { key, .. } => part.has(key),
         });
         if is_own {
@@ -315,11 +318,22 @@ impl TaskSink for Walker<'_> {
         self.checker.flow()
     }
 
-    fn absent_chunks(&mut self, array: usize, absent: AbsentChunks) {
-        if !self.reports_walk() {
-            return;
+    fn unread(&mut self, array: usize, why: Unread, chunks: NamedChunks) {
+        if self.reports_walk() {
+            self.checker.report.lock().unread(array, why, chunks);
         }
-        self.checker.report.lock().absent_chunks(array, absent);
+    }
+
+    fn walked(&mut self, chunks: Arc<CheckedChunks>) {
+        self.walked.push(chunks);
+        // Those that no task has any more are reported, so that few are kept.
+        self.walked.retain(|chunks| {
+            let is_in_use = Arc::strong_count(chunks) > 1;
+            if !is_in_use {
+                self.checker.report_chunks(chunks);
+            }
+            is_in_use
+        });
     }
 
     fn finding(

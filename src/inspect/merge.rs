@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::Verdict;
 use super::part::Part;
-use super::presence::AbsentChunks;
+use super::presence::{NamedChunks, Unread};
 use super::report::{ArrayTotals, Report, Severity};
 use super::{Failure, output};
 use crate::machine::read_file;
@@ -158,15 +158,18 @@ fn add(
             return Ok(None);
         };
         report.decoded(Some(place), &totals);
-        if let Some(count) = number(array, "absent") {
-            let keys = array["absent_keys"].as_array();
+        for why in Unread::ALL {
+            let Some(count) = number(array, why.name()) else {
+                continue;
+            };
+            let keys = array[why.keys_name()].as_array();
             let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-            let absent = AbsentChunks {
+            let chunks = NamedChunks {
                 count,
                 total: number(array, "total_chunks").unwrap_or(count),
                 keys: keys.map(str::to_owned).collect(),
             };
-            report.absent_chunks(place, absent);
+            report.unread(place, why, chunks);
         }
     }
     let summary = &document["summary"];

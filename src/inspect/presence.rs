@@ -1,92 +1,120 @@
 //! Which chunks of an array are absent, so that the holes of an incomplete copy are seen.
 //!
 //! A chunk without a key is fill values by definition: absence is no error, and is reported with the keys. A complete
-//! listing tells which are absent ([`ListedChunks`]); without one, the reads of all chunks do ([`ChunkRanges`]).
-
-use std::collections::BTreeMap;
+//! listing tells which chunks are absent; without one, reads tell it of those that are tried.
 
 use super::keys::ChunkKeyParser;
 
-/// The largest number of chunks of an array whose presence is remembered: 8 MiB of bits.
+/// The largest number of chunks of an array that a set can have: 8 MiB of bits.
 const MAX_CHUNKS: u64 = 1 << 26;
-/// The largest number of ranges of absent chunks that are named.
+/// The largest number of ranges of chunks that are named.
 const MAX_RANGES: usize = 20;
-/// The largest number of ranges of an array that are kept while they grow and meet.
-const MAX_KEPT_RANGES: usize = 4096;
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// The chunks of an array that were listed.
+/// Some chunks of an array.
 #[derive(Debug)]
-pub(super) struct ListedChunks {
+pub(super) struct ChunkSet {
+    /// The number of chunks of the array.
     total: u64,
-    /// A bit for each chunk; empty if the array has more than [`MAX_CHUNKS`].
+    /// A bit for each chunk up to the last one of the set; empty if the array has more than [`MAX_CHUNKS`].
     words: Vec<u64>,
 }
 
-/// The chunks of an array that are absent.
+/// Why the value of a chunk was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Unread {
+    /// It has no key.
+    Absent,
+    /// The source does not list it, and its listing can be incomplete.
+    NotListed,
+}
+
+/// The number and the keys of some chunks of an array.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct AbsentChunks {
+pub(super) struct NamedChunks {
     pub(super) count: u64,
+    /// The number of all chunks of the array.
     pub(super) total: u64,
     /// The first keys below the array, or ranges of keys in the order of chunks.
     pub(super) keys: Vec<String>,
 }
 
-impl ListedChunks {
-    /// Returns the state before a listing of the chunks of an array.
+impl ChunkSet {
+    /// Returns an empty set of the chunks of an array.
     pub(super) fn of(names: &ChunkKeyParser) -> Self {
-        let total = names.chunk_count();
-        let words = match total <= MAX_CHUNKS {
-            true => usize::try_from(total.div_ceil(WORD_BITS)).unwrap_or(0),
-            false => 0,
-        };
         Self {
-            total,
-            words: vec![0; words],
+            total: names.chunk_count(),
+            words: Vec::new(),
         }
+    }
+
+    fn has_too_many(&self) -> bool {
+        self.total > MAX_CHUNKS
     }
 
     /// Adds a chunk by its number in C order.
     pub(super) fn add(&mut self, chunk: u64) {
-        let word = usize::try_from(chunk / WORD_BITS).ok();
-        if let Some(word) = word.and_then(|word| self.words.get_mut(word)) {
+        let Ok(word) = usize::try_from(chunk / WORD_BITS) else {
+            return;
+        };
+        if self.has_too_many() || chunk >= self.total {
+            return;
+        }
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        if let Some(word) = self.words.get_mut(word) {
             *word |= 1 << (chunk % WORD_BITS);
         }
     }
 
-    /// Returns the chunks that were not listed; `None` if all were, or the array has too many.
-    pub(super) fn absent(&self, names: &ChunkKeyParser) -> Option<AbsentChunks> {
-        if self.words.is_empty() {
+    /// Returns the chunks of the set; `None` if there are none, or the array has too many.
+    pub(super) fn members(&self, names: &ChunkKeyParser) -> Option<NamedChunks> {
+        self.named(names, true)
+    }
+
+    /// Returns the chunks of the array that are not in the set; `None` if all are, or the array has too many.
+    pub(super) fn others(&self, names: &ChunkKeyParser) -> Option<NamedChunks> {
+        self.named(names, false)
+    }
+
+    fn named(&self, names: &ChunkKeyParser, is_member: bool) -> Option<NamedChunks> {
+        if self.has_too_many() {
             return None;
         }
-        let present: u64 = self
-            .words
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum();
-        let count = self.total.checked_sub(present).filter(|count| *count > 0)?;
+        let ones = self.words.iter().map(|word| u64::from(word.count_ones()));
+        let members: u64 = ones.sum();
+        let count = match is_member {
+            true => members,
+            false => self.total.checked_sub(members)?,
+        };
+        let name = |chunk| names.name(chunk).unwrap_or_default();
         let mut keys = Vec::new();
         let mut from = 0;
         while keys.len() < MAX_RANGES
-            && let Some(first) = self.next(from, false)
+            && let Some(first) = self.next(from, is_member)
         {
-            let end = self.next(first, true).unwrap_or(self.total);
-            keys.push(range_text(names, first, end));
+            let end = self.next(first, !is_member).unwrap_or(self.total);
+            keys.push(match end - first {
+                1 => name(first),
+                _ => format!("{} to {}", name(first), name(end - 1)),
+            });
             from = end;
         }
-        Some(AbsentChunks {
+        (count > 0).then_some(NamedChunks {
             count,
             total: self.total,
             keys,
         })
     }
 
-    /// Returns the first chunk from `from` on that is listed, or that is not.
-    fn next(&self, from: u64, is_listed: bool) -> Option<u64> {
+    /// Returns the first chunk from `from` on that is in the set, or that is not.
+    fn next(&self, from: u64, is_member: bool) -> Option<u64> {
         let mut chunk = from;
         while chunk < self.total {
-            let word = *self.words.get(usize::try_from(chunk / WORD_BITS).ok()?)?;
-            let wanted = if is_listed { word } else { !word } >> (chunk % WORD_BITS);
+            let index = usize::try_from(chunk / WORD_BITS).ok()?;
+            let word = self.words.get(index).copied().unwrap_or(0);
+            let wanted = if is_member { word } else { !word } >> (chunk % WORD_BITS);
             if wanted != 0 {
                 let found = chunk + u64::from(wanted.trailing_zeros());
                 return (found < self.total).then_some(found);
@@ -97,59 +125,34 @@ impl ListedChunks {
     }
 }
 
-/// Returns the keys of the chunks from `first` up to `end`.
-fn range_text(names: &ChunkKeyParser, first: u64, end: u64) -> String {
-    let name = |chunk| names.name(chunk).unwrap_or_default();
-    match end - first {
-        1 => name(first),
-        _ => format!("{} to {}", name(first), name(end - 1)),
-    }
-}
+impl Unread {
+    pub(super) const ALL: [Self; 2] = [Self::Absent, Self::NotListed];
 
-/// Chunks of an array that come one at a time, each once and nearly in order, as their number and first ranges.
-#[derive(Debug, Default)]
-pub(super) struct ChunkRanges {
-    count: u64,
-    /// The ends of ranges by their first chunks. Neighbours are one range.
-    ends: BTreeMap<u64, u64>,
-    /// The first chunk of the first range that was left out, after which no range is kept.
-    left_out: Option<u64>,
-}
-
-impl ChunkRanges {
-    /// Adds a chunk by its number in C order.
-    pub(super) fn add(&mut self, chunk: u64) {
-        self.count += 1;
-        if self.left_out.is_some_and(|first| chunk >= first) {
-            return;
-        }
-        let before = self.ends.range(..chunk).next_back();
-        let first = before.map_or(
-            chunk,
-            |(first, end)| if *end == chunk { *first } else { chunk },
-        );
-        let end = chunk.saturating_add(1);
-        let end = self.ends.remove(&end).unwrap_or(end);
-        self.ends.insert(first, end);
-        if self.ends.len() > MAX_KEPT_RANGES {
-            self.left_out = self.ends.pop_last().map(|(first, _)| first);
+    /// Returns the name of the member of a JSON document with the number of chunks.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::NotListed => "not_listed",
         }
     }
 
-    /// Returns the chunks as absent ones; `None` if there are none.
-    pub(super) fn absent(&self, names: &ChunkKeyParser) -> Option<AbsentChunks> {
-        let ranges = self.ends.iter().take(MAX_RANGES);
-        (self.count > 0).then(|| AbsentChunks {
-            count: self.count,
-            total: names.chunk_count(),
-            keys: ranges
-                .map(|(first, end)| range_text(names, *first, *end))
-                .collect(),
-        })
+    /// Returns the name of the member of a JSON document with the keys of chunks.
+    pub(super) fn keys_name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent_keys",
+            Self::NotListed => "not_listed_keys",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Absent => "absent and read as fill values",
+            Self::NotListed => "not listed and not read",
+        }
     }
 }
 
-impl AbsentChunks {
+impl NamedChunks {
     /// Adds those that another part of a check has found in the same array.
     pub(super) fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
@@ -158,8 +161,8 @@ impl AbsentChunks {
     }
 
     /// Returns a text such as `3 of 12 chunks are absent and read as fill values: 0.1 to 0.3`.
-    pub(super) fn text(&self) -> String {
-        let (count, total) = (self.count, self.total);
+    pub(super) fn text(&self, why: Unread) -> String {
+        let (count, total, why) = (self.count, self.total, why.text());
         let verb = if count == 1 { "is" } else { "are" };
         let more = if self.keys.len() == MAX_RANGES {
             ", ..."
@@ -167,7 +170,7 @@ impl AbsentChunks {
             ""
         };
         let keys = self.keys.join(", ");
-        format!("{count} of {total} chunks {verb} absent and read as fill values: {keys}{more}")
+        format!("{count} of {total} chunks {verb} {why}: {keys}{more}")
     }
 }
 
@@ -185,73 +188,46 @@ mod tests {
     }
 
     #[test]
-    fn absent_chunks_are_ranges_of_keys() {
+    fn chunks_are_named_by_ranges_of_keys() {
         let names = names("[4, 50]", "[1, 1]");
-        let mut listed = ListedChunks::of(&names);
-        assert_eq!(listed.absent(&names).unwrap().keys, ["0.0 to 3.49"]);
-        for chunk in (0..200).filter(|chunk| ![7, 63, 64, 65, 199].contains(chunk)) {
+        let (mut listed, mut absent) = (ChunkSet::of(&names), ChunkSet::of(&names));
+        assert_eq!(listed.others(&names).unwrap().keys, ["0.0 to 3.49"]);
+        assert_eq!(absent.members(&names), None);
+        let gaps = [199, 64, 7, 65, 63];
+        for chunk in (0..200).filter(|chunk| !gaps.contains(chunk)) {
             listed.add(chunk);
             listed.add(chunk);
         }
-        let absent = listed.absent(&names).unwrap();
-        assert_eq!((absent.count, absent.total), (5, 200));
-        assert_eq!(absent.keys, ["0.7", "1.13 to 1.15", "3.49"]);
+        gaps.into_iter().for_each(|chunk| absent.add(chunk));
+        let named = listed.others(&names).unwrap();
+        assert_eq!((named.count, named.total), (5, 200));
+        assert_eq!(named.keys, ["0.7", "1.13 to 1.15", "3.49"]);
+        assert_eq!(absent.members(&names).as_ref(), Some(&named));
         let text = "5 of 200 chunks are absent and read as fill values: 0.7, 1.13 to 1.15, 3.49";
-        assert_eq!(absent.text(), text);
-        [7, 63, 64, 65, 199]
-            .into_iter()
-            .for_each(|chunk| listed.add(chunk));
-        assert_eq!(listed.absent(&names), None);
-    }
-
-    #[test]
-    fn absent_chunks_that_are_found_one_at_a_time_are_the_same_ranges() {
-        let names = names("[4, 50]", "[1, 1]");
-        let mut found = ChunkRanges::default();
-        assert_eq!(found.absent(&names), None);
-        for chunk in [64, 7, 199, 63, 65] {
-            found.add(chunk);
-        }
-        let mut absent = found.absent(&names).unwrap();
-        let keys = ["0.7", "1.13 to 1.15", "3.49"];
-        assert_eq!((absent.count, absent.total), (5, 200));
-        assert_eq!(absent.keys, keys);
-        absent.add(AbsentChunks {
-            count: 30,
-            total: 200,
-            keys: vec!["2.0 to 2.1".to_owned(); MAX_RANGES],
-        });
-        assert_eq!((absent.count, absent.keys.len()), (35, MAX_RANGES));
-        assert_eq!(absent.keys[..3], keys);
-    }
-
-    #[test]
-    fn the_first_ranges_are_kept_in_little_memory() {
-        let names = names("[9000000000]", "[1]");
-        let mut found = ChunkRanges::default();
-        // From the end, so that each one is before those that are kept.
-        for chunk in (0..20_000).rev().filter(|chunk| chunk % 3 != 0) {
-            found.add(chunk);
-        }
-        assert_eq!(found.ends.len(), MAX_KEPT_RANGES);
-        let absent = found.absent(&names).unwrap();
-        assert_eq!((absent.count, absent.keys.len()), (13_333, MAX_RANGES));
-        assert_eq!(absent.keys[..2], ["1 to 2", "4 to 5"]);
-        // Parts of a range that was left out do not come back.
-        found.add(19_998);
-        assert_eq!(found.absent(&names).unwrap().keys, absent.keys);
-        assert_eq!(found.ends.len(), MAX_KEPT_RANGES);
+        assert_eq!(named.text(Unread::Absent), text);
+        gaps.into_iter().for_each(|chunk| listed.add(chunk));
+        assert_eq!(listed.others(&names), None);
+        assert_eq!(listed.members(&names).unwrap().keys, ["0.0 to 3.49"]);
+        listed.add(200);
+        assert_eq!(listed.others(&names), None);
     }
 
     #[test]
     fn many_ranges_are_cut_off_and_many_chunks_are_not_remembered() {
         let few = names("[100]", "[1]");
-        let mut listed = ListedChunks::of(&few);
+        let mut listed = ChunkSet::of(&few);
         (0..100).step_by(2).for_each(|chunk| listed.add(chunk));
-        let absent = listed.absent(&few).unwrap();
-        assert_eq!((absent.count, absent.keys.len()), (50, MAX_RANGES));
-        assert!(absent.text().ends_with(", ..."));
+        let mut others = listed.others(&few).unwrap();
+        assert_eq!((others.count, others.keys.len()), (50, MAX_RANGES));
+        assert!(others.text(Unread::NotListed).ends_with(", ..."));
+        let first = others.keys.clone();
+        others.add(listed.members(&few).unwrap());
+        assert_eq!((others.count, others.keys), (100, first));
         let many = names("[9000000000]", "[1]");
-        assert_eq!(ListedChunks::of(&many).absent(&many), None);
+        let mut listed = ChunkSet::of(&many);
+        listed.add(8_000_000_000);
+        assert!(listed.words.is_empty());
+        assert_eq!(listed.others(&many), None);
+        assert_eq!(listed.members(&many), None);
     }
 }

@@ -1,15 +1,16 @@
 //! The findings of a check, printed immediately as lines, or at the end as one JSON document.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::keys::ChunkKeyParser;
 use super::node::cause;
 use super::output::{GOOD, PROBLEM, count, document, printable, size, styled_stdout, thousands};
 use super::part::Part;
-use super::presence::{AbsentChunks, ChunkRanges};
+use super::presence::{NamedChunks, Unread};
 use crate::store::{ErrorKind, Key, StoreError};
 
 /// The severity of a finding.
@@ -75,9 +76,7 @@ struct CheckedArray {
     key: Key,
     decoded: ArrayTotals,
     not_checked: Option<String>,
-    absent: Option<AbsentChunks>,
-    /// The chunks that reads have found absent, with the names of chunks.
-    found_absent: Option<(ChunkKeyParser, ChunkRanges)>,
+    unread: BTreeMap<Unread, NamedChunks>,
     /// The number of findings with severity [`Severity::Bad`].
     bad_findings: u64,
 }
@@ -187,35 +186,20 @@ impl Report {
             key,
             decoded: ArrayTotals::default(),
             not_checked,
-            absent: None,
-            found_absent: None,
+            unread: BTreeMap::new(),
             bad_findings: 0,
         });
         self.arrays.len() - 1
     }
 
-    /// Adds absent chunks of an array.
-    pub(super) fn absent_chunks(&mut self, number: usize, absent: AbsentChunks) {
-        if let Some(array) = self.arrays.get_mut(number) {
-            match &mut array.absent {
-                Some(known) => known.add(absent),
-                None => array.absent = Some(absent),
-            }
-        }
-    }
-
-    /// Expects chunks of an array that only their reads find absent ([`Self::chunk_is_absent`]).
-    pub(super) fn expect_absent_chunks(&mut self, number: usize, names: ChunkKeyParser) {
-        if let Some(array) = self.arrays.get_mut(number) {
-            array.found_absent = Some((names, ChunkRanges::default()));
-        }
-    }
-
-    /// Adds a chunk of an array that a read has found absent, by its number in C order.
-    pub(super) fn chunk_is_absent(&mut self, number: usize, chunk: u64) {
-        let array = self.arrays.get_mut(number);
-        if let Some((_, found)) = array.and_then(|array| array.found_absent.as_mut()) {
-            found.add(chunk);
+    /// Adds chunks of an array that were not read.
+    pub(super) fn unread(&mut self, number: usize, why: Unread, chunks: NamedChunks) {
+        let Some(array) = self.arrays.get_mut(number) else {
+            return;
+        };
+        match array.unread.entry(why) {
+            Entry::Occupied(mut known) => known.get_mut().add(chunks),
+            Entry::Vacant(new) => _ = new.insert(chunks),
         }
     }
 
@@ -243,11 +227,8 @@ impl Report {
     /// If standard output cannot be written.
     pub(super) fn finish(mut self, label: &str, elapsed: Duration, strict: bool) -> io::Result<()> {
         let mut all = ArrayTotals::default();
-        for array in &mut self.arrays {
+        for array in &self.arrays {
             all.add(&array.decoded);
-            if let Some((names, found)) = array.found_absent.take() {
-                array.absent = found.absent(&names);
-            }
         }
         let seconds = elapsed.as_secs_f64();
         let read_bytes = all.stored_bytes.saturating_add(self.others.stored_bytes);
@@ -301,8 +282,8 @@ impl Report {
             }
         }
         for array in &self.arrays {
-            if let Some(absent) = &array.absent {
-                let line = format!("{}: {}", array.key.display(), absent.text());
+            for (why, chunks) in &array.unread {
+                let line = format!("{}: {}", array.key.display(), chunks.text(*why));
                 writeln!(out, "{}", printable(&line))?;
             }
         }
@@ -378,10 +359,10 @@ impl CheckedArray {
         set("stored_bytes", decoded.stored_bytes.into());
         set("decoded_bytes", decoded.decoded_bytes.into());
         set("bad", decoded.bad.into());
-        if let Some(absent) = &self.absent {
-            set("absent", absent.count.into());
-            set("total_chunks", absent.total.into());
-            set("absent_keys", json!(absent.keys));
+        for (why, chunks) in &self.unread {
+            set(why.name(), chunks.count.into());
+            set(why.keys_name(), json!(chunks.keys));
+            set("total_chunks", chunks.total.into());
         }
         members.into()
     }

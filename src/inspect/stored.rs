@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::is_listed_here;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk};
-use super::presence::{AbsentChunks, ListedChunks};
+use super::presence::{ChunkSet, NamedChunks};
 use crate::store::{Key, ListingSupport, Store};
 use crate::zarr::Array;
 
@@ -27,7 +27,7 @@ pub(super) struct StoredChunkCounts {
     pub(super) is_complete: bool,
     pub(super) failure: Option<String>,
     /// The chunks without a key, if all keys were counted.
-    pub(super) absent: Option<AbsentChunks>,
+    pub(super) absent: Option<NamedChunks>,
 }
 
 /// Returns whether chunks are counted without network requests.
@@ -54,7 +54,7 @@ impl CountBudget {
         let names = ChunkKeyParser::of(array);
         let mut keys = KeyWalk::new(store, key, names.as_ref());
         let mut counted = StoredChunkCounts::default();
-        let mut present = names.as_ref().map(ListedChunks::of);
+        let mut present = names.as_ref().map(ChunkSet::of);
         loop {
             if self.is_exhausted() {
                 return counted;
@@ -84,7 +84,7 @@ impl CountBudget {
         counted.is_complete = counted.failure.is_none();
         if counted.is_complete {
             let found = names.as_ref().zip(present);
-            counted.absent = found.and_then(|(names, present)| present.absent(names));
+            counted.absent = found.and_then(|(names, present)| present.others(names));
         }
         counted
     }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::OpenedSource;
 use super::keys::{ChunkKeyParser, KeyClass, KeyWalk, ListedKey};
 use super::node::{self, ArrayProblem, DirectoryNode, NodeState};
-use super::presence::{AbsentChunks, ListedChunks};
+use super::presence::{ChunkSet, NamedChunks, Unread};
 use super::report::Severity;
 use crate::array::{Engine, Verifier};
 use crate::conventions::members;
 use crate::hierarchy::not_shown;
 use crate::store::{ErrorKind, Key, ListingSupport, Store, StoreError, Version};
+use crate::sync::Mutex;
 use crate::zarr::node::Group;
 use crate::zarr::{Array, Consolidated, FillValue, Node, ZarrFormat};
 
@@ -24,29 +25,62 @@ const CORRUPT: Severity = Severity::Bad(ErrorKind::Corrupt);
 pub(super) enum CheckTask {
     /// A chunk to decode.
     Chunk {
-        /// The number of the array in the report.
-        array: usize,
+        chunk: GridChunk,
         verifier: Arc<Verifier>,
-        chunk: u64,
         size_bytes: Option<u64>,
     },
-    /// A value to read without decoding.
-    Other { key: Key, size_bytes: Option<u64> },
+    /// A value to read without decoding, such as a chunk that cannot be decoded.
+    Other {
+        key: Key,
+        size_bytes: Option<u64>,
+        chunk: Option<GridChunk>,
+    },
+}
+
+/// A chunk of the grid of an array.
+#[derive(Debug, Clone)]
+pub(super) struct GridChunk {
+    pub(super) array: Arc<CheckedChunks>,
+    /// The number of the chunk in C order.
+    pub(super) number: u64,
+}
+
+/// The chunks of an array, while they are read.
+#[derive(Debug)]
+pub(super) struct CheckedChunks {
+    /// The number of the array in the report.
+    pub(super) array: usize,
+    names: ChunkKeyParser,
+    /// Whether a listing has exactly the keys that exist.
+    pub(super) is_listed: bool,
+    /// The chunks that a read has found absent and that no listing has named.
+    absent: Mutex<ChunkSet>,
+}
+
+impl GridChunk {
+    /// Adds the chunk, which a read has found absent, to those of its array.
+    pub(super) fn add_absent(&self) {
+        self.array.absent.lock().add(self.number);
+    }
+}
+
+impl CheckedChunks {
+    /// Returns the chunks that reads have found absent and that no listing has named.
+    pub(super) fn absent(&self) -> Option<NamedChunks> {
+        self.absent.lock().members(&self.names)
+    }
 }
 
 /// Receives tasks and findings; breaks to stop the walk.
 pub(super) trait TaskSink {
-    /// Adds an array whose chunks have these names, and returns its number.
-    fn array(
-        &mut self,
-        key: Key,
-        not_checked: Option<String>,
-        names: Option<&ChunkKeyParser>,
-    ) -> usize;
+    /// Adds an array and returns its number.
+    fn array(&mut self, key: Key, not_checked: Option<String>) -> usize;
     /// Waits until a worker takes the task.
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()>;
-    /// Reports the absent chunks of the array with this number.
-    fn absent_chunks(&mut self, array: usize, absent: AbsentChunks);
+    /// Reports chunks of the array with this number for which there is no task.
+    fn unread(&mut self, array: usize, why: Unread, chunks: NamedChunks);
+    /// Takes the chunks of an array for which there are no more tasks.
+    fn walked(&mut self, chunks: Arc<CheckedChunks>);
     /// Reports a finding about a key, for the array with this number.
     fn finding(
         &mut self,
@@ -228,7 +262,15 @@ async fn walk_directory(
         match listed.class {
             KeyClass::Unlistable(error) => unlistable(None, &key, &error, sink)?,
             _ if reported == Some(&key) => {}
-            _ if listed.is_value => sink.task(CheckTask::Other { key, size_bytes }).await?,
+            _ if listed.is_value => {
+                let chunk = None;
+                let task = CheckTask::Other {
+                    key,
+                    size_bytes,
+                    chunk,
+                };
+                sink.task(task).await?;
+            }
             _ => pending.push(key),
         }
     }
@@ -267,22 +309,32 @@ async fn walk_array(
         };
         sink.finding(severity, None, key, cause)?;
     }
+    let number = sink.array(key.clone(), problems.first().map(ToString::to_string));
     let names = ChunkKeyParser::of(array);
-    let not_checked = problems.first().map(ToString::to_string);
-    let number = sink.array(key.clone(), not_checked, names.as_ref());
+    // A collection has members of both kinds.
+    let is_listed = matches!(store.incomplete_listing(key).await, Ok(None));
+    let chunks = names.as_ref().map(|names| {
+        Arc::new(CheckedChunks {
+            array: number,
+            names: names.clone(),
+            is_listed,
+            absent: Mutex::new(ChunkSet::of(names)),
+        })
+    });
     let keys = KeyWalk::new(&**store, key, names.as_ref());
-    let mut listed = names.as_ref().map(ListedChunks::of);
-    let walked = walk_keys(keys, (number, verifier), &mut listed, sink).await?;
+    let mut tried = names.as_ref().map(ChunkSet::of);
+    let walked = walk_keys(keys, number, (&chunks, verifier), &mut tried, sink).await?;
     let stray = walked.stray;
-    if walked.is_complete && store.capabilities().listing == ListingSupport::Complete {
-        let absent = names
-            .as_ref()
-            .zip(listed)
-            .and_then(|(names, listed)| listed.absent(names));
-        if let Some(absent) = absent {
-            sink.absent_chunks(number, absent);
-        }
+    if let (true, Some(names), Some(tried)) = (walked.is_complete, &names, tried)
+        && let Some(others) = tried.others(names)
+    {
+        let why = match is_listed {
+            true => Unread::Absent,
+            false => Unread::NotListed,
+        };
+        sink.unread(number, why, others);
     }
+    chunks.into_iter().for_each(|chunks| sink.walked(chunks));
     if stray > MAX_STRAY_NAMES {
         let more = stray - MAX_STRAY_NAMES;
         let cause = format!("{more} more keys are not chunks of the array's grid");
@@ -326,11 +378,12 @@ struct WalkedKeys {
     is_complete: bool,
 }
 
-/// Walks the keys of the array `number`, whose chunks are added to `present`.
+/// Walks the keys of the array `number`. Adds its chunks to `tried`.
 async fn walk_keys(
     mut keys: KeyWalk<'_>,
-    (number, verifier): (usize, Option<Arc<Verifier>>),
-    present: &mut Option<ListedChunks>,
+    number: usize,
+    (chunks, verifier): (&Option<Arc<CheckedChunks>>, Option<Arc<Verifier>>),
+    tried: &mut Option<ChunkSet>,
     sink: &mut impl TaskSink,
 ) -> ControlFlow<(), WalkedKeys> {
     let (mut stray, mut is_complete) = (0, true);
@@ -341,39 +394,42 @@ async fn walk_keys(
             is_value,
             size_bytes,
         } = listed;
-        if let (KeyClass::Chunk(chunk), Some(present)) = (&class, present.as_mut()) {
-            present.add(*chunk);
-        }
-        match (class, &verifier) {
-            (KeyClass::Chunk(chunk), Some(verifier)) => {
-                let task = CheckTask::Chunk {
-                    array: number,
-                    verifier: Arc::clone(verifier),
-                    chunk,
-                    size_bytes,
-                };
-                sink.task(task).await?;
-                continue;
+        let mut chunk = None;
+        match class {
+            KeyClass::Chunk(number) => {
+                tried.iter_mut().for_each(|tried| tried.add(number));
+                chunk = chunks.clone().map(|array| GridChunk { array, number });
             }
-            (KeyClass::Chunk(_), None) | (KeyClass::Other, _) => {}
-            (KeyClass::Stray, _) => {
+            KeyClass::Other => {}
+            KeyClass::Stray => {
                 stray += 1;
                 if stray <= MAX_STRAY_NAMES {
                     let cause = "not a chunk of the array's grid".to_owned();
                     sink.finding(Severity::Warning, None, &key, cause)?;
                 }
             }
-            (KeyClass::Misplaced(cause), _) => {
+            KeyClass::Misplaced(cause) => {
                 sink.finding(CORRUPT, Some(number), &key, cause.to_owned())?
             }
-            (KeyClass::Unlistable(error), _) => {
+            KeyClass::Unlistable(error) => {
                 is_complete = false;
                 unlistable(Some(number), &key, &error, sink)?;
             }
         }
-        if is_value {
-            sink.task(CheckTask::Other { key, size_bytes }).await?;
-        }
+        let task = match (chunk, &verifier) {
+            (Some(chunk), Some(verifier)) => CheckTask::Chunk {
+                chunk,
+                verifier: Arc::clone(verifier),
+                size_bytes,
+            },
+            (chunk, _) if is_value => CheckTask::Other {
+                key,
+                size_bytes,
+                chunk,
+            },
+            _ => continue,
+        };
+        sink.task(task).await?;
     }
     ControlFlow::Continue(WalkedKeys { stray, is_complete })
 }

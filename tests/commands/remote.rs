@@ -150,17 +150,72 @@ fn check_requests_each_chunk_once_and_names_absent_chunks() {
 #[test]
 fn the_parts_of_a_check_name_their_absent_chunks() {
     let dir = scratch();
-    let server = server();
+    let server = Server::files();
+    put_array(&server, "a", &[40], &["bytes"]);
+    for chunk in 0..30 {
+        server.put(&format!("a/c/{chunk}"), [7]);
+    }
+    let mut counts = Vec::new();
     let parts = ["1/2", "2/2"].map(|part| {
         let arguments = ["--json", "--part", part];
-        let output = run_on("check", server.url_of("s/a"), &arguments);
+        let output = run_on("check", server.url_of("a"), &arguments);
+        let document = json_of(output.ok());
+        counts.push(document["arrays"][0]["absent"].as_u64().unwrap());
         let file = dir.path().join(part.replace('/', "-"));
-        write(&file, &output.ok().out);
+        write(&file, &output.out);
         file.into_os_string().into_string().unwrap()
     });
-    let merged = output_of(zarrfs().args(["check", "--merge"]).args(&parts));
-    let line = "2 of 4 chunks are absent and read as fill values: c/";
-    assert!(merged.ok().out.contains(line), "{merged:?}");
+    assert!(
+        counts.iter().all(|count| (1..10).contains(count)),
+        "{counts:?}"
+    );
+    let merge = |more: &[&str]| {
+        let command = ["check", "--merge"];
+        output_of(zarrfs().args(command).args(&parts).args(more))
+    };
+    let line = "10 of 40 chunks are absent and read as fill values: c/3";
+    assert!(merge(&[]).ok().out.contains(line), "{parts:?}");
+    let merged = json_of(merge(&["--json"]).ok());
+    assert_eq!(merged["arrays"][0]["absent"], 10, "{merged}");
+}
+
+#[test]
+fn chunks_that_a_directory_page_lacks_are_named_and_not_requested() {
+    let server = Server::listing_files();
+    put_array(&server, "a", &[10], &["bytes"]);
+    for chunk in [0, 1, 9] {
+        server.put(&format!("a/c/{chunk}"), [7]);
+    }
+    let output = run_on("check", server.url_of("a"), &[]);
+    let line = "7 of 10 chunks are not listed and not read: c/2 to c/8\n";
+    assert!(output.ok().out.contains(line), "{output:?}");
+    assert!(server.requests_for("a/c/5").is_empty());
+    let document = json_of(run_on("check", server.url_of("a"), &["--json"]).ok());
+    let array = &document["arrays"][0];
+    assert_eq!(array["not_listed"], 7, "{document}");
+    assert_eq!(
+        array["not_listed_keys"],
+        json!(["c/2 to c/8"]),
+        "{document}"
+    );
+    assert_eq!(array["total_chunks"], 10, "{document}");
+    assert_eq!(array.get("absent"), None, "{document}");
+}
+
+#[test]
+fn absent_chunks_of_an_array_that_cannot_be_decoded_are_no_warnings() {
+    let server = Server::files();
+    put_array(&server, "a", &[5], &["bytes", "no-such-codec"]);
+    server.put("a/c/1", [7]);
+    let document = json_of(run_on("check", server.url_of("a"), &["--json"]).ok());
+    let array = &document["arrays"][0];
+    assert_eq!(
+        array["absent_keys"],
+        json!(["c/0", "c/2 to c/4"]),
+        "{document}"
+    );
+    assert_eq!(document["summary"]["warnings"], 0, "{document}");
+    assert_eq!(document["summary"]["not_checked"], 1, "{document}");
 }
 
 #[test]
