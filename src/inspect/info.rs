@@ -21,9 +21,7 @@ use crate::conventions::members;
 use crate::hierarchy::{Collection, not_shown};
 use crate::node::{ContentError, ViewNode};
 use crate::runtime::block_on;
-use crate::store::{
-    ErrorKind, History, IncompleteListing, Key, ListingSupport, NamedVersion, Store,
-};
+use crate::store::{ErrorKind, History, IncompleteListing, Key, NamedVersion, Store};
 use crate::units::FOREVER;
 use crate::view::{Content, Format, FormatSet, Nodes, NodesOptions, Renderer};
 use crate::zarr::{Array, Node};
@@ -79,6 +77,9 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
         members::named,
     )
     .await;
+    // Once the node is read, because some sources are only opened then.
+    let incomplete = opened.store.incomplete_listing(&opened.root).await;
+    let incomplete = incomplete.unwrap_or_else(|error| Some(IncompleteListing::failed(&error)));
     match state {
         NodeState::Directory => {
             members.insert("node_type".into(), "directory".into());
@@ -95,7 +96,9 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
             members.insert("problems".into(), json!([format!("{document}: {reason}")]));
         }
         NodeState::Node(_) => {
-            describe(&opened, &Arc::new(engine(limit)?), &mut members, &mut shown).await?;
+            let engine = Arc::new(engine(limit)?);
+            let is_listed = incomplete.is_none();
+            describe(&opened, &engine, is_listed, &mut members, &mut shown).await?;
         }
     }
     if !absent.is_empty() {
@@ -105,9 +108,7 @@ async fn show(args: &InfoArgs) -> Result<(), Failure> {
             problems.extend(absent);
         }
     }
-    let incomplete = opened.store.incomplete_listing(&opened.root).await;
-    let failed = |error| Some(IncompleteListing::failed(&error));
-    if let Some(incomplete) = incomplete.unwrap_or_else(failed) {
+    if let Some(incomplete) = incomplete {
         shown.is_unlisted = incomplete.is_unlisted;
         members.insert("incomplete_listing".into(), incomplete.what.into());
     }
@@ -171,10 +172,12 @@ fn versions(history: &History) -> Map<String, Value> {
     members
 }
 
-/// Reads the node at the root with its children or values, its chunks and its views.
+/// Reads the node at the root with its children or values, its chunks and its views. `is_listed` is whether a listing
+/// has all keys of the node.
 async fn describe(
     opened: &OpenedSource,
     engine: &Arc<Engine>,
+    is_listed: bool,
     members: &mut Map<String, Value>,
     shown: &mut TextDetails,
 ) -> Result<(), Failure> {
@@ -192,7 +195,7 @@ async fn describe(
     match node.metadata() {
         Node::Array(array) => {
             members.extend(array_json(array));
-            members.extend(stored_chunks(&**store, root, array).await);
+            members.extend(stored_chunks(&**store, root, array, is_listed).await);
             if is_coordinate(node.name(), array) {
                 let ends = read_ends(store, engine, vec![(root.clone(), array)]).await;
                 shown.values = ends.into_iter().next().flatten();
@@ -279,10 +282,15 @@ fn unavailable(node: &ViewNode, error: ContentError) -> Value {
     json!({"available": false, "reason": reason})
 }
 
-/// Counts the stored chunks of an array by listing, up to a limit.
-async fn stored_chunks(store: &dyn Store, key: &Key, array: &Array) -> Map<String, Value> {
+/// Counts the stored chunks of an array by listing, up to a limit. `is_listed` is whether a listing has all of them.
+async fn stored_chunks(
+    store: &dyn Store,
+    key: &Key,
+    array: &Array,
+    is_listed: bool,
+) -> Map<String, Value> {
     let names = ChunkKeyParser::of(array);
-    if store.capabilities().listing == ListingSupport::BestEffort {
+    if !is_listed {
         let total = names.map(|names| names.chunk_count());
         let members = total.map(|total| {
             let total = ("chunks_total".to_owned(), total.into());

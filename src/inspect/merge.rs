@@ -164,11 +164,8 @@ fn add(
             };
             let keys = array[why.keys_name()].as_array();
             let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-            let chunks = NamedChunks {
-                count,
-                total: number(array, "total_chunks").unwrap_or(count),
-                keys: keys.map(str::to_owned).collect(),
-            };
+            let total = number(array, "total_chunks").unwrap_or(count);
+            let chunks = NamedChunks::read(count, total, keys.map(str::to_owned).collect());
             report.unread(place, why, chunks);
         }
     }

@@ -20,12 +20,12 @@ pub(super) struct ChunkSet {
     words: Vec<u64>,
 }
 
-/// Why the value of a chunk was not read.
+/// Why a chunk has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Unread {
-    /// It has no key.
+    /// A listing or a request has proved that it has no key.
     Absent,
-    /// The source does not list it, and its listing can be incomplete.
+    /// The source does not list it, and its listing can be incomplete. It was not requested.
     NotListed,
 }
 
@@ -37,6 +37,8 @@ pub(super) struct NamedChunks {
     pub(super) total: u64,
     /// The first keys below the array, or ranges of keys in the order of chunks.
     pub(super) keys: Vec<String>,
+    /// Whether there are more keys.
+    pub(super) has_more: bool,
 }
 
 impl ChunkSet {
@@ -68,12 +70,12 @@ impl ChunkSet {
         }
     }
 
-    /// Returns the chunks of the set; `None` if there are none, or the array has too many.
+    /// Returns the chunks of the set; `None` if the array has too many.
     pub(super) fn members(&self, names: &ChunkKeyParser) -> Option<NamedChunks> {
         self.named(names, true)
     }
 
-    /// Returns the chunks of the array that are not in the set; `None` if all are, or the array has too many.
+    /// Returns the chunks of the array that are not in the set; `None` if the array has too many.
     pub(super) fn others(&self, names: &ChunkKeyParser) -> Option<NamedChunks> {
         self.named(names, false)
     }
@@ -101,10 +103,11 @@ impl ChunkSet {
             });
             from = end;
         }
-        (count > 0).then_some(NamedChunks {
+        Some(NamedChunks {
             count,
             total: self.total,
             keys,
+            has_more: self.next(from, is_member).is_some(),
         })
     }
 
@@ -153,10 +156,21 @@ impl Unread {
 }
 
 impl NamedChunks {
+    /// Returns those that a JSON document has.
+    pub(super) fn read(count: u64, total: u64, keys: Vec<String>) -> Self {
+        Self {
+            count,
+            total,
+            has_more: keys.len() >= MAX_RANGES,
+            keys,
+        }
+    }
+
     /// Adds those that another part of a check has found in the same array.
     pub(super) fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.keys.extend(other.keys);
+        self.has_more |= other.has_more || self.keys.len() > MAX_RANGES;
         self.keys.truncate(MAX_RANGES);
     }
 
@@ -164,11 +178,7 @@ impl NamedChunks {
     pub(super) fn text(&self, why: Unread) -> String {
         let (count, total, why) = (self.count, self.total, why.text());
         let verb = if count == 1 { "is" } else { "are" };
-        let more = if self.keys.len() == MAX_RANGES {
-            ", ..."
-        } else {
-            ""
-        };
+        let more = if self.has_more { ", ..." } else { "" };
         let keys = self.keys.join(", ");
         format!("{count} of {total} chunks {verb} {why}: {keys}{more}")
     }
@@ -192,7 +202,7 @@ mod tests {
         let names = names("[4, 50]", "[1, 1]");
         let (mut listed, mut absent) = (ChunkSet::of(&names), ChunkSet::of(&names));
         assert_eq!(listed.others(&names).unwrap().keys, ["0.0 to 3.49"]);
-        assert_eq!(absent.members(&names), None);
+        assert_eq!(absent.members(&names).unwrap().count, 0);
         let gaps = [199, 64, 7, 65, 63];
         for chunk in (0..200).filter(|chunk| !gaps.contains(chunk)) {
             listed.add(chunk);
@@ -206,14 +216,19 @@ mod tests {
         let text = "5 of 200 chunks are absent and read as fill values: 0.7, 1.13 to 1.15, 3.49";
         assert_eq!(named.text(Unread::Absent), text);
         gaps.into_iter().for_each(|chunk| listed.add(chunk));
-        assert_eq!(listed.others(&names), None);
-        assert_eq!(listed.members(&names).unwrap().keys, ["0.0 to 3.49"]);
         listed.add(200);
-        assert_eq!(listed.others(&names), None);
+        let none = listed.others(&names).unwrap();
+        assert_eq!((none.count, none.keys.len()), (0, 0));
+        assert_eq!(listed.members(&names).unwrap().keys, ["0.0 to 3.49"]);
     }
 
     #[test]
     fn many_ranges_are_cut_off_and_many_chunks_are_not_remembered() {
+        let exact = names("[40]", "[1]");
+        let mut listed = ChunkSet::of(&exact);
+        (0..40).step_by(2).for_each(|chunk| listed.add(chunk));
+        let others = listed.others(&exact).unwrap();
+        assert_eq!((others.keys.len(), others.has_more), (MAX_RANGES, false));
         let few = names("[100]", "[1]");
         let mut listed = ChunkSet::of(&few);
         (0..100).step_by(2).for_each(|chunk| listed.add(chunk));

@@ -192,7 +192,7 @@ impl Report {
         self.arrays.len() - 1
     }
 
-    /// Adds chunks of an array that were not read.
+    /// Adds chunks of an array that have no value.
     pub(super) fn unread(&mut self, number: usize, why: Unread, chunks: NamedChunks) {
         let Some(array) = self.arrays.get_mut(number) else {
             return;
@@ -217,8 +217,18 @@ impl Report {
 
     /// Returns whether the check has failed.
     pub(super) fn is_bad(&self, strict: bool) -> bool {
-        let is_incomplete = self.not_checked.count + self.unlisted > 0 || self.arrays.is_empty();
+        let is_incomplete = self.not_checked.count > 0 || !self.is_listed();
+        let is_incomplete = is_incomplete || self.arrays.is_empty();
         self.bad.count > 0 || (strict && is_incomplete)
+    }
+
+    /// Returns whether all keys are listed or were requested, as far as known.
+    fn is_listed(&self) -> bool {
+        let mut not_listed = self
+            .arrays
+            .iter()
+            .filter_map(|array| array.unread.get(&Unread::NotListed));
+        self.unlisted == 0 && not_listed.all(|chunks| chunks.count == 0)
     }
 
     /// Prints the totals, or the whole JSON document.
@@ -282,7 +292,7 @@ impl Report {
             }
         }
         for array in &self.arrays {
-            for (why, chunks) in &array.unread {
+            for (why, chunks) in array.unread.iter().filter(|(_, chunks)| chunks.count > 0) {
                 let line = format!("{}: {}", array.key.display(), chunks.text(*why));
                 writeln!(out, "{}", printable(&line))?;
             }
@@ -318,12 +328,12 @@ impl Report {
     }
 
     fn success(&self) -> String {
-        match (self.not_checked.count, self.unlisted) {
-            (0, 0) => match self.part {
+        match (self.not_checked.count, self.is_listed()) {
+            (0, true) => match self.part {
                 Some(part) => format!("OK: everything of part {part} was read and decoded"),
                 None => "OK: everything was read and decoded".to_owned(),
             },
-            (0, _) => {
+            (0, false) => {
                 "OK, as far as keys are listed (--strict makes what is not listed a failure)".into()
             }
             (not_checked, _) => {
@@ -361,7 +371,9 @@ impl CheckedArray {
         set("bad", decoded.bad.into());
         for (why, chunks) in &self.unread {
             set(why.name(), chunks.count.into());
-            set(why.keys_name(), json!(chunks.keys));
+            if chunks.count > 0 {
+                set(why.keys_name(), json!(chunks.keys));
+            }
             set("total_chunks", chunks.total.into());
         }
         members.into()

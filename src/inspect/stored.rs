@@ -26,7 +26,7 @@ pub(super) struct StoredChunkCounts {
     /// Whether all keys were counted.
     pub(super) is_complete: bool,
     pub(super) failure: Option<String>,
-    /// The chunks without a key, if all keys were counted.
+    /// The chunks without a key, if all keys were counted and there are such chunks.
     pub(super) absent: Option<NamedChunks>,
 }
 
@@ -84,7 +84,8 @@ impl CountBudget {
         counted.is_complete = counted.failure.is_none();
         if counted.is_complete {
             let found = names.as_ref().zip(present);
-            counted.absent = found.and_then(|(names, present)| present.others(names));
+            let absent = found.and_then(|(names, present)| present.others(names));
+            counted.absent = absent.filter(|absent| absent.count > 0);
         }
         counted
     }

@@ -53,7 +53,7 @@ pub(super) struct CheckedChunks {
     names: ChunkKeyParser,
     /// Whether a listing has exactly the keys that exist.
     pub(super) is_listed: bool,
-    /// The chunks that a read has found absent and that no listing has named.
+    /// The chunks that a read has found absent, if the listing can be wrong.
     absent: Mutex<ChunkSet>,
 }
 
@@ -65,9 +65,9 @@ impl GridChunk {
 }
 
 impl CheckedChunks {
-    /// Returns the chunks that reads have found absent and that no listing has named.
+    /// Returns the chunks that reads have found absent; `None` if a listing has told it, or the array has too many.
     pub(super) fn absent(&self) -> Option<NamedChunks> {
-        self.absent.lock().members(&self.names)
+        (!self.is_listed).then(|| self.absent.lock().members(&self.names))?
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) trait TaskSink {
     async fn task(&mut self, task: CheckTask) -> ControlFlow<()>;
     /// Reports chunks of the array with this number for which there is no task.
     fn unread(&mut self, array: usize, why: Unread, chunks: NamedChunks);
-    /// Takes the chunks of an array for which there are no more tasks.
+    /// Takes the chunks of an array for which no more tasks will come.
     fn walked(&mut self, chunks: Arc<CheckedChunks>);
     /// Reports a finding about a key, for the array with this number.
     fn finding(
@@ -396,9 +396,12 @@ async fn walk_keys(
         } = listed;
         let mut chunk = None;
         match class {
-            KeyClass::Chunk(number) => {
-                tried.iter_mut().for_each(|tried| tried.add(number));
-                chunk = chunks.clone().map(|array| GridChunk { array, number });
+            KeyClass::Chunk(index) => {
+                tried.iter_mut().for_each(|tried| tried.add(index));
+                chunk = chunks.clone().map(|array| GridChunk {
+                    array,
+                    number: index,
+                });
             }
             KeyClass::Other => {}
             KeyClass::Stray => {

@@ -199,7 +199,21 @@ fn chunks_that_a_directory_page_lacks_are_named_and_not_requested() {
         "{document}"
     );
     assert_eq!(array["total_chunks"], 10, "{document}");
-    assert_eq!(array.get("absent"), None, "{document}");
+    assert_eq!(array["absent"], 0, "{document}");
+    assert!(
+        output.out.contains("OK, as far as keys are listed"),
+        "{output:?}"
+    );
+    let strict = run_on("check", server.url_of("a"), &["--strict"]);
+    assert_eq!(strict.code, Some(1), "{strict:?}");
+    // An array below the array is in its pages, and not in its metadata.
+    put_array(&server, "a/below", &[4], &["bytes"]);
+    server.put("a/below/c/2", [7]);
+    let output = run_on("check", server.url_of("a/below"), &[]);
+    let line = "3 of 4 chunks are not listed and not read: c/0 to c/1, c/3\n";
+    assert!(output.ok().out.contains(line), "{output:?}");
+    let output = output_of(zarrfs().args(["check", &server.url_of("a"), "below"]));
+    assert!(output.ok().out.contains(line), "{output:?}");
 }
 
 #[test]

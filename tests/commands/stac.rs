@@ -299,6 +299,10 @@ fn a_check_names_the_absent_chunks_of_each_asset() {
     let of_array = "b: 1 of 2 chunks is absent and read as fill values: c/0\n";
     assert!(check.out.contains(of_array), "{check:?}");
     assert!(!check.out.contains("no such key"), "{check:?}");
+    let path = ["--json", "--path", "a/measurements/r10m/b02"];
+    let info = json_of(run_on("info", server.url_of("both.json"), &path).ok());
+    assert_eq!(info["chunks_present"], 1, "{info}");
+    assert_eq!(info["absent_keys"], json!(["c/1"]), "{info}");
 }
 
 #[test]

@@ -34,10 +34,14 @@ impl MetadataListingStore {
                     return self.incomplete_children(prefix).await.map(Some);
                 }
             },
-            KeyMeaning::Unknown
-            | KeyMeaning::Undecided(_)
-            | KeyMeaning::InnerKey
-            | KeyMeaning::AbsentDocument => return Ok(None),
+            KeyMeaning::AbsentDocument => return Ok(None),
+            // Names that the metadata do not explain are those of the inner store.
+            KeyMeaning::Unknown | KeyMeaning::Undecided(_) | KeyMeaning::InnerKey => {
+                return match self.inner.stat(prefix).await?.kind {
+                    Kind::Object => Ok(None),
+                    Kind::Prefix => self.incomplete_children(prefix).await.map(Some),
+                };
+            }
         };
         let chunks = self.incomplete_chunks(prefix, &metadata, is_understood);
         Ok(Some(chunks.await))

@@ -58,11 +58,18 @@ fn listed_prefixes_differ_from_unlisted_prefixes() {
     let mut server = Server::new(&[
         (".zgroup", zgroup()),
         ("a/.zarray", zarray(&[3], &[1], ".")),
+        ("a/more/.zarray", zarray(&[3], &[1], ".")),
     ]);
     server.listings.insert(key(""), vec![("a", Kind::Prefix)]);
-    server.listings.insert(key("a"), vec![("1", Kind::Object)]);
+    server
+        .listings
+        .insert(key("a"), vec![("1", Kind::Object), ("more", Kind::Prefix)]);
+    server
+        .listings
+        .insert(key("a/more"), vec![("1", Kind::Object)]);
     let (server, store) = listing(server);
-    for (prefix, about) in [("", "children: "), ("a", "chunks: ")] {
+    // The metadata of an array do not explain directories below it.
+    for (prefix, about) in [("", "children: "), ("a", "chunks: "), ("a/more", "ch")] {
         let unknown = block_on(store.incomplete_listing(&key(prefix)));
         let unknown = unknown.unwrap().unwrap();
         assert!(!unknown.is_unlisted, "{unknown:?}");
