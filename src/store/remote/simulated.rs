@@ -491,7 +491,8 @@ fn empty(status: u16, headers: HeaderMap) -> Response {
     response(status, headers, (Vec::new(), Ending::Complete), false)
 }
 
-/// Describes a request by what HTTP would send of it.
+/// Describes a request by what HTTP would send of it, and by the version that it expects: requests of different versions
+/// are different, also if HTTP cannot say so (seed 94536).
 fn request_line(get: &Get) -> String {
     let mut line = format!("GET {}", get.key);
     match &get.range {
@@ -499,8 +500,10 @@ fn request_line(get: &Get) -> String {
         ByteRange::Bounded(range) => line += &format!(" bytes={}-{}", range.start, range.end),
         ByteRange::Suffix(bytes) => line += &format!(" bytes=-{bytes}"),
     }
-    if let Some(tag) = get.expected.as_ref().and_then(Meta::strong_tag) {
-        line += &format!(" if-match {tag}");
+    match get.expected.as_ref().map(|meta| (meta.strong_tag(), meta)) {
+        Some((Some(tag), _)) => line += &format!(" if-match {tag}"),
+        Some((None, meta)) => line += &format!(" expects {:?}", meta.version()),
+        None => {}
     }
     if let Some(tag) = get.cached.as_ref().and_then(|meta| meta.etag.as_ref()) {
         line += &format!(" if-none-match {tag}");
