@@ -382,7 +382,7 @@ const PAGES: [&str; 8] = [
     r#"[{"name":""},{"name":"../x"},{"name":"/"},{"name":1},[],null]"#,
 ];
 
-const LISTINGS: [&str; 7] = [
+const LISTINGS: [&str; 8] = [
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>a/</Prefix><KeyCount>2</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>true</IsTruncated><NextContinuationToken>t=</NextContinuationToken><Contents><Key>a/zarr.json</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>\"0\"</ETag><Size>3</Size></Contents><CommonPrefixes><Prefix>a/c/</Prefix></CommonPrefixes></ListBucketResult>",
     "<ListBucketResult><Contents><Key>a//b</Key><Size>1</Size></Contents><Contents><Key>x &amp; y</Key></Contents><Contents><Key>&#252;&#x0;</Key></Contents><CommonPrefixes><Prefix>p//</Prefix></CommonPrefixes></ListBucketResult>",
     "<ListBucketResult><Contents><Key><![CDATA[a/../b]]></Key></Contents><Contents/><Contents><Contents><Key>n</Key></Contents></Contents></ListBucketResult>",
@@ -390,4 +390,5 @@ const LISTINGS: [&str; 7] = [
     "<?xml version=\"1.0\"?><EnumerationResults ServiceEndpoint=\"https://x/\" ContainerName=\"c\"><Prefix>a/</Prefix><Blobs><Blob><Name>a/0</Name><Properties><Content-Length>4</Content-Length></Properties></Blob><BlobPrefix><Name>a/c/</Name></BlobPrefix></Blobs><NextMarker>m</NextMarker></EnumerationResults>",
     "<!DOCTYPE a [<!ENTITY b \"c\">]><ListBucketResult><Contents><Key>&b;</Key></Contents></ListBucketResult>",
     "<Error><Code>AccessDenied</Code><Message>no &lt;</Message></Error>",
+    "\u{feff}\u{feff}<Contents><Key>a//b</Key></Contents>\u{feff}<Contents><Key>a</Key></Contents>",
 ];

@@ -15,6 +15,9 @@ const ENTRIES: [(&str, &str); 4] = [
     ("BlobPrefix", "Name"),
 ];
 
+/// The byte order mark in UTF-8, which a text has once at most.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A listing without the keys that were removed.
 #[derive(Debug, Default)]
 pub(super) struct Cleaned {
@@ -71,7 +74,8 @@ pub(super) fn without_odd_keys(listing: &[u8]) -> Option<Cleaned> {
         }
     }
     cleaned.listing = writer.into_inner();
-    Some(cleaned)
+    // The reader has dropped one byte order mark, and the next reader would drop another one.
+    (!cleaned.listing.starts_with(BYTE_ORDER_MARK)).then_some(cleaned)
 }
 
 /// Returns the listing without keys that `object_store` cannot represent, and their number.
@@ -178,6 +182,9 @@ mod tests {
     #[test]
     fn invalid_xml_is_not_filtered() {
         assert!(without_odd_keys(b"<a><b></a>").is_none());
+        let marked = without_odd_keys("\u{feff}<a></a>".as_bytes()).unwrap();
+        assert_eq!(marked.listing, b"<a></a>");
+        assert!(without_odd_keys("\u{feff}\u{feff}<a></a>".as_bytes()).is_none());
         let nested = "<Contents><Key>a//b<Contents><Key>n</Key></Contents></Contents>";
         assert!(without_odd_keys(nested.as_bytes()).is_none());
     }
