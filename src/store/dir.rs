@@ -103,7 +103,7 @@ pub struct DirStore {
     root: Arc<Root>,
     label: String,
     options: DirOptions,
-    open_files: Arc<OpenFiles>,
+    open_files: &'static OpenFiles,
 }
 
 impl DirStore {
@@ -122,7 +122,7 @@ impl DirStore {
             root,
             label,
             options,
-            open_files: Arc::new(OpenFiles::new()),
+            open_files: OpenFiles::of_process(),
         };
         store
             .resolve(&Key::root(), PATH_ONLY)
@@ -141,7 +141,7 @@ impl DirStore {
             root: Arc::clone(&self.root),
             label: String::new(),
             options: self.options,
-            open_files: Arc::clone(&self.open_files),
+            open_files: self.open_files,
         }
     }
 

@@ -4,8 +4,8 @@
 //! A file that is opened again must be of the version that was opened first; otherwise its reads fail.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use lru::LruCache;
 use rustix::io::Errno;
@@ -31,9 +31,17 @@ pub(super) struct OpenFiles {
     next: AtomicU64,
 }
 
+/// The table of all directories: descriptors are those of the process, and a collection has many directories.
+static OF_PROCESS: LazyLock<OpenFiles> = LazyLock::new(OpenFiles::new);
+
 impl OpenFiles {
+    /// Returns the table of this process.
+    pub(super) fn of_process() -> &'static Self {
+        &OF_PROCESS
+    }
+
     /// Returns an empty table, whose budget is about half of the descriptors of this process (`RLIMIT_NOFILE`).
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let limit = getrlimit(Resource::Nofile).current;
         let budget = limit.map_or(u64::MAX, |limit| limit.saturating_sub(SPARE) / 2);
         Self::with_budget(usize::try_from(budget.max(MIN_IDLE)).unwrap_or(usize::MAX))

@@ -65,6 +65,56 @@ fn e06_more_files_can_be_open_than_the_daemon_may_have_descriptors() {
     }
 }
 
+/// The directories of a collection share the descriptors of the daemon.
+#[test]
+fn e06_many_files_of_each_directory_of_a_collection_can_be_open() {
+    let source = scratch();
+    let names = ["a", "b", "c", "d"];
+    for (first, name) in (0..).step_by(100).zip(names) {
+        let store = source.path().join(format!("{name}.zarr"));
+        fs::create_dir_all(store.join("x/c")).unwrap();
+        fs::write(store.join("x/zarr.json"), ARRAY).unwrap();
+        fs::write(store.join("x/c/0"), [1, 2, 3, 4]).unwrap();
+        fs::write(
+            store.join("zarr.json"),
+            r#"{"zarr_format":3,"node_type":"group"}"#,
+        )
+        .unwrap();
+        for i in 0..100 {
+            fs::write(store.join(i.to_string()), pattern(first + i, 70_000)).unwrap();
+        }
+    }
+    let assets = names
+        .map(|name| format!(r#""{name}":{{"href":"{name}.zarr"}}"#))
+        .join(",");
+    let item = source.path().join("item.json");
+    let document = format!(r#"{{"type":"Feature","stac_version":"1.1.0","assets":{{{assets}}}}}"#);
+    fs::write(&item, document).unwrap();
+    let args = ["--passthrough", "off"];
+    let mount = Foreground::new(&["prlimit", "--nofile=64:64"], &[], &item, &args);
+    let mut files = Vec::new();
+    // One directory after the other, so that the last one finds the descriptors used.
+    for (first, name) in (0..).step_by(100).zip(names) {
+        for i in 0..100_u64 {
+            let file = File::open(mount.join(format!("{name}/{i}"))).unwrap();
+            files.push((first + i, file));
+        }
+    }
+    for (i, file) in &files {
+        let mut bytes = vec![0; 1000];
+        file.read_exact_at(&mut bytes, 2000).unwrap();
+        assert!(bytes == pattern(*i, 70_000)[2000..3000], "file {i}");
+    }
+    for name in names {
+        assert_eq!(fs::read_dir(mount.join(name)).unwrap().count(), 102);
+        assert_eq!(
+            read(mount.join(format!("{name}/x/.zarrfs/x.bin"))).unwrap(),
+            [1, 2, 3, 4]
+        );
+    }
+    assert!(!mount.log().contains("WARN"), "{}", mount.log());
+}
+
 #[test]
 fn e04_a_file_that_is_replaced_or_removed_after_its_descriptor_was_closed_is_stale() {
     let source = scratch();
