@@ -171,6 +171,18 @@ fn the_time_of_a_value_is_trusted_for_a_short_time() {
 }
 
 #[test]
+fn a_lookup_that_begins_after_another_one_has_ended_sends_no_request() {
+    let (source, fake) = source("http", FakeRemote::new(true, 60, true));
+    let chunk = key("c");
+    block_on(async {
+        source.bytes.attrs(&chunk).await.unwrap();
+        let load = Arc::clone(&source.bytes).load_attrs(&chunk);
+        assert!(matches!(load.await.unwrap().attrs, Attrs::Object(_)));
+    });
+    assert_eq!(fake.asked_for_chunk.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn callers_share_a_request_that_starts_after_their_calls() {
     let (source, fake) = source("http", FakeRemote::new(false, 0, true));
     let versions = block_on(async {

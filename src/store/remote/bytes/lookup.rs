@@ -73,7 +73,15 @@ impl KnownBytes {
         }
     }
 
-    async fn load_attrs(self: Arc<Self>, key: &Key) -> Result<CachedAttrs, StoreError> {
+    /// Requests the attributes of a key, for all its callers.
+    pub(in crate::store::remote) async fn load_attrs(
+        self: Arc<Self>,
+        key: &Key,
+    ) -> Result<CachedAttrs, StoreError> {
+        // An earlier load can have ended after its caller looked into the cache.
+        if let Some(known) = self.names.trusted(key) {
+            return Ok(known);
+        }
         let called_at = Instant::now();
         let (object, page) = match self.names.can_list() {
             // The lookup of a key also tells whether it is a prefix. A listing would read all keys.
