@@ -3,9 +3,11 @@
 //! A chunk without a key is fill values by definition: absence is no error, and is reported with the keys. A complete
 //! listing tells which chunks are absent; without one, reads tell it of those that are tried.
 
+use std::collections::BTreeMap;
+
 use super::keys::ChunkKeyParser;
 
-/// The largest number of chunks of an array that a set can have: 8 MiB of bits.
+/// The largest number of chunks of an array that a set can have.
 const MAX_CHUNKS: u64 = 1 << 26;
 /// The largest number of ranges of chunks that are named.
 const MAX_RANGES: usize = 20;
@@ -16,8 +18,9 @@ const WORD_BITS: u64 = u64::BITS as u64;
 pub(super) struct ChunkSet {
     /// The number of chunks of the array.
     total: u64,
-    /// A bit for each chunk up to the last one of the set; empty if the array has more than [`MAX_CHUNKS`].
-    words: Vec<u64>,
+    /// The chunks as bits of words, by the number of the word, without words that are 0: the memory depends on the chunks
+    /// that were named, and not on their numbers. Empty if the array has more than [`MAX_CHUNKS`].
+    words: BTreeMap<u64, u64>,
 }
 
 /// Why a chunk has no value.
@@ -46,7 +49,7 @@ impl ChunkSet {
     pub(super) fn of(names: &ChunkKeyParser) -> Self {
         Self {
             total: names.chunk_count(),
-            words: Vec::new(),
+            words: BTreeMap::new(),
         }
     }
 
@@ -56,17 +59,8 @@ impl ChunkSet {
 
     /// Adds a chunk by its number in C order.
     pub(super) fn add(&mut self, chunk: u64) {
-        let Ok(word) = usize::try_from(chunk / WORD_BITS) else {
-            return;
-        };
-        if self.has_too_many() || chunk >= self.total {
-            return;
-        }
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        if let Some(word) = self.words.get_mut(word) {
-            *word |= 1 << (chunk % WORD_BITS);
+        if !self.has_too_many() && chunk < self.total {
+            *self.words.entry(chunk / WORD_BITS).or_default() |= 1 << (chunk % WORD_BITS);
         }
     }
 
@@ -84,7 +78,7 @@ impl ChunkSet {
         if self.has_too_many() {
             return None;
         }
-        let ones = self.words.iter().map(|word| u64::from(word.count_ones()));
+        let ones = self.words.values().map(|word| u64::from(word.count_ones()));
         let members: u64 = ones.sum();
         let count = match is_member {
             true => members,
@@ -115,8 +109,16 @@ impl ChunkSet {
     fn next(&self, from: u64, is_member: bool) -> Option<u64> {
         let mut chunk = from;
         while chunk < self.total {
-            let index = usize::try_from(chunk / WORD_BITS).ok()?;
-            let word = self.words.get(index).copied().unwrap_or(0);
+            let index = chunk / WORD_BITS;
+            let word = match (self.words.get(&index), is_member) {
+                (Some(word), _) => *word,
+                (None, false) => 0,
+                (None, true) => {
+                    let (next, _) = self.words.range(index..).next()?;
+                    chunk = next * WORD_BITS;
+                    continue;
+                }
+            };
             let wanted = if is_member { word } else { !word } >> (chunk % WORD_BITS);
             if wanted != 0 {
                 let found = chunk + u64::from(wanted.trailing_zeros());
@@ -244,5 +246,13 @@ mod tests {
         assert!(listed.words.is_empty());
         assert_eq!(listed.others(&many), None);
         assert_eq!(listed.members(&many), None);
+        // One chunk of many takes little memory, whatever its number.
+        let sparse = names("[60000000]", "[1]");
+        let mut listed = ChunkSet::of(&sparse);
+        listed.add(59_999_998);
+        assert_eq!(listed.words.len(), 1);
+        assert_eq!(listed.members(&sparse).unwrap().keys, ["59999998"]);
+        let others = listed.others(&sparse).unwrap();
+        assert_eq!(others.keys, ["0 to 59999997", "59999999"]);
     }
 }

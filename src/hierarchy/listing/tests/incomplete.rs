@@ -69,7 +69,11 @@ fn listed_prefixes_differ_from_unlisted_prefixes() {
         .insert(key("a/more"), vec![("1", Kind::Object)]);
     let (server, store) = listing(server);
     // The metadata of an array do not explain directories below it.
-    for (prefix, about) in [("", "children: "), ("a", "chunks: "), ("a/more", "ch")] {
+    for (prefix, about) in [
+        ("", "children: "),
+        ("a", "chunks: "),
+        ("a/more", "children: "),
+    ] {
         let unknown = block_on(store.incomplete_listing(&key(prefix)));
         let unknown = unknown.unwrap().unwrap();
         assert!(!unknown.is_unlisted, "{unknown:?}");
